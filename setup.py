@@ -1,0 +1,48 @@
+"""The package and its extras. Exact versions stand in constraints.txt; tools' settings in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+REQUIRED = [
+    "absl-py>=2.3,<3",
+    "array_record>=0.8.3,<0.9",
+    "flax>=0.12.8,<0.13",
+    "jax>=0.10.2,<0.12",
+    "ml_collections>=1.1,<2",
+    "numpy>=2.1,<3",
+    "optax>=0.2.8,<0.3",
+    "orbax-checkpoint>=0.12.8,<0.13",
+    "sentencepiece>=0.2.1,<0.3",
+    "sentencex>=1.0.30,<2",  # sentence splitting, Chinese included
+    "tensorboardX>=2.6.4,<3",  # event files without TensorFlow
+    "tensorflow-datasets>=4.9.9,<4.10",
+]
+
+EXTRAS = {
+    "zstd": ["zstandard>=0.23,<1"],
+    "cuda": ["jax[cuda13]"],
+    "tpu": ["jax[tpu]"],
+    "gcs": ["gcsfs"],
+    # Independent implementations that the tests and the benchmark compare with.
+    "parity": ["torch>=2.8", "transformers>=5,<6"],
+    "test": [
+        "hypothesis>=6.100",
+        "psutil>=6",
+        "pyright==1.1.414",
+        "pytest>=8.4",
+        "pytest-xdist>=3.6",
+        "ruff==0.17.5",
+        "tensorboard>=2.19",
+        "zstandard>=0.23,<1",
+    ],
+}
+
+setup(
+    name="bert_jax",
+    version="0.1.0",
+    description="BERT in JAX: from raw text to a pre-trained, fine-tuned and measured model, on any mesh",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["bert_jax", "bert_jax.*"]),
+    install_requires=REQUIRED,
+    extras_require=EXTRAS,
+)
