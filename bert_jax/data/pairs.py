@@ -1,0 +1,156 @@
+"""Document -> pairs of segments (A, B): the paper's sampling for next sentence prediction.
+
+Devlin et al. 2019, section 3.1 and appendix A.2, as google-research/bert's
+`create_pretraining_data.py` (commit eedf571) does it. A segment is a run of whole sentences of one
+document, so a pair is two spans of the token store, and sampling needs the lengths of sentences
+only, never a token.
+"""
+
+import random
+import struct
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+# The released program tries so often to draw another document than the pair's own.
+RELEASED_TRIES = 10
+
+PAIR = np.dtype(
+    [
+        *(("a_start", "<u8"), ("a_length", "<u2"), ("b_start", "<u8"), ("b_length", "<u2")),
+        *(("is_random_next", "?"), ("num_truncated", "<u4")),
+    ]
+)
+_PAIR = struct.Struct("<QHQH?I")
+
+
+class Pair(NamedTuple):
+    """Two spans of the token store."""
+
+    a_start: int
+    a_length: int
+    b_start: int
+    b_length: int
+    # Whether B comes from another document (label 1), or follows A in its own (label 0).
+    is_random_next: bool
+    # Tokens cut off to make the pair fit.
+    num_truncated: int
+
+    def to_bytes(self) -> bytes:
+        """One item of dtype PAIR."""
+        return _PAIR.pack(*self)
+
+
+class SentenceLengths(Protocol):
+    """What sampling needs to know of documents; see documents.Documents."""
+
+    def __len__(self) -> int: ...
+
+    def num_sentences(self, document: int) -> int: ...
+
+    def starts(self, document: int, first: int = 0, count: int | None = None) -> Sequence[int]: ...
+
+
+def sample_pairs(
+    documents: SentenceLengths,
+    document: int,
+    rng: random.Random,
+    max_num_tokens: int,
+    short_seq_prob: float,
+    max_tries: int,
+) -> Iterator[Pair]:
+    """Cuts a document into pairs, from its first sentence to its last.
+
+    The random numbers are drawn in the order of the released program, and those of a pair are
+    drawn when the pair is asked for: what the caller draws in between has its place in the stream.
+
+    Args:
+      documents: at least two; random next sentences come from any of them.
+      document: the number of the one to cut.
+      rng: the stream of random numbers.
+      max_num_tokens: most tokens of A and B together.
+      short_seq_prob: probability that the document is cut to a shorter length, uniformly drawn.
+      max_tries: how often to draw again if a random document is this very one; after that it is
+        taken all the same, with the label of a random next sentence.
+    """
+    # The target is rolled once for the document; it is rough, max_num_tokens is a limit.
+    target = max_num_tokens
+    if rng.random() < short_seq_prob:
+        target = rng.randint(2, max_num_tokens)
+    starts = documents.starts(document)
+    num_sentences = len(starts) - 1
+    first = 0
+    while first < num_sentences:
+        # Sentences first .. last - 1 reach the target, or the end of the document.
+        last = min(bisect_left(starts, starts[first] + target, first + 1), num_sentences)
+        middle = first + (rng.randint(1, last - first - 1) if last - first > 1 else 1)
+        a_start, a_stop = starts[first], starts[middle]
+        is_random_next = last - first == 1 or rng.random() < 0.5
+        if is_random_next:
+            target_b = target - (a_stop - a_start)
+            b_start, b_stop = _random_span(documents, document, rng, target_b, max_tries)
+            # The sentences that would have followed are not used up.
+            last = middle
+        else:
+            b_start, b_stop = a_stop, starts[last]
+        yield _truncate(a_start, a_stop, b_start, b_stop, is_random_next, max_num_tokens, rng)
+        first = last
+
+
+def _random_span(
+    documents: SentenceLengths, document: int, rng: random.Random, target: int, max_tries: int
+) -> tuple[int, int]:
+    """Sentences of another document, from a random one on, until `target` tokens or its end."""
+    other = document
+    for _ in range(max_tries):
+        other = rng.randint(0, len(documents) - 1)
+        if other != document:
+            break
+    first = rng.randint(0, documents.num_sentences(other) - 1)
+    # A sentence has at least one token, so that `target` sentences are always enough.
+    starts = documents.starts(other, first, max(1, target))
+    last = min(bisect_left(starts, starts[0] + target, 1), len(starts) - 1)
+    return starts[0], starts[last]
+
+
+def _truncate(
+    a_start: int,
+    a_stop: int,
+    b_start: int,
+    b_stop: int,
+    is_random_next: bool,
+    max_num_tokens: int,
+    rng: random.Random,
+) -> Pair:
+    """Takes tokens off the longer segment (B if equal), each at a random end, until all fit."""
+    excess = max(0, a_stop - a_start + b_stop - b_start - max_num_tokens)
+    for _ in range(excess):
+        at_front = rng.random() < 0.5
+        if a_stop - a_start > b_stop - b_start:
+            a_start, a_stop = (a_start + 1, a_stop) if at_front else (a_start, a_stop - 1)
+        else:
+            b_start, b_stop = (b_start + 1, b_stop) if at_front else (b_start, b_stop - 1)
+    return Pair(a_start, a_stop - a_start, b_start, b_stop - b_start, is_random_next, excess)
+
+
+def sample_unit(
+    documents: SentenceLengths,
+    unit: tuple[int, int],
+    stream: str,
+    max_num_tokens: int,
+    short_seq_prob: float,
+) -> Iterator[Pair]:
+    """Cuts documents unit[0] to unit[1] - 1 into pairs, each with random numbers of its own.
+
+    The stream of a document depends on `stream` and the document's number alone, hence neither on
+    the other documents nor on the process. A random next sentence never comes from the same
+    document: drawing goes on until it is another.
+    """
+    for document in range(*unit):
+        rng = random.Random(f"{stream} {document}")
+        yield from sample_pairs(
+            documents, document, rng, max_num_tokens, short_seq_prob, max_tries=sys.maxsize
+        )
