@@ -1,0 +1,105 @@
+"""The units of work of data preparation: what a process does on its own, from files to files."""
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.atomic import whole_file, write_json
+from bert_jax.data.config import DataConfig
+from bert_jax.data.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
+from bert_jax.data.pairs import PAIR, sample_unit
+from bert_jax.data.shards import RowFormat, write_shard
+from bert_jax.data.static_instances import StaticMasking, instance_dtype, write_instances
+from bert_jax.data.tokenization import Tokenizer, load_tokenizer
+
+# [CLS] A [SEP] B [SEP]
+NUM_SPECIAL = 3
+
+cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
+
+
+def tokenize(
+    source: ChunkReader, chunk: Any, vocabulary: str, config: DataConfig, folder: str
+) -> dict[str, Any]:
+    """One chunk of the source -> token ids in `folder`."""
+    tokenizer = cached_tokenizer(vocabulary, config.lowercase)
+    return tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+
+
+def sample(
+    corpus: str,
+    split: str,
+    unit: tuple[int, int],
+    duplicate: int,
+    length: int,
+    dtype: np.dtype,
+    config: DataConfig,
+    path: str,
+) -> None:
+    """Some documents -> pairs, mode `dynamic`."""
+    stream = f"{config.seed} {split} {length} {duplicate}"
+    documents = Documents(corpus, split, dtype)
+    with whole_file(path) as part, open(part, "wb") as file:
+        for pair in sample_unit(
+            documents, unit, stream, length - NUM_SPECIAL, config.short_seq_prob
+        ):
+            file.write(pair.to_bytes())
+    documents.close()
+
+
+def sample_static(
+    corpus: str,
+    split: str,
+    dupe_factor: int,
+    length: int,
+    max_predictions: int,
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    path: str,
+) -> None:
+    """All documents of a split -> instances with masks, mode `static`."""
+    masking = StaticMasking(
+        masked_lm_prob=config.masked_lm_prob,
+        max_predictions=max_predictions,
+        mask_id=tokenizer.mask_id,
+        random_words=tokenizer.random_words.tolist(),
+        is_continuation=tokenizer.is_continuation if config.masking == "whole_word" else None,
+    )
+    dtype = id_dtype(len(tokenizer.pieces))
+    documents = Documents(corpus, split, dtype)
+    with whole_file(path) as part:
+        write_instances(
+            documents,
+            part,
+            config.seed,
+            dupe_factor,
+            length - NUM_SPECIAL,
+            config.short_seq_prob,
+            masking,
+            dtype,
+        )
+    documents.close()
+
+
+def write(
+    corpus: str,
+    split: str,
+    pairs: str,
+    bounds: tuple[int, int],
+    form: RowFormat,
+    path: str,
+    counts: str,
+) -> None:
+    """Some pairs or instances -> one shard, and what was counted in it."""
+    dtype = instance_dtype(form.max_predictions) if form.max_predictions else PAIR
+    documents = Documents(corpus, split, form.id_dtype)
+    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
+    documents.close()
+
+
+def num_records(pairs: str, form: RowFormat) -> int:
+    """How many pairs or instances a file holds."""
+    dtype = instance_dtype(form.max_predictions) if form.max_predictions else PAIR
+    return os.path.getsize(pairs) // dtype.itemsize
