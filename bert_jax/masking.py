@@ -1,0 +1,213 @@
+"""Which tokens the model has to guess: drawn on the device, anew at each step.
+
+A pure function of (key, batch, rule). The procedure is the one of `create_masked_lm_predictions`
+in google-research/bert: of each example a share of the tokens, [CLS] and [SEP] counted, at least
+one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Batch = Mapping[str, jax.Array]
+
+MASKINGS = ("subword", "whole_word", "span")
+# Lengths of spans, in words: geometric, cut at the longest (SpanBERT, Joshi et al. 2020, 3.1).
+SPAN_PROBABILITY = 0.2
+LONGEST_SPAN = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingRule:
+    """How to mask; hashable, so that it can be a static argument.
+
+    Attributes:
+      masked_lm_prob: share of an example's tokens to predict.
+      max_predictions: P, slots for predictions in a row. A row of several examples should be
+        packed so that all their predictions fit; where they do not, a random choice of P is made.
+      masking: `subword` chooses tokens; `whole_word` words, in random order, leaving out those
+        that no longer fit; `span` runs of words, cut off where the share is reached.
+      vocab_size: ids that a random token is drawn from, special ones included.
+      mask_id: id of [MASK].
+      never_masked: ids of [CLS], [SEP] and [PAD].
+      is_continuation: for each id whether it continues a word; for `whole_word` and `span`.
+    """
+
+    masked_lm_prob: float
+    max_predictions: int
+    masking: str
+    vocab_size: int
+    mask_id: int
+    never_masked: tuple[int, ...]
+    is_continuation: tuple[bool, ...] = ()
+
+    def __post_init__(self):
+        if self.masking not in MASKINGS:
+            raise ValueError(f"masking={self.masking!r} is none of {', '.join(MASKINGS)}.")
+        if self.masking != "subword" and len(self.is_continuation) < self.vocab_size:
+            raise ValueError(
+                f"masking={self.masking!r} needs is_continuation for each of the {self.vocab_size}"
+                f" ids; it has {len(self.is_continuation)}."
+            )
+
+
+def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax.Array]:
+    """Chooses the tokens to predict and hides them.
+
+    Args:
+      key: of this batch.
+      batch: int32[batch, seq] `input_ids` and `example_ids` (0: padding), and anything else.
+      rule: how.
+
+    Returns:
+      The batch with `input_ids` corrupted and [batch, P] arrays added: int32
+      `masked_lm_positions` (ascending) and `masked_lm_ids` (the true ones), float32
+      `masked_lm_weights` (1, or 0 in slots that are left over, which hold position 0 and id 0).
+    """
+    order_key, span_key, fate_key, word_key = jax.random.split(key, 4)
+    input_ids, example_ids = batch["input_ids"], batch["example_ids"]
+    is_candidate = (example_ids > 0) & ~jnp.isin(input_ids, jnp.asarray(rule.never_masked))
+    tokens = _Tokens.of(example_ids, is_candidate, rule)
+    order = jax.random.bits(order_key, input_ids.shape)
+    if rule.masking == "subword":
+        chosen = is_candidate & (_rank(order, tokens.same & is_candidate[:, None]) < tokens.budget)
+    else:
+        is_continuation = jnp.asarray(np.array(rule.is_continuation))[input_ids]
+        chosen = _choose_words(order, span_key, tokens, is_continuation, rule)
+    if batch["cls_positions"].shape[1] > 1:
+        chosen &= _rank(order, chosen[:, None]) < rule.max_predictions
+
+    positions, weights = _compact(chosen, rule.max_predictions)
+    true_ids = jnp.take_along_axis(input_ids, positions, axis=1)
+    fate = jax.random.uniform(fate_key, input_ids.shape)
+    random_ids = jax.random.randint(word_key, input_ids.shape, 0, rule.vocab_size, jnp.int32)
+    hidden_ids = jnp.where(fate < 0.8, rule.mask_id, jnp.where(fate < 0.9, input_ids, random_ids))
+    return {
+        **batch,
+        "input_ids": jnp.where(chosen, hidden_ids, input_ids),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": jnp.where(weights > 0, true_ids, 0),
+        "masked_lm_weights": weights,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tokens:
+    """What is known of each token of a row.
+
+    Attributes:
+      example_ids: int32[batch, seq].
+      is_candidate: bool[batch, seq], may be chosen.
+      same: bool[batch, seq, seq], belong to the same example.
+      budget: int32[batch, seq], predictions of the token's example.
+    """
+
+    example_ids: jax.Array
+    is_candidate: jax.Array
+    same: jax.Array
+    budget: jax.Array
+
+    @classmethod
+    def of(cls, example_ids: jax.Array, is_candidate: jax.Array, rule: MaskingRule):
+        same = example_ids[:, :, None] == example_ids[:, None, :]
+        # In double precision and with Python's rounding (half to even), as the original.
+        wanted = [round(n * rule.masked_lm_prob) for n in range(example_ids.shape[1] + 1)]
+        budgets = np.clip(np.array(wanted, np.int32), 1, rule.max_predictions)
+        return cls(example_ids, is_candidate, same, jnp.asarray(budgets)[same.sum(-1)])
+
+
+def _rank(order: jax.Array, among: jax.Array) -> jax.Array:
+    """int32[batch, seq]: how many of `among` [batch, (seq or 1), seq] come before each token.
+
+    By comparing all pairs: exact (ties go by position), and no sort.
+    """
+    position = jnp.arange(order.shape[1])
+    mine, other = order[:, :, None], order[:, None, :]
+    earlier = (position[None, :] < position[:, None])[None]
+    return (among & ((other < mine) | ((other == mine) & earlier))).sum(-1, dtype=jnp.int32)
+
+
+def _compact(chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Positions of the chosen tokens in [batch, size] slots, and 1.0 for each slot in use."""
+    slot_of_token = jnp.cumsum(chosen, axis=1) - 1
+    slots = jnp.arange(size)
+    in_slot = chosen[:, None] & (slot_of_token[:, None] == slots[None, :, None])
+    positions = (in_slot * jnp.arange(chosen.shape[1])[None, None]).sum(-1, dtype=jnp.int32)
+    weights = slots[None] < chosen.sum(-1, keepdims=True)
+    return positions, weights.astype(jnp.float32)
+
+
+def _choose_words(
+    order: jax.Array,
+    span_key: jax.Array,
+    tokens: _Tokens,
+    is_continuation: jax.Array,
+    rule: MaskingRule,
+) -> jax.Array:
+    """bool[batch, seq]: whole words in random order, leaving out those that no longer fit.
+
+    As in the original a piece that continues a word belongs to the last candidate before it, even
+    across a [SEP].
+    """
+    candidate = tokens.is_candidate
+    place = jnp.arange(candidate.shape[1])[None]
+    earlier = (place[0][None, :] < place[0][:, None])[None]
+    opens = candidate & ~(tokens.same & candidate[:, None] & earlier).any(-1)
+    starts = candidate & (opens | ~is_continuation)
+    word = jnp.cumsum(starts, axis=1)
+    in_word = (word[:, :, None] == word[:, None, :]) & candidate[:, None]
+    length = jnp.where(starts, in_word.sum(-1), 0)
+    if rule.masking == "span":
+        span_start = _latest(_draw_span_starts(span_key, starts, opens))
+        order = jnp.take_along_axis(order, span_start, axis=1)
+
+    turn = jnp.lexsort((jnp.broadcast_to(place, order.shape), order, ~starts), axis=1)
+    fits = _fill_greedily(
+        *(jnp.take_along_axis(x, turn, axis=1) for x in (length, tokens.budget, tokens.example_ids))
+    )
+    fits = jnp.take_along_axis(fits, jnp.argsort(turn, axis=1), axis=1)
+    return candidate & jnp.take_along_axis(fits, _latest(starts), axis=1)
+
+
+def _latest(flags: jax.Array) -> jax.Array:
+    """int32[batch, seq]: where the latest flag up to each place is (0 before the first one)."""
+    return jax.lax.cummax(jnp.where(flags, jnp.arange(flags.shape[1])[None], 0), axis=1)
+
+
+def _draw_span_starts(key: jax.Array, starts: jax.Array, opens: jax.Array) -> jax.Array:
+    """Cuts each example into runs of words of random lengths; flags the first word of each."""
+    weights = (1 - SPAN_PROBABILITY) ** np.arange(LONGEST_SPAN)
+    cumulative = jnp.asarray(np.cumsum(weights / weights.sum())[:-1], jnp.float32)
+    uniform = jax.random.uniform(key, starts.shape)
+    lengths = 1 + (uniform[..., None] >= cumulative[None, None]).sum(-1)
+
+    def visit(left, word):
+        is_start, is_first, length = word
+        begins = is_start & (is_first | (left == 0))
+        return jnp.where(begins, length, left) - is_start, begins
+
+    none_left = jnp.zeros(starts.shape[0], lengths.dtype)
+    _, begins = jax.lax.scan(visit, none_left, (starts.T, opens.T, lengths.T))
+    return begins.T
+
+
+def _fill_greedily(length: jax.Array, budget: jax.Array, example: jax.Array) -> jax.Array:
+    """bool[batch, n]: which items are taken, one after the other, if they fit in their example's.
+
+    All arguments int32[batch, n], in the order in which the items come; length 0 is no item.
+    """
+
+    def take(taken, item):
+        size, limit, of = item
+        mine = of[:, None] == jnp.arange(taken.shape[1])[None]
+        total = (taken * mine).sum(-1) + size
+        fits = (size > 0) & (total <= limit)
+        return taken + jnp.where(fits, size, 0)[:, None] * mine, fits
+
+    num_examples = length.shape[1] // 3 + 1
+    nothing = jnp.zeros((length.shape[0], num_examples), jnp.int32)
+    _, fits = jax.lax.scan(take, nothing, (length.T, budget.T, example.T))
+    return fits.T

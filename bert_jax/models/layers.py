@@ -1,0 +1,151 @@
+"""The parts of a Transformer encoder as in BERT: post-norm, dropout everywhere, GELU.
+
+Shape suffixes: B batch, S query position, T key position, D hidden, H heads, K head_dim.
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import BertConfig
+
+
+def dense(config: BertConfig, features: int, name: str | None = None) -> nn.Dense:
+    """A dense layer that starts as BERT's: truncated normal, not rescaled; bias zero."""
+    return nn.Dense(
+        features,
+        dtype=jnp.dtype(config.dtype),
+        kernel_init=nn.initializers.truncated_normal(config.initializer_range),
+        name=name,
+    )
+
+
+def layer_norm(config: BertConfig, name: str | None = None) -> nn.LayerNorm:
+    """Layer normalisation with float32 statistics and the variance of the centred values."""
+    return nn.LayerNorm(
+        config.layer_norm_epsilon,
+        dtype=jnp.dtype(config.dtype),
+        use_fast_variance=False,
+        name=name,
+    )
+
+
+def activate(config: BertConfig, x: jax.Array) -> jax.Array:
+    """GELU, exact or by tanh."""
+    return nn.gelu(x, approximate=config.activation == "gelu_tanh")
+
+
+class Dropout(nn.Module):
+    """Sets values to zero at random and scales the others so that the mean stays.
+
+    The random bits come from the key "dropout", 16 for each value: the rate is the nearest
+    multiple of 1/65536 (0.1 becomes 0.1000061), and the scale is that of the rate really used.
+
+    Attributes:
+      rate: share of the values that are dropped, 0 <= rate < 1.
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
+        """x: float[batch, ..., seq, width]."""
+        threshold = round(self.rate * 65536)
+        if deterministic or threshold == 0:
+            return x
+        bits = random_uint16(self.make_rng("dropout"), x.shape)
+        return jnp.where(bits >= threshold, x * (65536 / (65536 - threshold)), 0)
+
+
+def random_uint16(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Uniform integers 0..65535, as uint32, two from each 32-bit word the generator makes."""
+    half = -(-shape[-2] // 2)
+    words = jax.random.bits(key, (*shape[:-2], half, shape[-1]))
+    return jnp.concatenate([words & 0xFFFF, words >> 16], axis=-2)[..., : shape[-2], :]
+
+
+class Embeddings(nn.Module):
+    """Word + position + token type -> layer norm -> dropout."""
+
+    config: BertConfig
+
+    def setup(self):
+        config = self.config
+
+        def table(rows: int) -> nn.Embed:
+            return nn.Embed(
+                rows,
+                config.hidden_size,
+                embedding_init=nn.initializers.truncated_normal(config.initializer_range),
+            )
+
+        self.word_embeddings = table(config.padded_vocab_size)
+        self.position_embeddings = table(config.max_position_embeddings)
+        self.token_type_embeddings = table(config.type_vocab_size)
+        self.layer_norm = layer_norm(config)
+        self.dropout = Dropout(config.dropout_rate)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array,
+        position_ids: jax.Array,
+        deterministic: bool,
+    ) -> jax.Array:
+        """int32[batch, seq] each -> float[batch, seq, hidden]."""
+        x = self.word_embeddings(input_ids)
+        x += self.position_embeddings(position_ids)
+        x += self.token_type_embeddings(token_type_ids)
+        return self.dropout(self.layer_norm(x), deterministic)
+
+
+class SelfAttention(nn.Module):
+    """Attention over all heads -> dense -> dropout -> add -> layer norm."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, x_BSD: jax.Array, bias_B1ST: jax.Array, deterministic: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns float[batch, seq, hidden] and the probabilities float32[batch, heads, seq, seq].
+
+        `bias_B1ST` is added to the scores; the probabilities are those before dropout.
+        """
+        config = self.config
+
+        def project(name: str) -> jax.Array:
+            y_BSD = dense(config, config.hidden_size, name)(x_BSD)
+            return y_BSD.reshape(*y_BSD.shape[:2], config.num_heads, config.head_dim)
+
+        query_BSHK, key_BTHK, value_BTHK = project("query"), project("key"), project("value")
+        scores_BHST = jnp.einsum(
+            "bshk,bthk->bhst", query_BSHK, key_BTHK, preferred_element_type=jnp.float32
+        )
+        scores_BHST = scores_BHST / math.sqrt(config.head_dim) + bias_B1ST
+        probs_BHST = nn.softmax(scores_BHST)
+        dropped_BHST = Dropout(config.attention_dropout_rate)(probs_BHST, deterministic)
+        y_BSHK = jnp.einsum("bhst,bthk->bshk", dropped_BHST.astype(value_BTHK.dtype), value_BTHK)
+        y_BSD = dense(config, config.hidden_size, "output")(y_BSHK.reshape(x_BSD.shape))
+        y_BSD = Dropout(config.dropout_rate)(y_BSD, deterministic)
+        return layer_norm(config, "layer_norm")(x_BSD + y_BSD), probs_BHST
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention -> dense -> GELU -> dense -> dropout -> add -> layer norm."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, x_BSD: jax.Array, bias_B1ST: jax.Array, deterministic: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns float[batch, seq, hidden] and the attention probabilities."""
+        config = self.config
+        x_BSD, probs_BHST = SelfAttention(config, name="attention")(x_BSD, bias_B1ST, deterministic)
+        y = activate(config, dense(config, config.intermediate_size, "intermediate")(x_BSD))
+        y_BSD = dense(config, config.hidden_size, "output")(y)
+        y_BSD = Dropout(config.dropout_rate)(y_BSD, deterministic)
+        return layer_norm(config, "layer_norm")(x_BSD + y_BSD), probs_BHST
