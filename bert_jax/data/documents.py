@@ -31,6 +31,11 @@ DOCUMENT = np.dtype(
 )
 SPLITS = ("train", "validation")
 
+COUNTS = (
+    *("bytes", "documents", "sentences", "tokens", "unknown_tokens"),
+    *("empty_documents", "empty_sentences"),
+)
+
 # Documents of some 20 MB of text make one unit of parallel work.
 UNIT_TOKENS = 1 << 22
 
@@ -96,15 +101,15 @@ def tokenize_chunk(
             documents.write(array("Q", [first_sentence, num_sentences, num_tokens]))
             documents.write(text_hash.digest())
             counts["documents"] += 1
-        result = {**counts, "text": dict(text_counts)}
         stack.close()
+        result = {name: counts[name] for name in COUNTS} | {"text": dict(text_counts)}
         write_json(os.path.join(part, "counts.json"), result)
     return result
 
 
 def join_chunks(chunks: Sequence[str], folder: str) -> None:
     """Joins the folders that `tokenize_chunk` wrote into one, and removes them."""
-    counts, text_counts = Counter(), Counter()
+    counts, text_counts = Counter(dict.fromkeys(COUNTS, 0)), Counter()
     for chunk in chunks:
         chunk_counts = read_json(os.path.join(chunk, "counts.json"))
         text_counts.update(chunk_counts.pop("text"))
@@ -130,7 +135,8 @@ def join_chunks(chunks: Sequence[str], folder: str) -> None:
                 first_sentence = int(ends[-1])
         hashes = [os.path.join(chunk, "hashes") for chunk in chunks]
         counts["duplicate_sentences"] = counts["sentences"] - count_distinct(hashes)
-        write_json(os.path.join(part, "counts.json"), {**counts, "text": dict(text_counts)})
+        text_counts = {name: count for name, count in text_counts.items() if count}
+        write_json(os.path.join(part, "counts.json"), {**counts, "text": text_counts})
     for chunk in chunks:
         shutil.rmtree(chunk)
 

@@ -28,7 +28,7 @@ ROWS_PER_BLOCK = 256
 TOKENS_PER_FILE = 1 << 24
 
 # No compression: the bytes then do not depend on a compressor's version.
-_WRITER_OPTIONS = "group_size:1,uncompressed,max_parallelism:0"
+_WRITER_OPTIONS = "group_size:1,uncompressed,max_parallelism:1"
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _CACHED_BLOCKS = 288
 _OPEN_FILES = 64

@@ -22,10 +22,11 @@ cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
 def tokenize(
     source: ChunkReader, chunk: Any, vocabulary: str, config: DataConfig, folder: str
-) -> dict[str, Any]:
-    """One chunk of the source -> token ids in `folder`."""
+) -> dict[str, int]:
+    """One chunk of the source -> token ids in `folder`. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
-    return tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+    counts = tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+    return {"bytes": counts["bytes"]}
 
 
 def sample(

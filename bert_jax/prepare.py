@@ -1,0 +1,178 @@
+"""Raw text -> vocabulary, shards and their manifest.
+
+    python -m bert_jax.prepare --config=configs/tiny.py --data_dir=DIR
+
+What is made depends on the text and the settings only, not on the number of processes.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.data.atomic import read_json, write_json
+from bert_jax.data.config import DataConfig
+from bert_jax.data.manifest import NAME, Manifest
+from bert_jax.data.preparation import UNFINISHED, Log, Preparation
+from bert_jax.data.shards import file_sha256
+from bert_jax.data.text import check_not_empty, make_source
+from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.data.workers import Workers
+
+# With masks drawn in training, these do not touch what is prepared.
+_FOR_STATIC_ONLY = ("masked_lm_prob", "masking", "max_predictions_per_seq")
+
+
+def prepare(
+    config: DataConfig, data_dir: str, num_processes: int = 0, log: Log = print
+) -> Manifest:
+    """Prepares data in `data_dir`, or finds it there.
+
+    Started several times at once (on one file system), one does the work and the others wait.
+
+    Args:
+      config: what to prepare.
+      data_dir: the folder for it.
+      num_processes: how many processes work; 0: one for each core.
+      log: takes lines that say what is done, how fast.
+
+    Raises:
+      ValueError: the text, the vocabulary or a setting cannot be used; the folder holds data of
+        other settings; the disk is full, or a process died. Finished parts of the work are kept.
+    """
+    data_dir = os.path.abspath(data_dir)
+    _check(config)
+    if manifest := _find(config, data_dir, log):
+        return manifest
+    try:
+        os.makedirs(data_dir, exist_ok=True)
+        with _lock(data_dir, log):
+            if manifest := _find(config, data_dir, log):
+                return manifest
+            source = make_source(config)
+            request = {"settings": _settings(config), "source": source.fingerprint()}
+            _claim(os.path.join(data_dir, UNFINISHED), request, log)
+            check_not_empty(source)
+            with Workers(num_processes or os.cpu_count() or 1) as workers:
+                return Preparation(config, source, request, data_dir, workers, log).run()
+    except OSError as error:
+        reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
+        raise ValueError(
+            f"Preparing data in {data_dir} stopped: {reason}. Started again, it goes on from the"
+            " parts that are finished."
+        ) from error
+
+
+def _check(config: DataConfig) -> None:
+    """Refuses what cannot work before anything is built."""
+    if config.mode == "static" and config.masking == "span":
+        raise ValueError(
+            "data.masking=span needs data.mode=dynamic: the released program, which static data"
+            " follow, masks subwords or whole words."
+        )
+    if not config.vocab.startswith("train:"):
+        size = len(load_tokenizer(config.vocab, config.lowercase).pieces)
+        if size > config.vocab_size:
+            raise ValueError(
+                f"The vocabulary {config.vocab} has {size} entries, the model a table of"
+                f" model.vocab_size={config.vocab_size}: set model.vocab_size={size}."
+            )
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    """The settings that decide the data. A given vocabulary counts by its contents."""
+    settings = dataclasses.asdict(config)
+    for name in _FOR_STATIC_ONLY if config.mode == "dynamic" else ():
+        del settings[name]
+    if not config.vocab.startswith("train:"):
+        name = os.path.basename(config.vocab)
+        settings["vocab"] = f"{name} (SHA-256 {file_sha256(config.vocab)})"
+        del settings["vocab_size"]
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()
+    }
+
+
+def _find(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
+    """The finished data in the folder, if there is any.
+
+    Raises:
+      ValueError: it is of other settings or of another text.
+    """
+    if not os.path.exists(os.path.join(data_dir, NAME)):
+        return None
+    manifest = Manifest.load(data_dir)
+    asked: dict[str, Any] = {"settings": _settings(config)}
+    try:
+        asked["source"] = make_source(config).fingerprint()
+    except ValueError as error:
+        # Prepared data can be used where the text is not.
+        log(f"The text cannot be compared with the prepared data: {error}")
+    have = {name: manifest.content[name] for name in asked}
+    if found := _differences(have, asked):
+        raise ValueError(
+            f"{data_dir} holds data of other settings ({found}): go back to those, or give another"
+            " folder (data.dir), or delete this one."
+        )
+    log(f"Using the prepared data in {data_dir}.")
+    return manifest
+
+
+def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
+    """Makes the folder of unfinished work, or finds that it is of the same request.
+
+    Raises:
+      ValueError: it is of another request.
+    """
+    path = os.path.join(folder, "request.json")
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        write_json(path, request)
+    elif found := _differences(read_json(path), request):
+        raise ValueError(
+            f"{folder} is unfinished work of other settings ({found}): go back to those, or give"
+            " another folder (data.dir), or delete this one."
+        )
+    else:
+        log(f"Going on with the unfinished work in {folder}.")
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Names the first settings in which two requests differ: "seed: 1 there, 2 asked for"."""
+    before, after = dict(_flatten(old)), dict(_flatten(new))
+    names = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
+    told = [
+        f"{name.removeprefix('settings.')}: {before.get(name, 'nothing')} there,"
+        f" {after.get(name, 'nothing')} asked for"
+        for name in names[:3]
+    ]
+    return "; ".join(told + [f"and {len(names) - 3} more"] * (len(names) > 3))
+
+
+def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flatten(item, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        yield from _flatten({str(item.get("name", i)): item for i, item in enumerate(value)}, name)
+    else:
+        yield name, value
+
+
+@contextlib.contextmanager
+def _lock(data_dir: str, log: Log) -> Iterator[None]:
+    """Waits until no other process prepares data in the folder. Ends with the process."""
+    with open(os.path.join(data_dir, ".lock"), "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            log(f"Waiting for {file.read()}, which prepares data in {data_dir}.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
