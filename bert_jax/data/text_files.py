@@ -1,0 +1,187 @@
+"""Files of text as blocks of UTF-8 bytes: compression, encodings, and where a file may be cut."""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from io import BufferedIOBase, RawIOBase
+from typing import NamedTuple
+
+BLOCK = 1 << 18
+# A plain file is cut into ranges of about this many bytes, the units of parallel work.
+RANGE_BYTES = 4 << 20
+
+_COMPRESSIONS = {
+    "gzip": re.compile(rb"\x1f\x8b\x08"),
+    "bz2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+}
+# UTF-32 first: its little-endian mark starts with that of UTF-16.
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+_CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
+# Text has hardly any control bytes; random or compressed bytes have about 10 %.
+_BINARY_SHARE = 0.05
+_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
+
+
+class FileRange(NamedTuple):
+    """Bytes `start` to `stop` of a file; `stop` None: the file to its end, decompressed."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+def compression(path: str) -> str | None:
+    """Tells from a file's first bytes, whatever its name, how it is compressed."""
+    with open(path, "rb") as file:
+        head = file.read(16)
+    return next((name for name, magic in _COMPRESSIONS.items() if magic.match(head)), None)
+
+
+def open_decompressed(path: str) -> BufferedIOBase | RawIOBase:
+    """Opens a plain or compressed file for reading.
+
+    Raises:
+      ValueError: zstd without the package that reads it.
+    """
+    match compression(path):
+        case "gzip":
+            return gzip.open(path, "rb")
+        case "bz2":
+            return bz2.open(path, "rb")
+        case "xz":
+            return lzma.open(path, "rb")
+        case "zstd":
+            return _ZstandardFile(path)
+    return open(path, "rb")
+
+
+class _ZstandardFile(RawIOBase):
+    """A zstd file; unlike the reader of `zstandard`, it tells where the file ends too early."""
+
+    # So few bytes at a time, since a block of 4 bytes may grow to 128 KiB.
+    _STEP = 512
+
+    def __init__(self, path: str):
+        try:
+            import zstandard
+        except ImportError:
+            raise ValueError(
+                f"{path} is compressed with zstd, which needs a package: pip install zstandard"
+            ) from None
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._frame = self._decompressor.decompressobj()
+        self._file = open(path, "rb")
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Decompresses `size` bytes, and what comes with the last of them."""
+        parts = bytearray()
+        while len(parts) < size and (data := self._rest or self._file.read(self._STEP)):
+            if self._frame.eof:
+                self._frame = self._decompressor.decompressobj()
+            parts += self._frame.decompress(data)
+            self._rest = self._frame.unused_data
+        if not parts and not self._frame.eof:
+            raise EOFError("it ends within a frame")
+        return bytes(parts)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def read_blocks(
+    file: BufferedIOBase | RawIOBase, path: str, size: int | None = None
+) -> Iterator[bytes]:
+    """Yields the next `size` bytes of a file (None: all) in blocks.
+
+    Raises:
+      ValueError: a compressed file is damaged or ends too early.
+    """
+    remaining = size
+    while remaining is None or remaining > 0:
+        try:
+            block = file.read(BLOCK if remaining is None else min(BLOCK, remaining))
+        except Exception as error:
+            # The errors of zstandard are known only where that package is installed.
+            if not isinstance(error, _DAMAGED) and type(error).__name__ != "ZstdError":
+                raise
+            raise ValueError(f"{path} is damaged, or not wholly there: {error}") from error
+        if not block:
+            return
+        if remaining is not None:
+            remaining -= len(block)
+        yield block
+
+
+def encoding_of(head: bytes) -> str:
+    """Tells from the first bytes of a text: utf-8, utf-8-sig, utf-16, utf-32 or binary."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return encoding
+    controls = len(head) - len(head.translate(None, _CONTROL_BYTES))
+    return "binary" if controls > _BINARY_SHARE * len(head) else "utf-8"
+
+
+def to_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Yields the same text as UTF-8; what is invalid in it becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    for block in blocks:
+        yield decoder.decode(block).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def cut_file(path: str, may_cut_after: Callable[[bytes], bool] | None) -> list[FileRange]:
+    """Cuts a file into ranges of some RANGE_BYTES that can be read one apart from the other.
+
+    Args:
+      path: a file; only plain UTF-8 is cut.
+      may_cut_after: whether the file may be cut after this line; None: it may not be cut at all.
+    """
+    size = os.path.getsize(path)
+    if may_cut_after is None or size <= RANGE_BYTES or compression(path):
+        return [FileRange(path)]
+    ranges, start = [], 0
+    with open(path, "rb") as file:
+        if not encoding_of(file.read(BLOCK)).startswith("utf-8"):
+            return [FileRange(path)]
+        while start < size:
+            stop = _next_cut(file, start + RANGE_BYTES, may_cut_after)
+            ranges.append(FileRange(path, start, stop))
+            start = stop
+    return ranges if len(ranges) > 1 else [FileRange(path)]
+
+
+def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[bytes], bool]) -> int:
+    """The first end of a line after `position` where the file may be cut; else the file's end.
+
+    Blank lines after that one are taken along, so that a file of several ranges has text.
+    """
+    file.seek(position)
+    is_found, at_line_start = False, False
+    while line := file.readline(BLOCK):
+        if is_found and line.strip():
+            return file.tell() - len(line)
+        is_whole_line, at_line_start = at_line_start, line.endswith(b"\n")
+        is_found = is_found or (is_whole_line and at_line_start and may_cut_after(line))
+    return file.tell()
+
+
+def lines_before(range: FileRange) -> int:
+    """Counts the lines of the file that stand before the range."""
+    with open(range.path, "rb") as file:
+        return sum(block.count(b"\n") for block in read_blocks(file, range.path, range.start))
