@@ -201,10 +201,10 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
         "validation": int(np.sum(distinct < limit)),
     }
     if num_distinct["train"] < 2 or (share and num_distinct["validation"] < 2):
-        needs = "two for training and two for data.validation_share" if share else "two"
+        needs = "four documents (two to train on, two held out)" if share else "two documents"
         raise ValueError(
-            f"The corpus has {distinct.size} different documents and needs at least {needs}, since"
-            " a random next sentence comes from another document: give more text, or mark where"
+            f"The corpus needs at least {needs} of different text and has {distinct.size}, since a"
+            " random next sentence comes from another document: give more text, or mark where"
             " documents end (a blank line, or data.document=file)"
             + (", or set data.validation_share=0." if share and distinct.size > 1 else ".")
         )
