@@ -26,7 +26,7 @@ _PROSE_DIRECTIVES = {
     "versionchanged",
     "warning",
 }
-_DIRECTIVE = re.compile(r"\.\.( |$)(?:([\w-]+)::)?")
+_DIRECTIVE = re.compile(r"\.\.( |$)(?:([\w-]+)::\s*(?:\d[\w.]*\s*)?)?")
 _UNDERLINE = re.compile(r"([-=~^*#\"'.+])\1{2,}$")
 # Rules of tables, and rows with their bars.
 _TABLE = re.compile(r"[-=+|]{2,}([ +|]+[-=+|]+)+$|\|.*\|$|.*\S {3,}\S.* {3,}\S")
@@ -54,9 +54,9 @@ _INLINE = (
     (re.compile(r"\s+"), " "),
 )
 
-# The dot in `package.Name` ends no sentence; another character stands for it meanwhile.
+# The dot in `package.Name` ends no sentence; a character of private use stands for it meanwhile.
 _DOT_IN_NAME = re.compile(r"(?<=\w)\.(?=\w)")
-_DOT = "\u2024"
+_DOT = "\ue000"
 
 _WORD = re.compile(r"""["'(\[]*(?:[A-Za-z]+(?:['/-][A-Za-z]+)*|\d+(?:\.\d+)?)[]\])"',;:.!?]*$""")
 _NO_PROSE = re.compile(r">>>|%\(|\\|https?:|www\.|[{}|`]|::|\.\. |==|\$|(?<!\w)\.\.\.(?=\w)")
@@ -75,9 +75,10 @@ def prose_of(docstring: str) -> list[str]:
     """
     sentences = []
     for paragraph in _paragraphs(docstring.expandtabs().split("\n")):
-        text = _DOT_IN_NAME.sub(_DOT, _plain(paragraph))
+        text = _plain(paragraph)
         if text.isprintable():
-            sentences += (s.replace(_DOT, ".") for s in split_sentences(text, "en"))
+            pieces = split_sentences(_DOT_IN_NAME.sub(_DOT, text), "en")
+            sentences += (piece.replace(_DOT, ".") for piece in pieces)
     return list(filter(is_prose, sentences))
 
 
@@ -110,7 +111,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
     of no prose, titles, tables, and the sections of references.
     """
     paragraph: list[str] = []
-    indent = 0
+    indent, hangs = 0, False
     # The indentation above the block that is being left out, and whether that is a doctest.
     left_out, is_doctest = None, False
     has_prose = True
@@ -139,17 +140,17 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
         )
         bullet = None if is_break else _BULLET.match(text)
         starts_entry = not is_break and _ENTRY.match(text) is not None
-        # The text of an entry goes on below its name, once more indented.
-        goes_on = line_indent == indent or (
-            len(paragraph) == 1 and line_indent > indent and _ENTRY.match(paragraph[0])
-        )
+        # What starts behind a name or a directive goes on below it, more indented.
+        goes_on = line_indent == indent or (hangs and line_indent > indent)
         if paragraph and (is_break or bullet or starts_entry or not goes_on):
             yield " ".join(paragraph)
             paragraph = []
+        hangs = starts_entry or directive is not None
         if directive and left_out is None:
-            # A directive that has prose may start with it on its own line.
             if directive[2] not in _PROSE_DIRECTIVES:
                 left_out = line_indent
+            elif has_prose and directive.end() < len(text):
+                paragraph, indent = [text[directive.end() :]], line_indent
         elif not is_break:
             paragraph.append(text[bullet.end() :] if bullet else text)
             indent = line_indent + (bullet.end() if bullet else 0)

@@ -139,7 +139,7 @@ def _open_split(name: str, split: str) -> Any:
         ) from None
     except (KeyError, ValueError) as error:
         raise ValueError(
-            f"tfds:{name} has no split {split!r} but {', '.join(builder.info.splits)} ({error})."
+            f"tfds:{name} has no split {split!r} but {', '.join(sorted(builder.info.splits))} ({error})."
         ) from error
 
 
