@@ -1,6 +1,8 @@
 """Raw text -> vocabulary, shards and their manifest.
 
     python -m bert_jax.prepare --config=configs/tiny.py --data_dir=DIR
+    python -m bert_jax.prepare --config=configs/tiny.py --data_dir=DIR --dump=3
+    python -m bert_jax.prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
 
 What is made depends on the text and the settings only, not on the number of processes.
 """
@@ -8,19 +10,28 @@ What is made depends on the text and the settings only, not on the number of pro
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import os
+import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from absl import flags
+
+from bert_jax import command_line
+from bert_jax import config as config_lib
+from bert_jax.data import dump
 from bert_jax.data.atomic import read_json, write_json
 from bert_jax.data.config import DataConfig
 from bert_jax.data.manifest import NAME, Manifest
 from bert_jax.data.preparation import UNFINISHED, Log, Preparation
 from bert_jax.data.shards import file_sha256
-from bert_jax.data.text import check_not_empty, make_source
+from bert_jax.data.text import make_source
 from bert_jax.data.tokenization import load_tokenizer
 from bert_jax.data.workers import Workers
+
+FLAGS = flags.FLAGS
 
 # With masks drawn in training, these do not touch what is prepared.
 _FOR_STATIC_ONLY = ("masked_lm_prob", "masking", "max_predictions_per_seq")
@@ -55,9 +66,14 @@ def prepare(
             source = make_source(config)
             request = {"settings": _settings(config), "source": source.fingerprint()}
             _claim(os.path.join(data_dir, UNFINISHED), request, log)
-            check_not_empty(source)
-            with Workers(num_processes or os.cpu_count() or 1) as workers:
-                return Preparation(config, source, request, data_dir, workers, log).run()
+            try:
+                with Workers(num_processes or os.cpu_count() or 1) as workers:
+                    manifest = Preparation(config, source, request, data_dir, workers, log).run()
+            except ValueError:  # so it will be again: nothing to go on with
+                shutil.rmtree(os.path.join(data_dir, UNFINISHED))
+                raise
+            log(dump.summarize(manifest))
+            return manifest
     except OSError as error:
         reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
         raise ValueError(
@@ -176,3 +192,27 @@ def _lock(data_dir: str, log: Log) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
+
+
+def main(argv: Sequence[str]) -> None:
+    flags.DEFINE_string("workdir", "", "Folder of the run that the data is for.")
+    flags.DEFINE_string("data_dir", "", "Folder for the data; empty: as the run would have it.")
+    flags.DEFINE_integer("dump", 0, "Print so many training examples.", lower_bound=0)
+    flags.DEFINE_string("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
+    config = command_line.parse(argv, workdir_is_enough=True)
+    if not (FLAGS.data_dir or FLAGS.workdir or config.data.dir):
+        raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
+    folder = FLAGS.data_dir or config_lib.data_dir(config, FLAGS.workdir)
+    manifest = prepare(config_lib.data_config(config), folder, config.data.num_processes)
+    if FLAGS.dump:
+        tokenizer = manifest.tokenizer()
+        rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])
+        for example in itertools.islice(rows, FLAGS.dump):
+            print(f"\n{dump.describe(example, tokenizer)}")
+    if FLAGS.dump_jsonl:
+        count = dump.write_jsonl(manifest, FLAGS.dump_jsonl)
+        print(f"Wrote {count:,} examples to {FLAGS.dump_jsonl}.")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -123,15 +123,15 @@ def join_chunks(chunks: Sequence[str], folder: str) -> None:
             start = 0
             for lengths in _pieces([os.path.join(chunk, "lengths") for chunk in chunks], "<u4"):
                 ends = start + np.cumsum(lengths, dtype=np.uint64)
-                sentences.write(np.append(np.uint64(start), ends[:-1]).astype("<u8"))
+                sentences.write(np.append(np.uint64(start), ends[:-1]).astype("<u8").tobytes())
                 start = int(ends[-1])
-            sentences.write(np.array([start], "<u8"))
+            sentences.write(np.array([start], "<u8").tobytes())
         with open(os.path.join(part, "documents"), "wb") as documents:
             first_sentence = 0
             for records in _pieces([os.path.join(c, "documents") for c in chunks], DOCUMENT):
                 ends = first_sentence + np.cumsum(records["num_sentences"])
                 records["first_sentence"] = ends - records["num_sentences"]
-                documents.write(records)
+                documents.write(records.tobytes())
                 first_sentence = int(ends[-1])
         hashes = [os.path.join(chunk, "hashes") for chunk in chunks]
         counts["duplicate_sentences"] = counts["sentences"] - count_distinct(hashes)
@@ -220,7 +220,7 @@ def _deal_out(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split:
     num_documents, num_tokens, last_unit, cuts = 0, 0, 0, [0]
     for records in _pieces([corpus], DOCUMENT):
         records = records[(records["hash"] < limit) == below]
-        file.write(records)
+        file.write(records.tobytes())
         ends = num_tokens + np.cumsum(records["num_tokens"].astype(np.int64))
         units = (ends - records["num_tokens"].astype(np.int64)) // UNIT_TOKENS
         cuts += (num_documents + np.flatnonzero(np.diff(units, prepend=last_unit))).tolist()

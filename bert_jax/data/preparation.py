@@ -129,6 +129,10 @@ class Preparation:
         ]
         self._work("tokenize", stages.tokenize, tasks)
         join_chunks(folders, self.corpus)
+        counts = self._corpus_counts()
+        if not counts["documents"]:
+            met = ", ".join(f"{name} {count}" for name, count in sorted(counts["text"].items()))
+            raise ValueError(f"data.source={self.config.source} holds no text ({met or 'empty'}).")
 
     def _describe_corpus(self, duplicate_documents: int) -> dict[str, Any]:
         counts = self._corpus_counts()

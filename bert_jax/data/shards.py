@@ -94,7 +94,8 @@ class Block:
     @classmethod
     def from_bytes(cls, data: bytes, id_dtype: np.dtype) -> "Block":
         """Raises ValueError if `data` is no block of such ids."""
-        counts = dict(zip(_COUNTS, np.frombuffer(data, "<u4", 4).tolist(), strict=True))
+        header = np.frombuffer(data, "<u4", 4).tolist()
+        counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
         arrays, offset = {}, 16
         for name, dtype, count in _FIELDS:
             arrays[name] = np.frombuffer(data, dtype or id_dtype, counts[count], offset)
