@@ -6,6 +6,7 @@ and nothing of it is imported.
 """
 
 import ast
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -17,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_jax.data.text_docstrings import prose_of
 from bert_jax.data.text_forms import Document
@@ -44,6 +45,15 @@ _TOPICS = os.path.join("pydoc_data", "topics.py")
 # Shorter sentences may come again, as they do in any text.
 _MIN_DUPLICATE = 40
 _MIN_SENTENCES = 3
+# Characters of a unit of parallel work.
+_CHUNK = 1 << 19
+
+
+class Chunk(NamedTuple):
+    """Documents of about _CHUNK characters; `counts`: all of the corpus's, in its first chunk."""
+
+    documents: list[Document]
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -52,16 +62,21 @@ class InstalledDocs:
 
     A sentence of more than 40 characters counts once, where it comes first; a document that is left
     with less than three sentences is dropped. Both are counted (`duplicate_sentences`,
-    `short_documents`), as are `missing_packages` and `unreadable_modules`. The corpus is one chunk,
-    since each document depends on those before it.
+    `short_documents`), as are `missing_packages` and `unreadable_modules`.
     """
 
     packages: tuple[str, ...] = PACKAGES
 
-    def chunks(self) -> list[str]:
-        return ["all"]
+    def chunks(self) -> list[Chunk]:
+        """Reads it all, since each document depends on those before it; some 20 s, once."""
+        return _chunks(self)
 
-    def read(self, chunk: str, counts: Counter) -> Iterator[Document]:
+    def read(self, chunk: Chunk, counts: Counter) -> Iterator[Document]:
+        counts.update(chunk.counts)
+        yield from chunk.documents
+
+    def documents(self, counts: Counter) -> Iterator[Document]:
+        """Yields the documents of the corpus."""
         seen: set[bytes] = set()
         for docstrings in self._modules(counts):
             document = []
@@ -103,7 +118,7 @@ class InstalledDocs:
     def _modules(self, counts: Counter) -> Iterator[list[str]]:
         """Yields the docstrings of each topic, then those of each module."""
         folders = self._folders()
-        counts["missing_packages"] += 1 + len(self.packages) - len(folders)
+        counts["missing_packages"] = 1 + len(self.packages) - len(folders)
         topics = os.path.join(folders[0][1], _TOPICS)
         if os.path.exists(topics):
             yield from topics_of(topics)
@@ -113,6 +128,19 @@ class InstalledDocs:
                     yield docstrings_of(path)
                 except (SyntaxError, ValueError, RecursionError):
                     counts["unreadable_modules"] += 1
+
+
+@functools.cache
+def _chunks(source: InstalledDocs) -> list[Chunk]:
+    counts, chunks, documents, size = Counter(), [], [], 0
+    for document in source.documents(counts):
+        documents.append(document)
+        size += sum(map(len, document))
+        if size >= _CHUNK:
+            chunks.append(Chunk(documents, {}))
+            documents, size = [], 0
+    chunks.append(Chunk(documents, {}))
+    return [chunks[0]._replace(counts=dict(+counts)), *chunks[1:]]
 
 
 def source_files(folder: str) -> list[str]:

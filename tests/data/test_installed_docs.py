@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -212,7 +213,7 @@ def test_a_sentence_counts_once_and_short_documents_not_at_all(library):
     (library / "c.py").write_text(f'"""{long} {both}"""')
     (library / "d.py").write_text("print 'of another Python'")
     counts = Counter()
-    documents = list(InstalledDocs(packages=("no_such_package",)).read("all", counts))
+    documents = list(InstalledDocs(packages=("no_such_package",)).documents(counts))
     rest = ["It comes first of all.", "It is of use here."]
     assert documents == [[long, *rest], [*rest, "And so on it goes."]]
     assert counts == {
@@ -223,6 +224,20 @@ def test_a_sentence_counts_once_and_short_documents_not_at_all(library):
     }
 
 
+def test_chunks_hold_the_documents_in_order(library, monkeypatch):
+    monkeypatch.setattr(installed_docs, "_CHUNK", 100)
+    for i in range(10):
+        sentences = " ".join(f"Here is sentence {j} of module {i}." for j in range(i))
+        (library / f"m{i}.py").write_text(f'"""{sentences}"""')
+    source = InstalledDocs(packages=("this_one_is_missing",))
+    expected_counts, counts = Counter(), Counter()
+    expected = list(source.documents(expected_counts))
+    chunks = pickle.loads(pickle.dumps(source.chunks()))
+    assert len(chunks) > 3
+    assert [d for chunk in chunks for d in source.read(chunk, counts)] == expected
+    assert counts == expected_counts and counts["short_documents"] == 3
+
+
 def test_the_same_files_give_the_same_documents_under_any_hash_seed(tmp_path):
     folder = pathlib.Path(importlib.util.find_spec("optax").origin).parent
     code = (
@@ -230,7 +245,7 @@ def test_the_same_files_give_the_same_documents_under_any_hash_seed(tmp_path):
         f"sysconfig.get_path = lambda name: {str(folder)!r}\n"
         "from bert_jax.data.installed_docs import InstalledDocs\n"
         "source, counts = InstalledDocs(packages=()), collections.Counter()\n"
-        "documents = list(source.read('all', counts))\n"
+        "documents = list(source.documents(counts))\n"
         "print(len(documents), hashlib.sha256(json.dumps(documents).encode()).hexdigest())\n"
         "print(json.dumps(source.fingerprint(), sort_keys=True), sorted(counts.items()))\n"
     )
@@ -256,7 +271,7 @@ def test_fingerprint_names_the_versions():
 @pytest.mark.slow
 def test_the_whole_corpus_is_megabytes_of_prose_that_occurs_once():
     counts = Counter()
-    documents = list(InstalledDocs().read("all", counts))
+    documents = list(InstalledDocs().documents(counts))
     sentences = [sentence for document in documents for sentence in document]
     assert len(documents) > 1000 and sum(map(len, sentences)) > 4e6
     assert all(map(is_prose, sentences)) and min(map(len, documents)) >= 3
