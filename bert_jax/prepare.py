@@ -200,10 +200,11 @@ def main(argv: Sequence[str]) -> None:
     flags.DEFINE_integer("dump", 0, "Print so many training examples.", lower_bound=0)
     flags.DEFINE_string("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
     config = command_line.parse(argv, workdir_is_enough=True)
-    if not (FLAGS.data_dir or FLAGS.workdir or config.data.dir):
+    if not (FLAGS.data_dir or FLAGS.workdir or config_lib.value_of(config, "data.dir")):
         raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
     folder = FLAGS.data_dir or config_lib.data_dir(config, FLAGS.workdir)
-    manifest = prepare(config_lib.data_config(config), folder, config.data.num_processes)
+    num_processes = config_lib.value_of(config, "data.num_processes")
+    manifest = prepare(config_lib.data_config(config), folder, num_processes)
     if FLAGS.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])

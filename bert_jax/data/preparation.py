@@ -131,8 +131,10 @@ class Preparation:
         join_chunks(folders, self.corpus)
         counts = self._corpus_counts()
         if not counts["documents"]:
-            met = ", ".join(f"{name} {count}" for name, count in sorted(counts["text"].items()))
-            raise ValueError(f"data.source={self.config.source} holds no text ({met or 'empty'}).")
+            raise ValueError(
+                f"There is no text in data.source={self.config.source!r} that gives any token"
+                f" ({counts['empty_documents']} documents were read)."
+            )
 
     def _describe_corpus(self, duplicate_documents: int) -> dict[str, Any]:
         counts = self._corpus_counts()
