@@ -8,7 +8,8 @@ r"""Sources of text: what `data.source` names, as documents of sentences.
 
 Files are plain or compressed (gzip, bz2, xz, zstd; told by their first bytes, not by their names).
 They are streamed, and plain ones are cut at the borders of documents into ranges of some 4 MB, so
-that the work is the same however many processes share it. The end of a file ends a document.
+that the work is the same however many processes share it. The end of a file ends a document
+(the released program reads on into the next file until a blank line).
 
 What cannot be right is handled by `data.on_bad_text`; what stands first is the name under which it
 is counted:

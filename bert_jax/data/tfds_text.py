@@ -114,10 +114,10 @@ def _open_builder(name: str) -> Any:
     # Slow to import, and wanted by few.
     from tensorflow_datasets.core import read_only_builder, registered
 
-    if os.path.isdir(name):
-        if not os.path.exists(os.path.join(name, "dataset_info.json")):
-            raise ValueError(f"{name} is no prepared dataset: it has no dataset_info.json.")
+    if os.path.exists(os.path.join(name, "dataset_info.json")):
         return read_only_builder.builder_from_directory(name)
+    if os.path.isabs(name):
+        raise ValueError(f"{name} is no prepared dataset: it has no dataset_info.json.")
     try:
         folder = os.environ.get("TFDS_DATA_DIR")
         return read_only_builder.builder_from_files(name, data_dir=folder)
@@ -139,7 +139,8 @@ def _open_split(name: str, split: str) -> Any:
         ) from None
     except (KeyError, ValueError) as error:
         raise ValueError(
-            f"tfds:{name} has no split {split!r} but {', '.join(sorted(builder.info.splits))} ({error})."
+            f"tfds:{name} has no split {split!r} but"
+            f" {', '.join(sorted(builder.info.splits))} ({error})."
         ) from error
 
 
