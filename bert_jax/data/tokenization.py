@@ -67,27 +67,20 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
       ValueError: there is no such file, or it is no vocabulary of that kind.
     """
     path = os.fspath(path)
-    kinds = {".txt": _wordpiece, ".model": _sentencepiece}
-    make = kinds.get(os.path.splitext(path)[1])
-    if make is None:
+    suffix = os.path.splitext(path)[1]
+    if suffix not in (".txt", ".model"):
         raise ValueError(
-            f"{path} is no known kind of vocabulary: expected a name ending in .txt (WordPiece)"
-            " or .model (SentencePiece)."
+            f"{path} is no known kind of vocabulary: its name should end in .txt (WordPiece) or"
+            " .model (SentencePiece)."
         )
     try:
         with open(path, "rb") as file:
             vocabulary = file.read()
     except OSError as error:
         raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
-    return make(vocabulary, lowercase, path)
-
-
-def _wordpiece(vocabulary: bytes, lowercase: bool, path: str) -> Tokenizer:
-    return WordPieceTokenizer(vocabulary, lowercase, path)
-
-
-def _sentencepiece(vocabulary: bytes, lowercase: bool, path: str) -> Tokenizer:
-    from bert_jax.data.sentencepiece_tokenizer import SentencePieceTokenizer
+    if suffix == ".txt":
+        return WordPieceTokenizer(vocabulary, lowercase, path)
+    from bert_jax.data.sentencepiece_tokenizer import SentencePieceTokenizer  # it builds on this
 
     return SentencePieceTokenizer(vocabulary, lowercase, path)
 
@@ -138,6 +131,12 @@ def _strip_and_split(character: str) -> str | None:
 CLEAN = CharacterTable(_clean)
 SPLIT = CharacterTable(_split)
 STRIP_AND_SPLIT = CharacterTable(_strip_and_split)
+
+
+def split_runs(text: str) -> list[str]:
+    """Splits text at its spaces; a run of the text may still hold several words: `"House,"`."""
+    # Fast where it is the same: all spaces of str.split() but " " itself are unprintable.
+    return text.split() if text.isprintable() else SPACES.split(text)
 
 
 def basic_tokens(text: str, lowercase: bool) -> list[str]:
@@ -221,9 +220,7 @@ class WordPieceTokenizer:
             parts = SPECIAL_PATTERN.split(text)
             ids = ([self._ids[p]] if p in SPECIAL_TOKENS else self.encode(p) for p in parts)
             return list(chain.from_iterable(ids))
-        # All of str.split()'s spaces but " " itself are unprintable.
-        runs = text.split() if text.isprintable() else SPACES.split(text)
-        return list(chain.from_iterable(map(self._run_ids.__getitem__, runs)))
+        return list(chain.from_iterable(map(self._run_ids.__getitem__, split_runs(text))))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text: pieces joined to words, punctuation close to its word."""
