@@ -25,11 +25,12 @@ from bert_jax.data import dump
 from bert_jax.data.atomic import read_json, write_json
 from bert_jax.data.config import DataConfig
 from bert_jax.data.manifest import NAME, Manifest
-from bert_jax.data.preparation import UNFINISHED, Log, Preparation
+from bert_jax.data.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.data.shards import file_sha256
 from bert_jax.data.text import make_source
 from bert_jax.data.tokenization import load_tokenizer
-from bert_jax.data.workers import Workers
+from bert_jax.data.vocabulary import KINDS
+from bert_jax.data.workers import Log, Workers
 
 FLAGS = flags.FLAGS
 
@@ -89,7 +90,13 @@ def _check(config: DataConfig) -> None:
             "data.masking=span needs data.mode=dynamic: the released program, which static data"
             " follow, masks subwords or whole words."
         )
-    if not config.vocab.startswith("train:"):
+    if config.vocab.startswith(TRAIN):
+        if config.vocab.removeprefix(TRAIN) not in KINDS:
+            raise ValueError(
+                f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file,"
+                f" {', '.join(TRAIN + kind for kind in KINDS)}."
+            )
+    else:
         size = len(load_tokenizer(config.vocab, config.lowercase).pieces)
         if size > config.vocab_size:
             raise ValueError(
@@ -103,7 +110,7 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     settings = dataclasses.asdict(config)
     for name in _FOR_STATIC_ONLY if config.mode == "dynamic" else ():
         del settings[name]
-    if not config.vocab.startswith("train:"):
+    if not config.vocab.startswith(TRAIN):
         name = os.path.basename(config.vocab)
         settings["vocab"] = f"{name} (SHA-256 {file_sha256(config.vocab)})"
         del settings["vocab_size"]

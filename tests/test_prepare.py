@@ -86,18 +86,28 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
 
 
-@pytest.mark.parametrize("mode", ["dynamic", "static"])
-def test_bytes_do_not_depend_on_the_number_of_processes(mode, text, tmp_path):
-    config = make_config(text, mode=mode)
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        ({}, (1, 2, 4)),
+        ({"mode": "static", "masking": "whole_word"}, (1, 2, 4)),
+        ({"vocab": "train:wordpiece"}, (1, 2)),
+        ({"vocab": "train:bpe"}, (1, 2)),
+    ],
+    ids=str,
+)
+def test_bytes_do_not_depend_on_the_number_of_processes(changes, numbers, text, tmp_path):
+    config = make_config(text, **changes)
     expected = None
-    for num_processes in (1, 2, 4):
+    for num_processes in numbers:
         folder = tmp_path / str(num_processes)
         manifest = prepare(config, str(folder), num_processes, log=lambda line: None)
         assert manifest.splits == ("train", "validation")
         found = contents(folder)
         assert found == (expected or found)
         expected = found
-    assert {"manifest.json", "vocab.txt", "validation-64-00000-of-00001.array_record"} < set(found)
+    assert {"manifest.json", "validation-64-00000-of-00001.array_record"} < set(found)
+    assert set(found) & {"vocab.txt", "vocab.model"}
     assert "unfinished" not in found
 
 
@@ -227,12 +237,13 @@ def interrupt(monkeypatch, stage: str, after: int) -> None:
 
 @pytest.mark.parametrize("mode", ["dynamic", "static"])
 def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
-    config = make_config(text, mode=mode)
+    config = make_config(text, mode=mode, vocab="train:wordpiece")
     prepare(config, str(tmp_path / "expected"), 1)
     folder = tmp_path / "data"
     sample = "sample" if mode == "dynamic" else "sample_static"
     lines: list[str] = []
-    for stage, after in (("tokenize", 0), (sample, 0), (sample, 2), ("write", 0), ("write", 3)):
+    stops = [("count", 0), ("tokenize", 0), (sample, 0), (sample, 2), ("write", 0), ("write", 3)]
+    for stage, after in stops:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             interrupt(patch, stage, after)
             prepare(config, str(folder), 1, lines.append)
@@ -240,7 +251,7 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
             Manifest.load(str(folder))
     done = []
     with monkeypatch.context() as patch:
-        for stage in ("tokenize", sample, "write"):
+        for stage in ("count", "tokenize", sample, "write"):
             function = getattr(stages, stage)
             patch.setattr(
                 preparation.stages,
@@ -250,7 +261,7 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
         prepare(config, str(folder), 1, lines.append)
     assert contents(folder) == contents(tmp_path / "expected")
     assert set(done) == {"write"}
-    assert sum("Going on with the unfinished work" in line for line in lines) == 5
+    assert sum("Going on with the unfinished work" in line for line in lines) == len(stops)
 
 
 def test_a_failure_of_the_text_leaves_no_unfinished_work(tmp_path):
@@ -289,6 +300,8 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_built(text, tm
         prepare(make_config(text, mode="static", masking="span"), str(folder))
     with pytest.raises(ValueError, match="has 22 entries.* set model.vocab_size=22"):
         prepare(make_config(text, vocab_size=21), str(folder))
+    with pytest.raises(ValueError, match="Unknown data.vocab='train:words'.*train:wordpiece"):
+        prepare(make_config(text, vocab="train:words"), str(folder))
     with pytest.raises(ValueError, match="Unknown data.source='here'"):
         prepare(make_config(text, source="here"), str(folder))
     assert not (folder / "manifest.json").exists()

@@ -13,7 +13,8 @@ import os
 from typing import Any
 
 from bert_jax.data.atomic import read_json, write_json
-from bert_jax.data.shards import RowFormat, Rows, file_sha256
+from bert_jax.data.blocks import RowFormat
+from bert_jax.data.shards import Rows, file_sha256
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
 
 NAME = "manifest.json"

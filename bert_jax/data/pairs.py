@@ -126,14 +126,17 @@ def _truncate(
     rng: random.Random,
 ) -> Pair:
     """Takes tokens off the longer segment (B if equal), each at a random end, until all fit."""
-    excess = max(0, a_stop - a_start + b_stop - b_start - max_num_tokens)
+    a_length, b_length = a_stop - a_start, b_stop - b_start
+    excess = max(0, a_length + b_length - max_num_tokens)
+    draw = rng.random
     for _ in range(excess):
-        at_front = rng.random() < 0.5
-        if a_stop - a_start > b_stop - b_start:
-            a_start, a_stop = (a_start + 1, a_stop) if at_front else (a_start, a_stop - 1)
+        if a_length > b_length:
+            a_start += draw() < 0.5
+            a_length -= 1
         else:
-            b_start, b_stop = (b_start + 1, b_stop) if at_front else (b_start, b_stop - 1)
-    return Pair(a_start, a_stop - a_start, b_start, b_stop - b_start, is_random_next, excess)
+            b_start += draw() < 0.5
+            b_length -= 1
+    return Pair(a_start, a_length, b_start, b_length, is_random_next, excess)
 
 
 def sample_unit(

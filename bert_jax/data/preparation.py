@@ -13,25 +13,27 @@ import dataclasses
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from bert_jax.data import stages
-from bert_jax.data.atomic import read_json, whole_file
+from bert_jax.data.atomic import read_json, whole_file, write_json
+from bert_jax.data.blocks import RowFormat
 from bert_jax.data.config import DataConfig
 from bert_jax.data.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.data.manifest import VERSION, Manifest
-from bert_jax.data.shards import RowFormat, file_sha256, rows_per_file
+from bert_jax.data.shards import file_sha256, rows_per_file
 from bert_jax.data.statistics import RowCounts
 from bert_jax.data.text import Source
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
-from bert_jax.data.workers import Workers
+from bert_jax.data.vocabulary import merge_counts, train_vocabulary
+from bert_jax.data.workers import Log, Workers, run_stage
 
 # In the folder of the data, as long as it is not finished.
 UNFINISHED = "unfinished"
 
-Log = Callable[[str], None]
+# What data.vocab starts with if the vocabulary is to be trained.
+TRAIN = "train:"
 
 
 class Preparation:
@@ -94,18 +96,36 @@ class Preparation:
 
     def _make_vocabulary(self) -> str:
         """Trains the vocabulary, or copies the given one. Returns the name of its file."""
-        kind, _, trained = self.config.vocab.partition("train:")
-        suffix = ".txt"
-        if not trained:
-            suffix = os.path.splitext(self.config.vocab)[1]
-        name = f"vocab{suffix}"
-        path = os.path.join(self.data_dir, name)
-        with whole_file(path) as part:
-            shutil.copyfile(self.config.vocab, part)
+        if not self.config.vocab.startswith(TRAIN):
+            name = f"vocab{os.path.splitext(self.config.vocab)[1]}"
+            with whole_file(os.path.join(self.data_dir, name)) as part:
+                shutil.copyfile(self.config.vocab, part)
+            return name
+        kind = self.config.vocab.removeprefix(TRAIN)
+        name = "vocab.txt" if kind == "wordpiece" else "vocab.model"
+        path, facts = os.path.join(self.data_dir, name), self._facts("vocabulary")
+        if os.path.exists(path) and os.path.exists(facts):
+            return name
+        chunks = self.source.chunks()
+        counts = [self._facts(f"words-{i:05d}") for i in range(len(chunks))]
+        tasks = [
+            (self.source, chunk, kind, self.config.lowercase, count)
+            for chunk, count in zip(chunks, counts, strict=True)
+            if not os.path.exists(count)
+        ]
+        self._work("count words", stages.count, tasks)
+        started = time.monotonic()
+        words = merge_counts(stages.read_counts(count) for count in counts)
+        trained = train_vocabulary(kind, words, self.config.vocab_size, path)
+        write_json(facts, trained)
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in trained.items())
+        self.log(f"vocabulary: {told} in {time.monotonic() - started:.1f} s")
+        for count in counts:
+            os.remove(count)
         return name
 
     def _describe_tokenizer(self, name: str, tokenizer: Tokenizer) -> dict[str, Any]:
-        path = os.path.join(self.data_dir, name)
+        path, trained = os.path.join(self.data_dir, name), self._facts("vocabulary")
         return {
             "name": name,
             "bytes": os.path.getsize(path),
@@ -113,6 +133,7 @@ class Preparation:
             "fingerprint": tokenizer.fingerprint,
             "lowercase": self.config.lowercase,
             "vocab_size": len(tokenizer.pieces),
+            "training": read_json(trained) if os.path.exists(trained) else None,
         }
 
     # ---- tokenize
@@ -222,16 +243,13 @@ class Preparation:
             for i, start in enumerate(starts)
         ]
 
-    def _counts(self, shard: str) -> str:
-        return os.path.join(self.unfinished, f"{shard}.json")
-
     def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
         """Pairs -> shards."""
         tasks = []
         for split in splits:
             for length, form in forms.items():
                 for name, bounds in self._shards(split, form):
-                    path, counts = os.path.join(self.data_dir, name), self._counts(name)
+                    path, counts = os.path.join(self.data_dir, name), self._facts(name)
                     if not (os.path.exists(counts) and os.path.exists(path)):
                         pairs = self._pairs(split, length)
                         tasks.append((self.corpus, split, pairs, bounds, form, path, counts))
@@ -244,7 +262,7 @@ class Preparation:
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
             for name, _ in self._shards(split, form):
-                facts = read_json(self._counts(name))
+                facts = read_json(self._facts(name))
                 counts.add_json(facts.pop("counts"))
                 files.append(facts)
             lengths[str(length)] = {
@@ -259,23 +277,12 @@ class Preparation:
 
     # ---- all stages
 
-    def _work(self, stage: str, function: Callable, tasks: list[tuple], num_bytes: int = 0) -> None:
-        """Does all tasks; says how far they are every ten seconds, and at the end how fast.
+    def _facts(self, name: str) -> str:
+        """The file that keeps what a finished unit of work found."""
+        return os.path.join(self.unfinished, f"{name}.json")
 
-        `num_bytes` of text are behind the tasks; 0: the tasks themselves return what they read.
-        """
-        started = last = time.monotonic()
-        counts: Counter[str] = Counter()
-        for done, (_, result) in enumerate(self.workers.run(function, tasks), start=1):
-            counts.update(result or {"bytes": num_bytes / len(tasks)})
-            now = time.monotonic()
-            if now > last + 10 or done == len(tasks):
-                megabytes, seconds = counts["bytes"] / 1e6, max(now - started, 1e-9)
-                self.log(
-                    f"{stage}: {done} of {len(tasks)} parts, {megabytes:,.1f} MB of text in"
-                    f" {seconds:,.1f} s ({megabytes / seconds:.2f} MB/s)"
-                )
-                last = now
+    def _work(self, stage: str, function: Callable, tasks: list[tuple], num_bytes: int = 0) -> None:
+        run_stage(self.workers, stage, function, tasks, num_bytes, self.log)
 
 
 def _join(parts: list[str], target: str) -> None:

@@ -2,22 +2,50 @@
 
 import functools
 import os
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bert_jax.data.atomic import whole_file, write_json
+from bert_jax.data.atomic import read_json, whole_file, write_json
+from bert_jax.data.blocks import RowFormat
 from bert_jax.data.config import DataConfig
 from bert_jax.data.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
 from bert_jax.data.pairs import PAIR, sample_unit
-from bert_jax.data.shards import RowFormat, write_shard
+from bert_jax.data.shards import write_shard
 from bert_jax.data.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
+from bert_jax.data.vocabulary import WordCounts, count_words
 
 # [CLS] A [SEP] B [SEP]
 NUM_SPECIAL = 3
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
+
+
+def count(source: ChunkReader, chunk: Any, kind: str, lowercase: bool, path: str) -> dict[str, int]:
+    """One chunk of the source -> how often its words occur. Returns the bytes of its text."""
+    num_bytes = 0
+
+    def sentences() -> Iterator[str]:
+        nonlocal num_bytes
+        for document in source.read(chunk, Counter()):
+            for sentence in document:
+                num_bytes += len(sentence.encode("utf-8", "surrogatepass")) + 1
+                yield sentence
+
+    words = count_words(kind, sentences(), lowercase)
+    write_json(path, {"counts": words.counts, "dropped": words.dropped})
+    return {"bytes": num_bytes}
+
+
+def read_counts(path: str) -> WordCounts:
+    """What `count` wrote."""
+    words, content = WordCounts(), read_json(path)
+    words.counts.update(content["counts"])
+    words.dropped.update(content["dropped"])
+    return words
 
 
 def tokenize(

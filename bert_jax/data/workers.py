@@ -5,9 +5,13 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
+
+# Takes a line that says what is done.
+Log = Callable[[str], None]
 
 
 class Workers:
@@ -52,6 +56,32 @@ class Workers:
                 "a process died while it prepared data, perhaps for want of memory: try again with"
                 " fewer processes (data.num_processes); finished parts are kept"
             ) from None
+
+
+def run_stage(
+    workers: Workers,
+    stage: str,
+    function: Callable,
+    tasks: Sequence[tuple],
+    num_bytes: int,
+    log: Log,
+) -> None:
+    """Does all tasks; says how far they are every ten seconds, and at the end how fast.
+
+    `num_bytes` of text are behind the tasks; 0: each task returns a dict with the `bytes` it read.
+    """
+    started = last = time.monotonic()
+    done_bytes = 0.0
+    for done, (_, result) in enumerate(workers.run(function, tasks), start=1):
+        done_bytes += num_bytes / len(tasks) if num_bytes else result["bytes"]
+        now = time.monotonic()
+        if now > last + 10 or done == len(tasks):
+            megabytes, seconds = done_bytes / 1e6, max(now - started, 1e-9)
+            log(
+                f"{stage}: {done} of {len(tasks)} parts, {megabytes:,.1f} MB of text in"
+                f" {seconds:,.1f} s ({megabytes / seconds:.2f} MB/s)"
+            )
+            last = now
 
 
 def _start_worker() -> None:

@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from bert_jax.data.blocks import RowFormat
 from bert_jax.data.manifest import NAME, VERSION, Manifest
 from bert_jax.data.pairs import PAIR
-from bert_jax.data.shards import RowFormat, file_sha256, write_shard
+from bert_jax.data.shards import file_sha256, write_shard
 from bert_jax.data.tokenization import load_tokenizer
 
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join("abcdefgh") + "\n"

@@ -8,8 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bert_jax.data import dump
+from bert_jax.data.blocks import RowFormat
+from bert_jax.data.config import DataConfig
 from bert_jax.data.documents import Documents, join_chunks, split_documents, tokenize_chunk
-from bert_jax.data.shards import RowFormat, Rows, write_shard
+from bert_jax.data.shards import Rows, write_shard
 from bert_jax.data.static_instances import (
     KEEP,
     StaticMasking,
@@ -18,6 +21,7 @@ from bert_jax.data.static_instances import (
     write_instances,
 )
 from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.prepare import prepare
 
 SYLLABLES = [c + v for c in "bdfgklmn" for v in "aeiou"]
 # One line twice: of equal lines the last one's id counts, and random words are drawn once for both.
@@ -38,10 +42,10 @@ def make_corpus(num_documents: int) -> list[list[str]]:
     return [[sentence() for _ in range(rng.randint(1, 30))] for _ in range(num_documents)]
 
 
-# SHA-256 of the JSON of all instances in order, each as [ids, segment ids, masked positions, ids of
-# the labels, is_random_next]. They were made by google-research/bert's create_pretraining_data.py
-# (commit eedf571, unchanged, with a stub for the tensorflow module): create_training_instances
-# over a file of these documents (a sentence a line, a blank line between documents) with
+# SHA-256 (its start) of the JSON of all instances in order, each as [ids, segment ids, masked
+# positions, ids of the labels, is_random_next]. They were made by google-research/bert's
+# create_pretraining_data.py (commit eedf571, unchanged, with a stub for the tensorflow module):
+# create_training_instances over a file of these documents (a sentence a line, a blank line between documents) with
 # FullTokenizer over VOCABULARY, short_seq_prob 0.1, masked_lm_prob 0.15, round(0.15 * length) + 1
 # predictions and random.Random(seed).
 #   (documents, seed, dupe_factor, whole words, sequence length): (instances, hash)
@@ -76,6 +80,10 @@ def write_corpus(folder, num_documents: int):
     join_chunks([chunk], corpus)
     split_documents(corpus, share=0.0)
     return tokenizer, corpus
+
+
+def digest(instances: list) -> str:
+    return hashlib.sha256(json.dumps(instances).encode()).hexdigest()[:16]
 
 
 @pytest.mark.parametrize("case", RELEASED, ids=str)
@@ -119,8 +127,45 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
                 int(batch["next_sentence_labels"][row, 0]),
             ]
         )
-    digest = hashlib.sha256(json.dumps(instances).encode()).hexdigest()
-    assert (count, digest[:16]) == RELEASED[case]
+    assert (count, digest(instances)) == RELEASED[case]
+
+
+def test_the_whole_preparation_gives_them_too(tmp_path):
+    """From a file of text to the records, with no split held out."""
+    num_documents, seed, dupe_factor, whole_words, length = case = (12, 7, 10, True, 64)
+    text = "\n\n".join("\n".join(document) for document in make_corpus(num_documents))
+    (tmp_path / "text.txt").write_text(text + "\n")
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    config = DataConfig(
+        source=f"text:{tmp_path}/text.txt",
+        form="sentences",
+        document="blank_line",
+        field="text",
+        language="en",
+        on_bad_text="error",
+        vocab=str(tmp_path / "vocab.txt"),
+        vocab_size=len(VOCABULARY),
+        lowercase=True,
+        mode="static",
+        seed=seed,
+        dupe_factor=dupe_factor,
+        short_seq_prob=0.1,
+        masked_lm_prob=0.15,
+        masking="whole_word" if whole_words else "subword",
+        validation_share=0.0,
+        # Each length is a run of its own, with the same seed.
+        sequence_lengths=(32, length),
+        max_predictions_per_seq=(6, round(0.15 * length) + 1),
+    )
+    manifest = prepare(config, str(tmp_path / "data"), num_processes=1)
+    instances = []
+    for example in dump.examples(manifest, "train", length):
+        num_tokens, num_masked = sum(example["input_mask"]), int(sum(example["masked_lm_weights"]))
+        counts = {"input_ids": num_tokens, "segment_ids": num_tokens}
+        counts |= {"masked_lm_positions": num_masked, "masked_lm_ids": num_masked}
+        fields = [example[name][:count] for name, count in counts.items()]
+        instances.append([*fields, *example["next_sentence_labels"]])
+    assert (len(instances), digest(instances)) == RELEASED[case]
 
 
 def masking(**changes) -> StaticMasking:
