@@ -45,9 +45,9 @@ def make_corpus(num_documents: int) -> list[list[str]]:
 # SHA-256 (its start) of the JSON of all instances in order, each as [ids, segment ids, masked
 # positions, ids of the labels, is_random_next]. They were made by google-research/bert's
 # create_pretraining_data.py (commit eedf571, unchanged, with a stub for the tensorflow module):
-# create_training_instances over a file of these documents (a sentence a line, a blank line between documents) with
-# FullTokenizer over VOCABULARY, short_seq_prob 0.1, masked_lm_prob 0.15, round(0.15 * length) + 1
-# predictions and random.Random(seed).
+# create_training_instances over a file of these documents (a sentence a line, a blank line between
+# documents) with FullTokenizer over VOCABULARY, short_seq_prob 0.1, masked_lm_prob 0.15,
+# round(0.15 * length) + 1 predictions and random.Random(seed).
 #   (documents, seed, dupe_factor, whole words, sequence length): (instances, hash)
 RELEASED = {
     (12, 12345, 1, False, 128): (43, "e994a2e8662a9b9b"),
