@@ -81,13 +81,14 @@ class SentencePieceTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text, special tokens included."""
-        parts = []
+        text = ""
         for is_special, group in groupby(map(int, ids), self._special.__contains__):
+            part = list(group)
             if is_special:
-                parts += [self.pieces[i] for i in group]
+                text += "".join(f" {self.pieces[i]}" for i in part)
             else:
-                parts.append(self._processor.decode(list(group)))
-        return " ".join(parts)
+                text += " " * self.pieces[part[0]].startswith(SPACE) + self._processor.decode(part)
+        return text.strip()
 
     def _continues(self, index: int) -> bool:
         """Whether no space goes before it; marks and ideographs are words, as in WordPiece."""
@@ -116,10 +117,9 @@ class SentencePieceTokenizer:
             parts = [part if part in spellings else part.lower() for part in parts]
         ids = self._special_processor.encode("".join(parts))
         # "a [MASK]" -> "▁a" "▁" "[MASK]": a masked word stands for its space too.
-        following = [*ids[1:], self.unk_id]
         return [
             i
-            for i, after in zip(ids, following, strict=True)
+            for i, after in zip(ids, [*ids[1:], self.unk_id], strict=False)
             if not (self.pieces[i] == SPACE and self.pieces[after] in spellings)
         ]
 
