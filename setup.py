@@ -1,4 +1,4 @@
-"""The package and its extras. Exact versions stand in constraints.txt; tools' settings in pyproject.toml."""
+"""The package and its extras; exact versions stand in constraints.txt."""
 
 from setuptools import find_packages, setup
 
@@ -39,7 +39,7 @@ EXTRAS = {
 setup(
     name="bert_jax",
     version="0.1.0",
-    description="BERT in JAX: from raw text to a pre-trained, fine-tuned and measured model, on any mesh",
+    description="BERT in JAX: from raw text to a pre-trained and measured model, on any mesh",
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["bert_jax", "bert_jax.*"]),

@@ -28,16 +28,17 @@ def get_config() -> ConfigDict:
     config.epochs = 0.0
     config.examples = 0
     config.tokens = 0
-    # ((sequence length, share of the steps), ...), one after the other (A.2: 90 % at 128, then 512).
+    # One after the other: (sequence length, share of the steps), and where a phase has its own,
+    # a third number, its global batch size, and a fourth, its predictions per sequence (A.2).
     config.phases = ((128, 0.9), (512, 0.1))
-    # Sequences of one update, over all devices and processes; one number, or one for each phase.
-    config.global_batch_size = (256,)
+    # Sequences of one update, over all devices and processes.
+    config.global_batch_size = 256
     # Sequences that go through the model at once, over all devices; 0: the whole batch.
-    config.microbatch_size = (0,)
+    config.microbatch_size = 0
     # Precision of activations and matrix products; parameters and optimizer stay float32.
     config.dtype = "float32"
-    # Generator of dropout and masks: threefry2x32, philox2x32, philox4x32, rbg.
-    config.prng_impl = "philox4x32"
+    # Generator of dropout and masks: threefry2x32, threefry4x32, philox2x32, philox4x32, rbg.
+    config.prng_impl = "threefry4x32"
     # A loss or gradient that is not finite is never applied: `abort` stops at once, `skip` goes on.
     config.nonfinite = "abort"
     # With `skip`: stop all the same after this many such steps in a row.
@@ -60,7 +61,7 @@ def get_config() -> ConfigDict:
     # Standard deviation of the truncated normal that all weights start from.
     model.initializer_range = 0.02
     model.layer_norm_epsilon = 1e-12
-    # GELU: `gelu_tanh` (released code since February 2019) or `gelu` (exact, by the error function).
+    # `gelu_tanh` (the released code since February 2019) or `gelu` (exact, by the error function).
     model.activation = "gelu_tanh"
     # Recompute each layer's activations in the backward pass: less memory, a third more work.
     model.remat = False
@@ -68,8 +69,8 @@ def get_config() -> ConfigDict:
     config.data = data = ConfigDict()
     # installed_docs, text:GLOB, jsonl:GLOB, tfds:NAME.
     data.source = "installed_docs"
-    # How lines of `text:` and fields of the others become sentences: `sentences` (a sentence a line,
-    # BERT's own form), `paragraphs` (a paragraph a line), `wrapped` (paragraphs of wrapped lines).
+    # How lines become sentences: `sentences` (a sentence a line, BERT's own form), `paragraphs`
+    # (a paragraph a line), `wrapped` (a paragraph goes on until a blank line).
     data.form = "paragraphs"
     # What ends a document of `text:`: `blank_line` or `file`.
     data.document = "blank_line"
@@ -94,8 +95,8 @@ def get_config() -> ConfigDict:
     data.masked_lm_prob = 0.15
     # What is masked as one: `subword`, `whole_word`, `span` (runs of words, geometric lengths).
     data.masking = "subword"
-    # Predictions a sequence, one number or one for each phase; 0: round(length * masked_lm_prob).
-    data.max_predictions_per_seq = (0,)
+    # Most predictions of a sequence; 0: round(sequence length * masked_lm_prob).
+    data.max_predictions_per_seq = 0
     # Share of the documents held out for evaluation.
     data.validation_share = 0.01
     # Where vocabulary and shards are kept; empty: `data` in the workdir.

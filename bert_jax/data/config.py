@@ -52,6 +52,6 @@ class DataConfig:
             raise ValueError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
         if min(self.sequence_lengths) < 8:
             raise ValueError(
-                f"A sequence length of {min(self.sequence_lengths)} in phases is too short: at least 8"
-                " ([CLS], two [SEP] and some words)."
+                f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
+                " at least 8 ([CLS], two [SEP] and some words)."
             )

@@ -1,0 +1,265 @@
+"""From a ConfigDict to what the rest of the program takes: checks, phases, durations, dataclasses.
+
+Only this file and the programs (train, evaluate, predict, prepare) see the whole ConfigDict.
+Nothing here imports jax, so that a mistake on the command line is answered at once.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.data.config import DataConfig
+
+# Numbers that may be 0; every other number of the configuration is above 0.
+_MAY_BE_ZERO = (
+    "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
+    " model.attention_dropout_rate data.seed data.short_seq_prob data.max_predictions_per_seq"
+    " data.validation_share data.num_processes optimizer.weight_decay optimizer.clip_norm"
+    " optimizer.beta1 optimizer.learning_rate eval.batches eval.batch_size checkpoint.keep_best"
+).split()
+_BELOW_ONE = (
+    "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
+    " data.validation_share optimizer.beta1 optimizer.beta2"
+).split()
+_DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
+_CHOICES = {
+    "dtype": ("float32", "bfloat16"),
+    "prng_impl": ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"),
+    "nonfinite": ("abort", "skip"),
+    "model.activation": ("gelu", "gelu_tanh"),
+}
+# What a run may change when it is resumed: nothing that decides the numbers it computes.
+_FREE_TO_CHANGE = ("checkpoint.", "eval.", "log.", "mesh.", "data.dir", "data.num_processes")
+
+_DURATION = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
+
+
+def fields(config: ConfigDict | dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (dotted name, value) of each field, in alphabetical order."""
+    for name, value in sorted(config.items()):
+        if isinstance(value, ConfigDict | dict):
+            yield from fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def check(config: ConfigDict) -> None:
+    """Refuses values that no run can use.
+
+    Raises:
+      ValueError: naming the field, the value it has and the values it may have.
+    """
+    for name, value in fields(config):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            _check_number(name, value)
+    for name in _DURATIONS:
+        parse_duration(value_of(config, name), name)
+    for name, allowed in _CHOICES.items():
+        if (value := value_of(config, name)) not in allowed:
+            raise ValueError(f"config.{name}={value!r} is none of {', '.join(allowed)}.")
+    given = [name for name in ("epochs", "examples", "tokens") if config[name]]
+    if len(given) > 1:
+        raise ValueError(
+            f"The length of training is given twice: config.{' and config.'.join(given)}."
+        )
+    if config.model.hidden_size % config.model.num_heads:
+        raise ValueError(
+            f"config.model.hidden_size={config.model.hidden_size} is not divisible by"
+            f" config.model.num_heads={config.model.num_heads}."
+        )
+    for phase in make_phases(config, steps=100):
+        if phase.sequence_length > config.model.max_position_embeddings:
+            raise ValueError(
+                f"A sequence length of {phase.sequence_length} in config.phases is above"
+                f" config.model.max_position_embeddings={config.model.max_position_embeddings}."
+            )
+        if config.microbatch_size and phase.batch_size % config.microbatch_size:
+            raise ValueError(
+                f"The global batch size {phase.batch_size} is not divisible by"
+                f" config.microbatch_size={config.microbatch_size}."
+            )
+    data_config(config)
+
+
+def _check_number(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError(f"config.{name}={value} is not a finite number.")
+    if name.startswith("mesh."):
+        if value < 1 and value != -1:
+            raise ValueError(f"config.{name}={value} must be at least 1, or -1 for what is left.")
+    elif value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+        least = "0 or above" if name in _MAY_BE_ZERO else "above 0"
+        raise ValueError(f"config.{name}={value} must be {least}.")
+    if name in _BELOW_ONE and value >= 1:
+        raise ValueError(f"config.{name}={value} must be below 1.")
+
+
+def value_of(config: ConfigDict, name: str) -> Any:
+    """The value of a field by its dotted name."""
+    for part in name.split("."):
+        config = config[part]
+    return config
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A stretch of training at one sequence length: steps first_step to last_step - 1."""
+
+    sequence_length: int
+    batch_size: int
+    max_predictions_per_seq: int
+    share: float
+    first_step: int
+    last_step: int
+
+
+def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
+    """The phases of a run of `steps` updates, in order and without a gap.
+
+    Raises:
+      ValueError: for a phase of another form, or shares that do not add up to 1.
+    """
+    entries = config.phases
+    if not entries or not all(isinstance(e, tuple | list) and 2 <= len(e) <= 4 for e in entries):
+        raise ValueError(
+            f"config.phases={entries!r} is not a tuple of (sequence length, share of the steps"
+            "[, batch size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
+        )
+    if not math.isclose(total := sum(e[1] for e in entries), 1.0) or min(e[1] for e in entries) < 0:
+        raise ValueError(f"The shares of the steps in config.phases add up to {total}, not to 1.")
+    phases, done = [], 0.0
+    for length, share, *rest in entries:
+        batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
+        predictions = predictions or config.data.max_predictions_per_seq
+        first, done = round(done * steps), done + share
+        phases.append(
+            Phase(
+                sequence_length=length,
+                batch_size=batch_size or config.global_batch_size,
+                max_predictions_per_seq=predictions
+                or max(1, round(length * config.data.masked_lm_prob)),
+                share=share,
+                first_step=first,
+                last_step=round(done * steps),
+            )
+        )
+    return tuple(phases)
+
+
+def parse_duration(text: str, name: str) -> tuple[float, str]:
+    """Splits a duration into its number and unit: "2 epochs" -> (2.0, "epoch").
+
+    Raises:
+      ValueError: if the text is no duration.
+    """
+    match = _DURATION.fullmatch(text.strip().replace("_", ""))
+    if match is None or text.count(".") > 1:
+        raise ValueError(
+            f"config.{name}={text!r} is no duration: give steps (100), 2 epochs, 1e6 examples,"
+            " 3e9 tokens or 1% (of the run)."
+        )
+    return float(match[1]), (match[2] or "step").rstrip("s")
+
+
+def total_steps(config: ConfigDict, rows: tuple[int, ...]) -> int:
+    """Updates of the whole run. `rows`: the training examples of each phase's sequence length."""
+    phases = make_phases(config, steps=0)
+    if config.epochs:
+        done_by_a_step = sum(p.share * p.batch_size / n for p, n in zip(phases, rows, strict=True))
+        return max(1, math.ceil(config.epochs / done_by_a_step))
+    if config.examples:
+        return max(1, math.ceil(config.examples / sum(p.share * p.batch_size for p in phases)))
+    if config.tokens:
+        tokens = sum(p.share * p.batch_size * p.sequence_length for p in phases)
+        return max(1, math.ceil(config.tokens / tokens))
+    return config.steps
+
+
+def duration_steps(config: ConfigDict, name: str, phase: Phase, rows: int, steps: int) -> int:
+    """A duration field in updates, as `phase` (with `rows` examples) counts them; at least 1.
+
+    "0" is 0: never (for what happens every so often), or none (for the warm-up).
+    """
+    number, unit = parse_duration(value_of(config, name), name)
+    one = {
+        "step": 1.0,
+        "example": 1 / phase.batch_size,
+        "token": 1 / (phase.batch_size * phase.sequence_length),
+        "epoch": rows / phase.batch_size,
+        "%": steps / 100,
+    }[unit]
+    return max(1, round(number * one)) if number else 0
+
+
+def data_config(config: ConfigDict) -> DataConfig:
+    """The settings that decide the data's bytes, for bert_jax.prepare.
+
+    Raises:
+      ValueError: for a setting that is not allowed.
+    """
+    phases = make_phases(config, steps=0)
+    lengths = sorted({phase.sequence_length for phase in phases})
+    predictions = {p.sequence_length: p.max_predictions_per_seq for p in phases}
+    names = {field.name for field in dataclasses.fields(DataConfig)}
+    values = {name: value for name, value in config.data.items() if name in names}
+    return DataConfig(
+        **values
+        | {
+            "vocab_size": config.model.vocab_size,
+            "sequence_lengths": tuple(lengths),
+            "max_predictions_per_seq": tuple(predictions[length] for length in lengths),
+        }
+    )
+
+
+def data_dir(config: ConfigDict, workdir: str) -> str:
+    """Where vocabulary and shards of the run are."""
+    return config.data.dir or os.path.join(workdir, "data")
+
+
+def differences(old: ConfigDict, new: ConfigDict) -> list[str]:
+    """Lines `name: old -> new` of the fields in which two configurations differ and may not."""
+    before, after = dict(fields(old)), dict(fields(new))
+    return [
+        f"{name}: {before.get(name, 'missing')!r} -> {after.get(name, 'missing')!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name) and not name.startswith(_FREE_TO_CHANGE)
+    ]
+
+
+def save(config: ConfigDict, workdir: str) -> None:
+    """Writes the resolved configuration to workdir/config.json, whole or not at all."""
+    path = pathlib.Path(workdir, "config.json")
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(config.to_dict(), indent=2, sort_keys=True) + "\n")
+    temporary.replace(path)
+
+
+def load(workdir: str) -> ConfigDict:
+    """Reads workdir/config.json.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    path = pathlib.Path(workdir, "config.json")
+    if not path.is_file():
+        raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
+    return from_json(json.loads(path.read_text()))
+
+
+def from_json(values: dict[str, Any]) -> ConfigDict:
+    """The configuration that was written as JSON, which knows no tuples."""
+    return ConfigDict(_tuples(values))
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,57 @@
+"""The one command: trains, evaluates or predicts, as --mode says.
+
+    python -m bert_jax.main --config=configs/tiny.py --workdir=DIR
+    python -m bert_jax.main --mode=evaluate --workdir=DIR
+    python -m bert_jax.main --mode=predict --workdir=DIR --input=FILE --output=FILE
+
+Kept short on purpose: what it starts can be imported and tested. jax is imported only once the
+command line is known to be right.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from bert_jax import command_line
+
+FLAGS = flags.FLAGS
+
+_MODES = ("train", "evaluate", "predict")
+flags.DEFINE_string("workdir", "", "Folder of the run: configuration, data, checkpoints, metrics.")
+flags.DEFINE_enum("mode", "train", _MODES, "What to do.")
+flags.DEFINE_string("input", "", "predict: file to read, a text or a JSON object a line.")
+flags.DEFINE_string("output", "", "predict: file to write, a JSON object a line.")
+flags.DEFINE_integer("top_k", 5, "predict: candidates for each [MASK].", lower_bound=1)
+flags.DEFINE_string("coordinator", "", "Address of process 0, host:port, when there are several.")
+flags.DEFINE_integer("num_processes", 0, "How many processes train together.", lower_bound=0)
+flags.DEFINE_integer("process_id", -1, "Which of them this one is, from 0.")
+
+
+def main(argv: Sequence[str]) -> None:
+    has_run = command_line.flag_value(argv, "mode") in ("evaluate", "predict")
+    config = command_line.parse(argv, workdir_is_enough=has_run)
+    if not FLAGS.workdir:
+        raise ValueError("--workdir is missing: the folder that the run is kept in.")
+    if FLAGS.mode == "predict" and not (FLAGS.input and FLAGS.output):
+        raise ValueError("--mode=predict needs --input=FILE and --output=FILE.")
+
+    from bert_jax import processes
+
+    processes.start(FLAGS.coordinator, FLAGS.num_processes, FLAGS.process_id)
+    match FLAGS.mode:
+        case "train":
+            from bert_jax.train import train
+
+            train(config, FLAGS.workdir)
+        case "evaluate":
+            from bert_jax.evaluate import evaluate
+
+            evaluate(config, FLAGS.workdir)
+        case "predict":
+            from bert_jax.predict import predict
+
+            predict(config, FLAGS.workdir, FLAGS.input, FLAGS.output, top_k=FLAGS.top_k)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,101 @@
+"""From sums on the device to numbers on the screen and in files: one division, on the host."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tensorboardX import SummaryWriter
+
+
+class Totals:
+    """Numerators and denominators added up in float64, exactly restored from a checkpoint."""
+
+    def __init__(self, values: Mapping[str, list[float]] | None = None):
+        self._values = {name: list(pair) for name, pair in (values or {}).items()}
+
+    def add(self, sums: Mapping[str, Any]) -> None:
+        """Adds Sums that have been fetched from the device."""
+        for name, item in sums.items():
+            self.add_pair(name, float(item.numerator), float(item.denominator))
+
+    def add_pair(self, name: str, numerator: float, denominator: float = 1.0) -> None:
+        """Adds to one mean."""
+        pair = self._values.setdefault(name, [0.0, 0.0])
+        pair[0] += numerator
+        pair[1] += denominator
+
+    def means(self) -> dict[str, float]:
+        """numerator / denominator of each name; nan where nothing was counted."""
+        return {
+            name: numerator / denominator if denominator else float("nan")
+            for name, (numerator, denominator) in self._values.items()
+        }
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._values.clear()
+
+    def to_json(self) -> dict[str, list[float]]:
+        """What the constructor takes; JSON keeps every bit of a float64."""
+        return {name: list(pair) for name, pair in self._values.items()}
+
+
+def with_loss(means: dict[str, float], loss_terms: tuple[str, ...]) -> dict[str, float]:
+    """Puts the sum of the loss terms in front, as `loss`; nan where one was never counted."""
+    return {"loss": sum(means.get(name, float("nan")) for name in loss_terms), **means}
+
+
+class MetricsFile:
+    """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
+
+    Lines are `{"step": 10, "split": "train", "loss": ...}`. What depends on the clock (tokens a
+    second and the like) stands under "speed", apart from what is the same in every repetition.
+    """
+
+    def __init__(self, workdir: str, first_step: int):
+        """Opens the files of a run that goes on after `first_step` updates.
+
+        Lines of later steps, which the run had written before it was stopped without having saved
+        a checkpoint, are taken out: they will be written again.
+        """
+        self._path = pathlib.Path(workdir, "metrics.jsonl")
+        kept = [row for row in read_metrics(workdir) if row["step"] <= first_step]
+        temporary = self._path.with_suffix(".jsonl.tmp")
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        temporary.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8")
+        self._events = SummaryWriter(
+            str(pathlib.Path(workdir, "tensorboard")), purge_step=first_step + 1
+        )
+
+    def write(
+        self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
+    ) -> None:
+        """Writes one line and its events."""
+        row = {"step": step, "split": split, **values}
+        if speed:
+            row["speed"] = dict(speed)
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        for name, value in {**values, **speed}.items():
+            self._events.add_scalar(f"{split}/{name}", np.float32(value), step)
+        self._events.flush()
+
+    def close(self) -> None:
+        """Closes both files."""
+        self._file.close()
+        self._events.close()
+
+
+def read_metrics(workdir: str) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl; a last line cut off in writing is left out."""
+    path = pathlib.Path(workdir, "metrics.jsonl")
+    rows = []
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

@@ -1,0 +1,98 @@
+"""One process or many: joining them, and stopping them all at the same step.
+
+A run is one process for each host. On a TPU pod or under SLURM or Open MPI jax finds the others by
+itself; elsewhere they are named on the command line (launch/README.md).
+"""
+
+import os
+import signal
+import threading
+
+import jax
+from jax.experimental import multihost_utils
+
+# Set by the cluster managers that jax.distributed knows, when there is more than one process.
+_CLUSTER_SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+
+
+def start(coordinator: str, num_processes: int, process_id: int) -> None:
+    """Joins the processes of the run; does nothing for a run of one. Call before any computation.
+
+    Args:
+      coordinator: address "host:port" of process 0; empty to let jax find it.
+      num_processes: how many there are; 0 to let jax find out.
+      process_id: which one this is; -1 to let jax find out.
+
+    Raises:
+      ValueError: if only a part of the three is given.
+    """
+    given = (bool(coordinator), num_processes > 0, process_id >= 0)
+    if any(given):
+        if not all(given):
+            raise ValueError(
+                "--coordinator, --num_processes and --process_id go together: give all three, or"
+                " none on TPU pods, SLURM and Open MPI, where they are found."
+            )
+        if process_id >= num_processes:
+            raise ValueError(
+                f"--process_id={process_id} must be below --num_processes={num_processes}."
+            )
+        jax.distributed.initialize(coordinator, num_processes, process_id)
+    elif _is_in_cluster():
+        jax.distributed.initialize()
+
+
+def _is_in_cluster() -> bool:
+    sizes = (int(os.environ.get(name, "1")) for name in _CLUSTER_SIZES)
+    tpu_hosts = os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",")
+    return any(size > 1 for size in sizes) or len(tpu_hosts) > 1
+
+
+def is_main() -> bool:
+    """Whether this is the process that prints and writes what exists once."""
+    return jax.process_index() == 0
+
+
+def barrier(name: str) -> None:
+    """Waits until all processes have come here."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(name)
+
+
+class StopRequest:
+    """SIGTERM or SIGINT turned into an answer that all processes give at the same step.
+
+    With several processes jax's own handler of SIGTERM agrees on the step; SIGINT is passed on to
+    it. A second SIGINT interrupts at once. Use as a context, in the main thread.
+    """
+
+    def __init__(self):
+        self.signal_name = ""
+        self._several = jax.process_count() > 1
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> "StopRequest":
+        if threading.current_thread() is threading.main_thread():
+            signals = (signal.SIGINT,) if self._several else (signal.SIGINT, signal.SIGTERM)
+            self._previous = {number: signal.signal(number, self._handle) for number in signals}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+
+    def _handle(self, number, _frame):
+        if self.signal_name:
+            raise KeyboardInterrupt
+        self.signal_name = signal.Signals(number).name
+        if self._several:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def is_set(self, step: int) -> bool:
+        """Whether to stop after `step`: the same answer in every process."""
+        if self._several:
+            if multihost_utils.reached_preemption_sync_point(step):
+                self.signal_name = self.signal_name or "SIGTERM"
+                return True
+            return False
+        return bool(self.signal_name)

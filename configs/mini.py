@@ -1,0 +1,17 @@
+"""BERT-Mini: 4 layers, hidden 256, 4 heads (Turc et al. 2019), trained as the base model is.
+
+    python -m bert_jax.main --config=configs/mini.py --workdir=DIR --config.data.source=text:PATH
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+
+def get_config() -> ConfigDict:
+    config = base.get_config()
+    config.model.num_layers = 4
+    config.model.hidden_size = 256
+    config.model.num_heads = 4
+    config.model.intermediate_size = 1024
+    return config
