@@ -81,6 +81,11 @@ class Manifest:
         """See statistics.RowCounts.describe."""
         return self._part(split, sequence_length)["statistics"]
 
+    @property
+    def vocabulary_path(self) -> str:
+        """The vocabulary, vocab.txt or vocab.model."""
+        return os.path.join(self.folder, self.content["tokenizer"]["file"])
+
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer that made the data.
 
