@@ -42,7 +42,7 @@ MAX_WORDS = 250_000
 MAX_RUN_LENGTH = 48
 
 # Of the characters of the text, the share that the alphabet covers; the rarest are left out.
-COVERAGE = 0.999_999
+COVERAGE = 0.999_999_9
 
 # Characters with a meaning of their own in SentencePiece's trainers.
 RESERVED = frozenset(f"{SPACE}\u2585")
