@@ -60,7 +60,7 @@ class Experiment:
 
     def key(self, purpose: str) -> jax.Array:
         """The random key for one purpose (state.PURPOSES)."""
-        return make_key(self.config.seed, self.config.prng_impl, purpose)
+        return make_key(self.config.seed, purpose)
 
     def task(self, phase: Phase) -> Task:
         """The task at the sequence length of a phase."""
@@ -92,7 +92,7 @@ class Experiment:
 
 def make_model_config(config: ConfigDict) -> BertConfig:
     """Sizes and numerics of the model."""
-    return BertConfig(**config.model.to_dict(), dtype=config.dtype)
+    return BertConfig(**config.model.to_dict(), dtype=config.dtype, prng_impl=config.prng_impl)
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:

@@ -73,21 +73,22 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     tokens = _Tokens.of(example_ids, is_candidate, rule)
     order = jax.random.bits(order_key, input_ids.shape)
     if rule.masking == "subword":
-        chosen = is_candidate & (_rank(order, tokens.same & is_candidate[:, None]) < tokens.budget)
+        chosen = _choose_tokens(order, tokens)
     else:
         is_continuation = jnp.asarray(np.array(rule.is_continuation))[input_ids]
         chosen = _choose_words(order, span_key, tokens, is_continuation, rule)
-    if batch["cls_positions"].shape[1] > 1:
-        chosen &= _rank(order, chosen[:, None]) < rule.max_predictions
 
-    positions, weights = _compact(chosen, rule.max_predictions)
+    positions, weights = _into_slots(chosen, order, rule.max_predictions)
     true_ids = jnp.take_along_axis(input_ids, positions, axis=1)
-    fate = jax.random.uniform(fate_key, input_ids.shape)
-    random_ids = jax.random.randint(word_key, input_ids.shape, 0, rule.vocab_size, jnp.int32)
-    hidden_ids = jnp.where(fate < 0.8, rule.mask_id, jnp.where(fate < 0.9, input_ids, random_ids))
+    fate = jax.random.uniform(fate_key, positions.shape)
+    random_ids = jax.random.randint(word_key, positions.shape, 0, rule.vocab_size, jnp.int32)
+    hidden_ids = jnp.where(fate < 0.8, rule.mask_id, jnp.where(fate < 0.9, true_ids, random_ids))
+    rows = jnp.arange(input_ids.shape[0])[:, None]
+    # A slot that is left over points behind the row, where nothing is written.
+    target = jnp.where(weights > 0, positions, input_ids.shape[1])
     return {
         **batch,
-        "input_ids": jnp.where(chosen, hidden_ids, input_ids),
+        "input_ids": input_ids.at[rows, target].set(hidden_ids, mode="drop"),
         "masked_lm_positions": positions,
         "masked_lm_ids": jnp.where(weights > 0, true_ids, 0),
         "masked_lm_weights": weights,
@@ -119,25 +120,33 @@ class _Tokens:
         return cls(example_ids, is_candidate, same, jnp.asarray(budgets)[same.sum(-1)])
 
 
-def _rank(order: jax.Array, among: jax.Array) -> jax.Array:
-    """int32[batch, seq]: how many of `among` [batch, (seq or 1), seq] come before each token.
+def _choose_tokens(order: jax.Array, tokens: _Tokens) -> jax.Array:
+    """bool[batch, seq]: of each example's candidates, as many as its budget, in random order.
 
-    By comparing all pairs: exact (ties go by position), and no sort.
+    By sorting, here and below: XLA would work the ranks that comparing all pairs gives out again
+    wherever they are used, down to each element that the model gathers by them.
     """
-    position = jnp.arange(order.shape[1])
-    mine, other = order[:, :, None], order[:, None, :]
-    earlier = (position[None, :] < position[:, None])[None]
-    return (among & ((other < mine) | ((other == mine) & earlier))).sum(-1, dtype=jnp.int32)
+    turn = jnp.lexsort((order, ~tokens.is_candidate, tokens.example_ids), axis=1)
+    example, is_candidate, budget = (
+        jnp.take_along_axis(x, turn, axis=1)
+        for x in (tokens.example_ids, tokens.is_candidate, tokens.budget)
+    )
+    opens = jnp.diff(example, axis=1, prepend=-1) != 0
+    rank = jnp.arange(order.shape[1])[None] - _latest(opens)
+    return jnp.take_along_axis(is_candidate & (rank < budget), jnp.argsort(turn, axis=1), axis=1)
 
 
-def _compact(chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Positions of the chosen tokens in [batch, size] slots, and 1.0 for each slot in use."""
-    slot_of_token = jnp.cumsum(chosen, axis=1) - 1
-    slots = jnp.arange(size)
-    in_slot = chosen[:, None] & (slot_of_token[:, None] == slots[None, :, None])
-    positions = (in_slot * jnp.arange(chosen.shape[1])[None, None]).sum(-1, dtype=jnp.int32)
-    weights = slots[None] < chosen.sum(-1, keepdims=True)
-    return positions, weights.astype(jnp.float32)
+def _into_slots(chosen: jax.Array, order: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Ascending positions of the chosen tokens, int32[batch, size], and which slots are in use.
+
+    Of more than `size` tokens the first in `order` are taken.
+    """
+    length = chosen.shape[1]
+    first = jnp.lexsort((order, ~chosen), axis=1)[:, :size]
+    first = jnp.where(jnp.take_along_axis(chosen, first, axis=1), first, length)
+    positions = jnp.sort(first, axis=1).astype(jnp.int32)
+    in_use = positions < length
+    return jnp.where(in_use, positions, 0), in_use.astype(jnp.float32)
 
 
 def _choose_words(

@@ -78,10 +78,10 @@ class Reporter:
             self.totals.add(values.sums)
             self.totals.add_pair("gradient_norm", float(values.gradient_norm))
             self.totals.add_pair("update_norm", float(values.update_norm))
-            self.totals.add_pair("skipped", 0.0)
+            self.totals.add_pair("skipped_share", 0.0)
             return
         self._streak += 1
-        self.totals.add_pair("skipped", 1.0)
+        self.totals.add_pair("skipped_share", 1.0)
         config = self._experiment.config
         bad = [name for name, is_finite in values.finite.items() if not is_finite]
         message = f"{' and '.join(bad)} not finite at step {step}"
@@ -106,6 +106,8 @@ class Reporter:
         self.drain()
         values = metrics.with_loss(self.totals.means(), self._loss_terms)
         self.totals.clear()
+        if not values["skipped_share"]:
+            del values["skipped_share"]
         values["learning_rate"] = float(self._schedule(step - 1))
         speed = self._clock.read()
         if self._file:

@@ -34,9 +34,9 @@ class TrainState:
     nonfinite_streak: jax.Array
 
 
-def make_key(seed: int, prng_impl: str, purpose: str) -> jax.Array:
-    """The key that all randomness for one purpose comes from."""
-    return jax.random.fold_in(jax.random.key(seed, impl=prng_impl), PURPOSES[purpose])
+def make_key(seed: int, purpose: str) -> jax.Array:
+    """The key (threefry2x32) that all randomness for one purpose comes from."""
+    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), PURPOSES[purpose])
 
 
 def init_params(task: Task, key: jax.Array) -> Any:

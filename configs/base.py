@@ -37,7 +37,7 @@ def get_config() -> ConfigDict:
     config.microbatch_size = 0
     # Precision of activations and matrix products; parameters and optimizer stay float32.
     config.dtype = "float32"
-    # Generator of dropout and masks: threefry2x32, threefry4x32, philox2x32, philox4x32, rbg.
+    # Generator of dropout: threefry2x32, threefry4x32, philox2x32, philox4x32, rbg.
     config.prng_impl = "threefry4x32"
     # A loss or gradient that is not finite is never applied: `abort` stops at once, `skip` goes on.
     config.nonfinite = "abort"

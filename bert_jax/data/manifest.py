@@ -84,7 +84,7 @@ class Manifest:
     @property
     def vocabulary_path(self) -> str:
         """The vocabulary, vocab.txt or vocab.model."""
-        return os.path.join(self.folder, self.content["tokenizer"]["file"])
+        return os.path.join(self.folder, self.content["tokenizer"]["name"])
 
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer that made the data.
@@ -93,7 +93,7 @@ class Manifest:
           ValueError: the vocabulary in the folder is another one.
         """
         facts = self.content["tokenizer"]
-        path = os.path.join(self.folder, facts["name"])
+        path = self.vocabulary_path
         tokenizer = load_tokenizer(path, facts["lowercase"])
         if tokenizer.fingerprint != facts["fingerprint"]:
             raise ValueError(

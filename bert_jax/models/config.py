@@ -13,6 +13,7 @@ class BertConfig:
     Attributes:
       dtype: of activations and matrix products; parameters, normalisations, softmaxes and logits
         are float32 always.
+      prng_impl: generator of the bits of dropout.
       mask_value: what is added to the attention score of a key that must not be seen (the
         released `modeling.attention_layer` has -10000).
     """
@@ -32,6 +33,7 @@ class BertConfig:
     activation: str
     remat: bool
     dtype: str = "float32"
+    prng_impl: str = "threefry4x32"
     mask_value: float = -10_000.0
 
     def __post_init__(self):

@@ -40,30 +40,36 @@ def activate(config: BertConfig, x: jax.Array) -> jax.Array:
 class Dropout(nn.Module):
     """Sets values to zero at random and scales the others so that the mean stays.
 
-    The random bits come from the key "dropout", 16 for each value: the rate is the nearest
-    multiple of 1/65536 (0.1 becomes 0.1000061), and the scale is that of the rate really used.
-
     Attributes:
       rate: share of the values that are dropped, 0 <= rate < 1.
+      prng_impl: generator of the random bits, seeded from the key "dropout".
     """
 
     rate: float
+    prng_impl: str = "threefry2x32"
 
     @nn.compact
     def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
-        """x: float[batch, ..., seq, width]."""
-        threshold = round(self.rate * 65536)
-        if deterministic or threshold == 0:
+        """float[...] -> float[...]."""
+        if deterministic or self.rate == 0:
             return x
-        bits = random_uint16(self.make_rng("dropout"), x.shape)
-        return jnp.where(bits >= threshold, x * (65536 / (65536 - threshold)), 0)
+        # One 32-bit word for each value: the kept share is a multiple of 2**-32.
+        bits = random_bits(self.make_rng("dropout"), x.shape, self.prng_impl)
+        kept = bits >= jnp.uint32(round(self.rate * 2**32))
+        return jnp.where(kept, x / (1 - self.rate), 0)
 
 
-def random_uint16(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Uniform integers 0..65535, as uint32, two from each 32-bit word the generator makes."""
-    half = -(-shape[-2] // 2)
-    words = jax.random.bits(key, (*shape[:-2], half, shape[-1]))
-    return jnp.concatenate([words & 0xFFFF, words >> 16], axis=-2)[..., : shape[-2], :]
+def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:
+    """uint32[shape] of a generator that is faster than the one all keys are derived with.
+
+    Keys stay threefry2x32: XLA fuses the arithmetic of the others, and would derive a key anew for
+    every value that is drawn with it.
+    """
+    data = jax.random.key_data(key)
+    # "threefry4x32" and "rbg" take four words, "philox2x32" one, the others two.
+    size = {"threefry4x32": 4, "rbg": 4, "philox2x32": 1}.get(prng_impl, 2)
+    data = jnp.concatenate([data, data ^ jnp.uint32(0x9E3779B9)])[:size]
+    return jax.random.bits(jax.random.wrap_key_data(data, impl=prng_impl), shape)
 
 
 class Embeddings(nn.Module):
@@ -85,7 +91,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = table(config.max_position_embeddings)
         self.token_type_embeddings = table(config.type_vocab_size)
         self.layer_norm = layer_norm(config)
-        self.dropout = Dropout(config.dropout_rate)
+        self.dropout = Dropout(config.dropout_rate, config.prng_impl)
 
     def __call__(
         self,
@@ -126,10 +132,12 @@ class SelfAttention(nn.Module):
         )
         scores_BHST = scores_BHST / math.sqrt(config.head_dim) + bias_B1ST
         probs_BHST = nn.softmax(scores_BHST)
-        dropped_BHST = Dropout(config.attention_dropout_rate)(probs_BHST, deterministic)
+        dropped_BHST = Dropout(config.attention_dropout_rate, config.prng_impl)(
+            probs_BHST, deterministic
+        )
         y_BSHK = jnp.einsum("bhst,bthk->bshk", dropped_BHST.astype(value_BTHK.dtype), value_BTHK)
         y_BSD = dense(config, config.hidden_size, "output")(y_BSHK.reshape(x_BSD.shape))
-        y_BSD = Dropout(config.dropout_rate)(y_BSD, deterministic)
+        y_BSD = Dropout(config.dropout_rate, config.prng_impl)(y_BSD, deterministic)
         return layer_norm(config, "layer_norm")(x_BSD + y_BSD), probs_BHST
 
 
@@ -147,5 +155,5 @@ class EncoderLayer(nn.Module):
         x_BSD, probs_BHST = SelfAttention(config, name="attention")(x_BSD, bias_B1ST, deterministic)
         y = activate(config, dense(config, config.intermediate_size, "intermediate")(x_BSD))
         y_BSD = dense(config, config.hidden_size, "output")(y)
-        y_BSD = Dropout(config.dropout_rate)(y_BSD, deterministic)
+        y_BSD = Dropout(config.dropout_rate, config.prng_impl)(y_BSD, deterministic)
         return layer_norm(config, "layer_norm")(x_BSD + y_BSD), probs_BHST
