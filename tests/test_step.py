@@ -149,6 +149,5 @@ def test_the_state_is_made_in_its_shardings(make_task):
     jax.tree.map(lambda a, b: a.sharding == b.sharding or pytest.fail(str(a)), state, like)
     moments = optax.tree.get(state.opt_state, "mu")
     assert moments["bert"]["encoder"]["layer_0"]["intermediate"]["kernel"].sharding.spec == (
-        "fsdp",
-        "tensor",
+        jax.sharding.PartitionSpec("fsdp", "tensor")
     )
