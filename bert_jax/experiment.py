@@ -84,15 +84,19 @@ class Experiment:
 
     def optimizer(self) -> tuple[optax.GradientTransformation, optax.Schedule]:
         """The optimizer over the whole run, and its learning rate by step."""
-        values = self.config.optimizer.to_dict()
         warmup_steps = self.steps_of("optimizer.warmup", self.phases[0])
-        del values["warmup"]
-        return make_optimizer(OptimizerConfig(**values), self.steps, warmup_steps)
+        return make_optimizer(_optimizer_config(self.config), self.steps, warmup_steps)
 
 
 def make_model_config(config: ConfigDict) -> BertConfig:
     """Sizes and numerics of the model."""
     return BertConfig(**config.model.to_dict(), dtype=config.dtype, prng_impl=config.prng_impl)
+
+
+def _optimizer_config(config: ConfigDict) -> OptimizerConfig:
+    values = config.optimizer.to_dict()
+    del values["warmup"]
+    return OptimizerConfig(**values)
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
@@ -110,10 +114,11 @@ def open_experiment(config: ConfigDict, workdir: str) -> Experiment:
     """Prepares what is missing and puts everything together. All processes call it.
 
     Raises:
-      ValueError: for a mesh, a batch size, a task or data that cannot be used.
+      ValueError: for a mesh, a batch size, a task, an optimizer or data that cannot be used.
     """
     if config.task not in TASKS:
         raise ValueError(f"Unknown task {config.task!r}. Available: {', '.join(sorted(TASKS))}.")
+    make_optimizer(_optimizer_config(config), num_steps=1, warmup_steps=0)  # before long work
     mesh = sharding.make_mesh(**config.mesh.to_dict())
     for phase in config_lib.make_phases(config, steps=0):
         name = "microbatch_size" if config.microbatch_size else "global_batch_size"
@@ -125,7 +130,7 @@ def open_experiment(config: ConfigDict, workdir: str) -> Experiment:
     folder = config_lib.data_dir(config, workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare(config_lib.data_config(config), folder, config.data.num_processes)
+        prepare(config_lib.data_config(config), folder, config.data.num_processes).verify()
     processes.barrier("data")
     manifest = Manifest.load(folder)
 
