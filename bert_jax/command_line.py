@@ -4,35 +4,45 @@ A command exits with 2 for what the user can mend (a flag, a setting, a file), a
 standard error that says how; anything else is a defect of the program and shows its traceback.
 """
 
+import logging
 import os
 import pathlib
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 from absl import flags
+from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from bert_jax import config as config_lib
 
 FLAGS = flags.FLAGS
 _PACKAGE = str(pathlib.Path(__file__).parent)
+_CONFIG_HELP = "Configuration file, for example configs/base.py, which describes every field."
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs a command's `main(argv)` and ends the process with its exit code."""
+    absl_logging.get_absl_logger().addFilter(_is_for_users)
     try:
         main(sys.argv)
     except (ValueError, flags.Error) as error:
         if isinstance(error, ValueError) and not _is_ours(error):
             raise
         _fail(str(error))
-    except FileNotFoundError as error:
-        _fail(f"{error.filename}: no such file.")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+
+
+def _is_for_users(record: logging.LogRecord) -> bool:
+    """Our own warnings are; orbax's tell of what it was asked to do."""
+    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
 
 
 def _fail(message: str) -> None:
@@ -67,29 +77,42 @@ def parse_with_words(
     Raises:
       ValueError: for anything that is not right on the command line.
     """
-    if any(word in ("--help", "-h", "-help", "--helpfull") for word in argv):
-        config_flags.DEFINE_config_file("config", None, "Configuration file, e.g. configs/base.py.")
-        FLAGS(argv)  # prints the help and exits
+    if {"--help", "-h", "-help", "--helpfull"} & set(argv):
+        _print_help()
     sys.path.append(str(pathlib.Path(_PACKAGE).parent))  # a configuration may build on configs.base
-    if flag_value(argv, "config"):
-        config_flags.DEFINE_config_file("config", None, "Configuration file, e.g. configs/base.py.")
-    elif workdir_is_enough and (workdir := flag_value(argv, "workdir")):
-        config_flags.DEFINE_config_dict("config", config_lib.load(workdir).lock())
+    workdir = flag_value(argv, "workdir") if workdir_is_enough else ""
+    if path := flag_value(argv, "config"):
+        if not os.path.isfile(path.split(":")[0]):
+            raise ValueError(f"--config={path}: there is no such file.")
+        config_flags.DEFINE_config_file("config", help_string=_CONFIG_HELP, sys_argv=list(argv))
+    elif workdir:
+        run_config = config_lib.load(workdir).lock()
+        config_flags.DEFINE_config_dict("config", run_config, sys_argv=list(argv))
     else:
-        raise ValueError("--config is missing: give a file, for example --config=configs/base.py.")
+        or_run = ", or --workdir=DIR of a run" if workdir_is_enough else ""
+        raise ValueError(
+            f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
+        )
     try:
         left_over = FLAGS(argv)[1:]
         config = FLAGS.config
+        _check_groups(argv, config)
         config_lib.check(config)
     except flags.IllegalFlagValueError as error:
+        _check_groups(argv, FLAGS.config)
         raise ValueError(_wrong_type(error)) from error
-    except (AttributeError, KeyError) as error:  # an unknown field, with a suggestion
-        text = str(error.args[0]).strip("'").replace("\\n", " ").replace("\\'", "'")
-        raise ValueError(f"Unknown configuration field {text}") from error
-    except (OSError, SyntaxError, ImportError, TypeError) as error:
+    except (AttributeError, KeyError) as error:
+        raise ValueError(_unknown_field(str(error))) from error
+    except (OSError, SyntaxError, ImportError, TypeError, IndexError) as error:
         raise ValueError(f"The configuration cannot be used: {error}") from error
-    _check_groups(argv, config)
     return config, left_over
+
+
+def _print_help() -> None:
+    config_flags.DEFINE_config_file("config", help_string=_CONFIG_HELP)
+    print(sys.modules["__main__"].__doc__)
+    print(FLAGS.main_module_help())
+    sys.exit(0)
 
 
 def flag_value(argv: Sequence[str], name: str) -> str:
@@ -114,12 +137,22 @@ def _wrong_type(error: flags.IllegalFlagValueError) -> str:
     return f"{text} -- {name} takes a value of type {type(default).__name__}, such as {default!r}."
 
 
+def _unknown_field(text: str) -> str:
+    """A sentence for what ml_collections says of a name that no field has."""
+    words = re.sub(r"(\\n|[\"'\\\s])+", " ", text).strip()
+    found = re.fullmatch(r"(\w+)(?: Did you mean (\w+) .*)?", words)
+    if found is None:
+        return f"The configuration cannot be used: {words}"
+    hint = f"did you mean {found[2]!r}?" if found[2] else "configs/base.py has all that there are."
+    return f"There is no configuration field {found[1]!r}: {hint}"
+
+
 def _check_groups(argv: Sequence[str], config: ConfigDict) -> None:
     """A group replaced as a whole would silently lose the fields that are not named."""
     for word in argv:
-        name, has_value, _ = word.lstrip("-").partition("=")
-        if not (has_value and _is_override(word)):
+        if not _is_override(word):
             continue
+        name = word.lstrip("-").split("=")[0]
         if isinstance(config_lib.value_of(config, name.removeprefix("config.")), ConfigDict | dict):
             raise ValueError(
                 f"--{name} is a group of fields: set them one by one, for example"

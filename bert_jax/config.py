@@ -34,11 +34,14 @@ _CHOICES = {
     "prng_impl": ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"),
     "nonfinite": ("abort", "skip"),
     "model.activation": ("gelu", "gelu_tanh"),
+    "checkpoint.best_metric": (
+        "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
+    ).split(),
 }
 # What a run may change when it is resumed: nothing that decides the numbers it computes.
 _FREE_TO_CHANGE = ("checkpoint.", "eval.", "log.", "mesh.", "data.dir", "data.num_processes")
 
-_DURATION = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
+_DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
 
 
 def fields(config: ConfigDict | dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -69,6 +72,15 @@ def check(config: ConfigDict) -> None:
         raise ValueError(
             f"The length of training is given twice: config.{' and config.'.join(given)}."
         )
+    if config.model.type_vocab_size < 2:
+        raise ValueError("config.model.type_vocab_size=1 is too few: a row has two segments.")
+    try:
+        re.compile("|".join(config.optimizer.no_decay))
+    except (re.error, TypeError) as error:
+        raise ValueError(
+            f"config.optimizer.no_decay={config.optimizer.no_decay!r} are no regular expressions:"
+            f" {error}."
+        ) from None
     if config.model.hidden_size % config.model.num_heads:
         raise ValueError(
             f"config.model.hidden_size={config.model.hidden_size} is not divisible by"
@@ -127,7 +139,7 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
       ValueError: for a phase of another form, or shares that do not add up to 1.
     """
     entries = config.phases
-    if not entries or not all(isinstance(e, tuple | list) and 2 <= len(e) <= 4 for e in entries):
+    if not entries or not all(map(_is_phase, entries)):
         raise ValueError(
             f"config.phases={entries!r} is not a tuple of (sequence length, share of the steps"
             "[, batch size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
@@ -153,14 +165,22 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
+def _is_phase(entry: Any) -> bool:
+    if not (isinstance(entry, tuple | list) and 2 <= len(entry) <= 4):
+        return False
+    length, share, *rest = entry
+    counts = all(type(number) is int and number >= 0 for number in (length, *rest))
+    return counts and isinstance(share, int | float)
+
+
 def parse_duration(text: str, name: str) -> tuple[float, str]:
     """Splits a duration into its number and unit: "2 epochs" -> (2.0, "epoch").
 
     Raises:
       ValueError: if the text is no duration.
     """
-    match = _DURATION.fullmatch(text.strip().replace("_", ""))
-    if match is None or text.count(".") > 1:
+    match = _DURATION.fullmatch(str(text).strip().replace("_", ""))
+    if match is None:
         raise ValueError(
             f"config.{name}={text!r} is no duration: give steps (100), 2 epochs, 1e6 examples,"
             " 3e9 tokens or 1% (of the run)."
@@ -246,12 +266,17 @@ def load(workdir: str) -> ConfigDict:
     """Reads workdir/config.json.
 
     Raises:
-      ValueError: if there is none.
+      ValueError: if there is none, or none that can be read.
     """
     path = pathlib.Path(workdir, "config.json")
     if not path.is_file():
         raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
-    return from_json(json.loads(path.read_text()))
+    try:
+        return from_json(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): give the configuration with --config."
+        ) from None
 
 
 def from_json(values: dict[str, Any]) -> ConfigDict:

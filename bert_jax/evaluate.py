@@ -1,5 +1,6 @@
 """Losses and accuracies on the held-out split: the same questions at every evaluation."""
 
+import contextlib
 import itertools
 import json
 import pathlib
@@ -14,7 +15,7 @@ from bert_jax.checkpointing import Checkpoints
 from bert_jax.config import Phase
 from bert_jax.data.loader import evaluation_batches
 from bert_jax.experiment import Experiment, open_experiment
-from bert_jax.state import abstract_state
+from bert_jax.state import abstract_params
 from bert_jax.step import make_eval_step
 
 SPLIT = "validation"
@@ -57,15 +58,13 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
     Raises:
       ValueError: if there is no checkpoint, or it does not fit.
     """
-    experiment = open_experiment(config, workdir)
-    checkpoints = Checkpoints(workdir, keep=config.checkpoint.keep)
-    step = checkpoints.newest_good_step()
-    if step is None:
-        raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
-    phase = experiment.phase_at(step - 1)
-    tx, _ = experiment.optimizer()
-    like = abstract_state(experiment.task(phase), tx, experiment.mesh)
-    params = checkpoints.restore_params(step, like.params)
+    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        if (step := checkpoints.newest_good_step()) is None:
+            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+        experiment = open_experiment(config, workdir)
+        phase = experiment.phase_at(step - 1)
+        like = abstract_params(experiment.task(phase), experiment.mesh)
+        params = checkpoints.restore_params(step, like)
 
     values = make_evaluator(experiment, phase)(params)
     report = health.verdict(values, experiment.manifest, phase)
@@ -83,5 +82,4 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
         }
         path = pathlib.Path(workdir, "results.json")
         path.write_text(json.dumps(result, indent=2) + "\n")
-    checkpoints.close()
     return values

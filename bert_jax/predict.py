@@ -10,6 +10,7 @@ output has a JSON object a line, in the same order:
 training text. `next_sentence` is null for a single text.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -75,7 +76,9 @@ class Predictor:
         shards = sharding.batch_shards(self._mesh)
         self._batch_size = -(-_BATCH_SIZE // shards) * shards
         self._forward = jax.jit(
-            functools.partial(_forward, BertForPreTraining(model_config), self._top_k),
+            functools.partial(
+                _forward, BertForPreTraining(model_config), len(self.tokenizer.pieces), self._top_k
+            ),
             out_shardings=sharding.replicated(self._mesh),
         )
 
@@ -160,11 +163,17 @@ class Predictor:
 
 
 def _forward(
-    model: BertForPreTraining, top_k: int, params: Any, batch: dict[str, jax.Array]
+    model: BertForPreTraining,
+    num_pieces: int,
+    top_k: int,
+    params: Any,
+    batch: dict[str, jax.Array],
 ) -> dict[str, jax.Array]:
     """float32[batch, masks, top_k] probabilities, their tokens, and float32[batch, 2]."""
     outputs = model.apply({"params": params}, batch, deterministic=True)
-    probabilities, tokens = jax.lax.top_k(jax.nn.softmax(outputs.masked_lm_logits), top_k)
+    # The table of the model may have more rows than the vocabulary has pieces.
+    logits = outputs.masked_lm_logits[..., :num_pieces]
+    probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), top_k)
     return {
         "probabilities": probabilities,
         "tokens": tokens,
@@ -178,23 +187,25 @@ def load_params(model_config: BertConfig, workdir: str, mesh: Mesh) -> Any:
     Raises:
       ValueError: if there is no checkpoint, or it does not fit the configuration.
     """
-    checkpoints = Checkpoints(workdir)
-    if (step := checkpoints.newest_good_step()) is None:
-        raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
     task = Pretraining(model_config, None, sequence_length=8, max_predictions_per_seq=1)
-    params = checkpoints.restore_params(step, abstract_params(task, mesh))
-    checkpoints.close()
-    return params
+    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        if (step := checkpoints.newest_good_step()) is None:
+            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+        return checkpoints.restore_params(step, abstract_params(task, mesh))
 
 
 def read_texts(path: str) -> Iterator[tuple[str, str | None]]:
     """Yields (text_a, text_b or None) of each line of a file of texts or JSON objects.
 
     Raises:
-      ValueError: naming file and line of JSON that is not of the form.
+      ValueError: naming file and line of what is no UTF-8, or JSON that is not of the form.
     """
-    with open(path, encoding="utf-8-sig", errors="replace") as file:
-        for number, line in enumerate(file, 1):
+    with open(path, "rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}, line {number}: no UTF-8 ({error.reason}).") from None
             if not line.lstrip().startswith("{"):
                 yield line.strip(), None
                 continue
