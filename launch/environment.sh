@@ -1,21 +1,60 @@
 # Sourced by the other scripts: makes and enters the virtual environment .venv of this checkout.
 #
-#   source launch/environment.sh [EXTRA ...]
+#   EXTRAS="cuda gcs" PYTHON=python3.12 source launch/environment.sh
 #
-# Installs the package with the extras that are named, at the versions of constraints.txt; a second
-# call with the same extras does nothing. PYTHON chooses the interpreter (3.11 or later).
+# EXTRAS are extras of setup.py, none unless given; PYTHON is the interpreter (3.11 or later), the
+# first one found unless given. Versions are those of constraints.txt. What is installed already is
+# not installed again; an installation that was interrupted, moved or is of other versions is made
+# anew. Sets `root`, the checkout, and `run COMMAND ...`, which only prints it when dry_run is set.
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || return 1
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd) || return 1
 
-_wanted="$* $(cat constraints.txt setup.py | cksum)"
-if [[ "$(cat .venv/installed 2>/dev/null)" != "$_wanted" ]]; then
+run() {
+  if [[ -n ${dry_run:-} ]]; then printf '%q ' "$@" && echo; else "$@"; fi
+}
+
+_find_python() {
+  local candidates=(python3 python3.13 python3.12 python3.11) candidate
+  if [[ -n ${PYTHON:-} ]]; then candidates=("$PYTHON"); fi
+  for candidate in "${candidates[@]}"; do
+    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+    echo "$candidate" && return
+  done
+  echo "error: no Python 3.11 or later (${candidates[*]}): install one, or name it: PYTHON=..." >&2
+  return 1
+}
+
+_make_venv() {
+  local python
+  python=$(_find_python) || return 1
+  "$python" -m venv --clear .venv >/dev/null 2>&1 && return
+  # Some distributions leave ensurepip out: then the interpreter's own pip serves .venv.
+  "$python" -m venv --clear --without-pip .venv &&
+    "$python" -m pip --python .venv/bin/python install --quiet pip && return
+  echo "error: $python makes no virtual environment: install its venv package (python3-venv)." >&2
+  return 1
+}
+
+_set_up() (
+  cd -- "$root" || exit 1
+  state=$({ pwd; cat constraints.txt setup.py; } | cksum)
+  names=()
+  for extra in base ${EXTRAS:-}; do
+    grep -qxF "$extra $state" .venv/installed 2>/dev/null || names+=("$extra")
+  done
+  [[ ${#names[@]} -gt 0 ]] || exit 0
   echo "Setting up .venv (a few minutes the first time) ..."
-  "${PYTHON:-python3}" -m venv .venv || return 1
-  _pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt)
+  if [[ ${names[0]} == base ]]; then _make_venv || exit 1; fi
+  pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt)
   # torch by itself and first: with it in place no other package brings another build along.
-  if [[ " $* " == *" parity "* ]]; then "${_pip[@]}" torch || return 1; fi
-  _extras=$(IFS=,; echo "$*")
-  "${_pip[@]}" --editable ".${_extras:+[$_extras]}" || return 1
-  echo "$_wanted" >.venv/installed
+  if [[ " ${names[*]} " == *" parity "* ]]; then "${pip[@]}" torch || exit 1; fi
+  wanted=$(IFS=,; echo "${names[*]}")
+  wanted=${wanted#base} && wanted=${wanted#,}
+  "${pip[@]}" --editable ".${wanted:+[$wanted]}" || exit 1
+  printf '%s\n' "${names[@]/%/ $state}" >>.venv/installed
+)
+
+if [[ -z ${dry_run:-} ]]; then
+  _set_up || return 1
+  source "$root/.venv/bin/activate"
 fi
-source .venv/bin/activate

@@ -1,30 +1,33 @@
 #!/usr/bin/env bash
 # Pre-trains BERT-Tiny on this machine in minutes and asks it to fill in some words.
 #
-#   bash launch/quickstart.sh [WORKDIR] [--config.FIELD=VALUE ...]
+#   bash launch/quickstart.sh [--dry_run] [WORKDIR] [--config.FIELD=VALUE ...]
 #
 # All set-up is done here. WORKDIR is `quickstart` unless given; the same command goes on with a run
-# that was stopped.
+# that was stopped. PYTHON and EXTRAS: see environment.sh.
 set -euo pipefail
+if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
 workdir=quickstart
 if [[ $# -gt 0 && $1 != --* ]]; then workdir=$1; shift; fi
 [[ $workdir == /* ]] || workdir=$PWD/$workdir
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 
-python -m bert_jax.main --config=configs/tiny.py --workdir="$workdir" "$@"
+trap 'exit 130' INT # Ctrl-C: the run saves and stops, and nothing comes after it
+run python -m bert_jax.main --config="$root/configs/tiny.py" --workdir="$workdir" "$@"
 
 echo
 echo "Words left out of held-out text, and what the model would put there:"
-python -m bert_jax.fill_mask --workdir="$workdir" --held_out=5
+run python -m bert_jax.fill_mask --workdir="$workdir" --held_out=5
 
+quoted=$(printf '%q' "$workdir")
 cat <<END
 
 What next:
-  ask it something          source .venv/bin/activate
-                            python -m bert_jax.fill_mask --workdir=$workdir "The [MASK] of the list is returned."
-  look at the data          python -m bert_jax.prepare --config=configs/tiny.py --workdir=$workdir --dump=3
-  look at the curves        $workdir/metrics.jsonl, and $workdir/tensorboard with TensorBoard
-  evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$workdir
+  enter the environment     cd $(printf '%q' "$root") && source .venv/bin/activate
+  ask it something          python -m bert_jax.fill_mask --workdir=$quoted "The [MASK] of the list is returned."
+  look at the data          python -m bert_jax.prepare --workdir=$quoted --dump=3
+  look at the curves        $quoted/metrics.jsonl, and $quoted/tensorboard with TensorBoard
+  evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted
   train on your own text    python -m bert_jax.main --config=configs/tiny.py --workdir=DIR --config.data.source=text:YOUR.txt
   train BERT-Base           README.md and launch/README.md
 END

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # Sets up everything and runs all checks: format, lint, types, tests.
 #
-#   bash launch/test.sh [PYTEST ARGUMENT ...]
+#   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
+#
+# TEST_PROCESSES tests run at a time, one for each core unless given.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" parity test
+if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+EXTRAS="${EXTRAS:-} parity test"
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
+cd -- "$root"
 
-ruff format --check .
-ruff check .
-pyright
-python -m pytest -n "${TEST_PROCESSES:-$(nproc)}" "$@"
+run ruff format --check .
+run ruff check .
+run pyright
+run python -m pytest -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"

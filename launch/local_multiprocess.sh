@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Several processes on this machine that train together, as on several hosts: to try such a run out.
+#
+#   PROCESSES=2 bash launch/local_multiprocess.sh [--dry_run] --config=configs/tiny.py --workdir=DIR ...
+#
+# DEVICES is the number of CPU devices of each process, 1 unless given; PORT that of process 0, a
+# free one unless given. Ctrl-C or SIGTERM stops all of them at the same step, saved.
+set -euo pipefail
+if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
+processes=${PROCESSES:-2}
+export JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=${DEVICES:-1}
+if [[ -z ${PORT:-} ]]; then
+  PORT=12321
+  [[ -n ${dry_run:-} ]] || PORT=$(python -c "
+import socket
+with socket.create_server(('localhost', 0)) as server:
+    print(server.getsockname()[1])")
+fi
+
+pids=()
+# The signal to one is enough: they agree on the step at which all stop.
+trap 'kill -TERM "${pids[0]}" 2>/dev/null || true' INT TERM
+set -m # a process group for each, so that the terminal's Ctrl-C reaches this script alone
+for ((i = 0; i < processes; i++)); do
+  command=(python -m bert_jax.main --coordinator="localhost:$PORT")
+  command+=(--num_processes="$processes" --process_id="$i" "$@")
+  if [[ -n ${dry_run:-} ]]; then run "${command[@]}"; continue; fi
+  "${command[@]}" &
+  pids+=($!)
+done
+set +m
+[[ -z ${dry_run:-} ]] || exit 0
+
+# The first failure ends all: the others would wait long for the one that is gone.
+while [[ ${#pids[@]} -gt 0 ]]; do
+  sleep 0.5 || true
+  running=()
+  for pid in "${pids[@]}"; do
+    if kill -0 "$pid" 2>/dev/null; then
+      running+=("$pid")
+    elif wait "$pid"; then
+      continue
+    else
+      status=$?
+      kill -KILL "${pids[@]}" 2>/dev/null || true
+      exit "$status"
+    fi
+  done
+  pids=(${running[@]+"${running[@]}"})
+done
