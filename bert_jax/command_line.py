@@ -109,9 +109,11 @@ def parse_with_words(
 
 
 def _print_help() -> None:
-    config_flags.DEFINE_config_file("config", help_string=_CONFIG_HELP)
     print(sys.modules["__main__"].__doc__)
     print(FLAGS.main_module_help())
+    print(
+        f"  --config: {_CONFIG_HELP}\n  --config.FIELD=VALUE: Another value for one of its fields."
+    )
     sys.exit(0)
 
 

@@ -273,7 +273,7 @@ def load(workdir: str) -> ConfigDict:
         raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
     try:
         return from_json(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}): give the configuration with --config."
         ) from None
@@ -281,7 +281,7 @@ def load(workdir: str) -> ConfigDict:
 
 def from_json(values: dict[str, Any]) -> ConfigDict:
     """The configuration that was written as JSON, which knows no tuples."""
-    return ConfigDict(_tuples(values))
+    return ConfigDict({name: _tuples(value) for name, value in values.items()})
 
 
 def _tuples(value: Any) -> Any:
