@@ -94,7 +94,7 @@ def test_a_batch_must_be_divisible(mesh):
 )
 def test_a_parameter_that_cannot_be_split_is_named(changes, parameter, make_task, mesh):
     tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
-    with pytest.raises(ValueError, match=f"{parameter}.* pad_vocab_to_multiple_of"):
+    with pytest.raises(ValueError, match=f"{parameter}.*pad_vocab_to_multiple_of"):
         abstract_state(make_task(**changes), tx, mesh)
 
 
