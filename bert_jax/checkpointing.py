@@ -3,14 +3,21 @@
 A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone, which is
 all that evaluation and prediction read), `train_state` (the rest of the TrainState) and `meta`
 (JSON). orbax writes it in the background and moves it into place in one piece; then its files are
-hashed into `checkpoints/STEP.sha256.json`. A checkpoint without that list was never finished; one
-that does not agree with it is damaged, is moved aside, and the one before it is used.
+hashed into `checkpoints/STEP.sha256.json`, which holds the metrics of that step too. A checkpoint
+without that list was never finished; one that does not agree with it is damaged, is moved aside,
+and the one before it is used. What is not to be kept loses its list first, so that a deletion cut
+short looks like a save cut short, not like damage.
 """
 
+import contextlib
+import dataclasses
 import hashlib
 import json
+import math
 import pathlib
 import shutil
+from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -18,7 +25,6 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
-from orbax.checkpoint.checkpoint_managers import preservation_policy as keep_policy
 
 from bert_jax import processes
 from bert_jax.state import TrainState
@@ -29,7 +35,15 @@ _FOLDER = "checkpoints"
 class Checkpoints:
     """The checkpoints of one run; every process of the run calls every method."""
 
-    def __init__(self, workdir: str, *, keep: int = 3, keep_best: int = 0, best_metric: str = ""):
+    def __init__(
+        self,
+        workdir: str,
+        *,
+        keep: int = 3,
+        keep_best: int = 0,
+        best_metric: str = "",
+        read_only: bool = False,
+    ):
         """Opens the checkpoints of a run.
 
         Args:
@@ -37,25 +51,35 @@ class Checkpoints:
           keep: newest checkpoints to keep.
           keep_best: how many of the best ones to keep beside them.
           best_metric: metric that says which are best; a loss is best when it is lowest.
+          read_only: leave everything as it is, since the run may be going on: unfinished and
+            damaged checkpoints are passed over.
+
+        Raises:
+          ValueError: if the folder cannot be made.
         """
         self._folder = pathlib.Path(workdir).absolute() / _FOLDER
-        self._saving: int | None = None
-        if processes.is_main():
-            self._folder.mkdir(parents=True, exist_ok=True)
+        self._keep, self._keep_best, self._best_metric = keep, keep_best, best_metric
+        self._read_only = read_only
+        # orbax calls back before the folder is in its place: what comes after that is ours to wait
+        # for, in a thread.
+        self._background = futures.ThreadPoolExecutor(1)
+        self._saving: futures.Future[None] | None = None
+        if processes.is_main() and not read_only:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ValueError(f"{self._folder} cannot be made: {error}.") from error
         processes.barrier("checkpoint folder")
-        newest = keep_policy.LatestN(keep)
-        best = keep_policy.BestN(
-            get_metric_fn=lambda metrics: metrics[best_metric],
-            reverse="loss" in best_metric,
-            n=keep_best,
-            keep_checkpoints_without_metrics=False,
-        )
         self._manager = ocp.CheckpointManager(
             self._folder,
+            item_handlers={
+                "params": ocp.StandardCheckpointHandler(),
+                "train_state": ocp.StandardCheckpointHandler(),
+                "meta": ocp.JsonCheckpointHandler(),
+            },
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=keep_policy.AnyPreservationPolicy([newest, best]),
-                cleanup_tmp_directories=True,
-                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
+                read_only=read_only,
+                cleanup_tmp_directories=not read_only,
             ),
         )
 
@@ -68,20 +92,26 @@ class Checkpoints:
           metrics: of an evaluation at this step, or empty.
 
         Raises:
-          ValueError: if the checkpoint before this one could not be written.
+          ValueError: if this checkpoint or the one before it could not be written, or the metric
+            that says which are best is none of `metrics`.
         """
-        step = int(state.step)
+        if metrics and self._keep_best and self._best_metric not in metrics:
+            raise ValueError(
+                f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
+                f" {', '.join(sorted(metrics))}."
+            )
         self.wait()
-        self._saving = step
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardSave(state.params),
-                train_state=ocp.args.StandardSave(_without_params(state)),
-                meta=ocp.args.JsonSave(meta),
-            ),
-            metrics=metrics or None,
-        )
+        step = int(state.step)
+        with self._explaining(step):
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardSave(state.params),
+                    train_state=ocp.args.StandardSave(_without_params(state)),
+                    meta=ocp.args.JsonSave(meta),
+                ),
+            )
+        self._saving = self._background.submit(self._finish, step, metrics)
 
     def wait(self) -> None:
         """Waits until the checkpoint that is being saved is safe on disk, its checksums too.
@@ -89,68 +119,92 @@ class Checkpoints:
         Raises:
           ValueError: if it could not be written.
         """
-        try:
-            self._manager.wait_until_finished()
-        except Exception as error:
-            raise ValueError(
-                f"The checkpoint of step {self._saving} could not be written to {self._folder}:"
-                f" {error} The ones before it are whole: {self._sealed_steps()}."
-                " Make room or mend the folder, and start again to go on from there."
-            ) from error
+        saving, self._saving = self._saving, None
+        if saving:
+            saving.result()
 
     def close(self) -> None:
         """Waits for what is being saved and gives everything back."""
-        self.wait()
-        self._manager.close()
+        try:
+            self.wait()
+        finally:
+            self._background.shutdown()
+            with contextlib.suppress(OSError):  # which wait has told
+                self._manager.close()
 
-    def _seal(self) -> None:
-        """Writes the checksums of the checkpoint that has just been moved into place."""
-        if processes.is_main():
-            _write_checksums(self._folder / str(self._saving))
-            for listed in self._folder.glob("*.sha256.json"):  # of checkpoints not kept
-                if not (self._folder / listed.name.split(".")[0]).is_dir():
-                    listed.unlink()
+    @contextlib.contextmanager
+    def _explaining(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(
+                f"The checkpoint of step {step} could not be written to {self._folder}: {error}."
+                f" The ones before it are whole: {self._sealed_steps()}."
+                " Make room or mend the folder, and start again to go on from there."
+            ) from error
+
+    def _finish(self, step: int, metrics: dict[str, float]) -> None:
+        """Waits for orbax, writes the checksums, and deletes what is not kept."""
+        with self._explaining(step):
+            self._manager.wait_until_finished()
+            if processes.is_main():
+                _write_checksums(self._folder / str(step), metrics)
+                self._delete_old()
+
+    def _delete_old(self) -> None:
+        sealed = self._sealed_steps()
+        for step in set(sealed) - set(sealed[-self._keep :] + self._best(self._keep_best)):
+            _checksum_file(self._folder / str(step)).unlink()
+            shutil.rmtree(self._folder / str(step))
+
+    def _best(self, count: int) -> list[int]:
+        """The steps of the best values among the checkpoints that have metrics, best first."""
+        sign = 1 if "loss" in self._best_metric else -1
+        ranks = {}
+        for step in self._sealed_steps():
+            seal = json.loads(_checksum_file(self._folder / str(step)).read_text())
+            value = seal["metrics"].get(self._best_metric, math.nan)
+            if not math.isnan(value):
+                ranks[step] = sign * value
+        return sorted(ranks, key=ranks.__getitem__)[:count]
 
     def _sealed_steps(self) -> list[int]:
         names = (path.name.split(".")[0] for path in self._folder.glob("*.sha256.json"))
         return sorted(int(name) for name in names if (self._folder / name).is_dir())
 
     def newest_good_step(self) -> int | None:
-        """The newest step whose checkpoint is whole; moves damaged ones aside, with a warning."""
+        """The newest step whose checkpoint is whole; damaged ones are moved aside, loudly."""
         step = -1
         if processes.is_main():
-            self._set_aside_damaged()
-            step = max(self._sealed_steps(), default=-1)
+            if not self._read_only:
+                self._remove_unfinished()
+            step = next(filter(self._is_whole, reversed(self._sealed_steps())), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
         self._manager.reload()
         return None if step < 0 else step
 
-    def best_step(self, metric: str) -> int | None:
-        """The step with the best value of a metric among the checkpoints; None without metrics."""
-        values = {}
-        for step in self._sealed_steps():
-            if metrics := self._manager.metrics(step):
-                values[step] = metrics[metric] * (1 if "loss" in metric else -1)
-        return min(values, key=values.__getitem__) if values else None
-
-    def _set_aside_damaged(self) -> None:
+    def _remove_unfinished(self) -> None:
         for folder in self._folder.iterdir():
-            if not (folder.is_dir() and folder.name.isdecimal()):
-                continue
-            if not _checksum_file(folder).is_file():
+            is_step = folder.is_dir() and folder.name.isdecimal()
+            if is_step and not _checksum_file(folder).is_file():
                 logging.warning("Checkpoint %s was not finished and is removed.", folder.name)
                 shutil.rmtree(folder)
-            elif damage := find_damage(folder):
-                aside = _free_name(self._folder / f"damaged-{folder.name}")
-                folder.rename(aside)
-                _checksum_file(folder).unlink()
-                logging.warning(
-                    "Checkpoint %s is damaged (%s): moved to %s; the one before it is used.",
-                    folder.name,
-                    damage,
-                    aside,
-                )
+
+    def _is_whole(self, step: int) -> bool:
+        folder = self._folder / str(step)
+        if not (damage := find_damage(folder)):
+            return True
+        done = "passed over"
+        if not self._read_only:
+            aside = _free_name(self._folder / f"damaged-{step}")
+            folder.rename(aside)
+            _checksum_file(folder).unlink()
+            done = f"moved to {aside}"
+        logging.warning(
+            "Checkpoint %d is damaged (%s): %s; the one before it is used.", step, damage, done
+        )
+        return False
 
     def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
         """Reads a checkpoint straight into the shardings of `like`.
@@ -176,7 +230,7 @@ class Checkpoints:
                 meta=ocp.args.JsonRestore(),
             ),
         )
-        state = like.replace(params=restored["params"], **restored["train_state"])
+        state = dataclasses.replace(like, params=restored["params"], **restored["train_state"])
         return state, restored["meta"]
 
     def restore_params(self, step: int, like: Any) -> Any:
@@ -250,24 +304,27 @@ def _checksums(folder: pathlib.Path) -> dict[str, str]:
     return sums
 
 
-def _write_checksums(folder: pathlib.Path) -> None:
+def _write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
     path = _checksum_file(folder)
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(_checksums(folder), indent=1, sort_keys=True) + "\n")
+    content = {"metrics": metrics, "files": _checksums(folder)}
+    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     temporary.replace(path)
 
 
 def find_damage(folder: pathlib.Path) -> str:
     """What is wrong with a checkpoint's files, in a few words; empty if nothing is."""
     try:
-        expected = json.loads(_checksum_file(folder).read_text())
-    except (ValueError, OSError):
+        expected = json.loads(_checksum_file(folder).read_text())["files"]
+    except (ValueError, KeyError, TypeError, OSError):
         return "its list of checksums cannot be read"
     found = _checksums(folder)
-    for name, digest in expected.items():
+    for name in sorted(expected.keys() | found.keys()):
         if name not in found:
             return f"{name} is missing"
-        if found[name] != digest:
+        if name not in expected:
+            return f"{name} is not in its list of checksums"
+        if found[name] != expected[name]:
             return f"{name} has another checksum"
     return ""
 

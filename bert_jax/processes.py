@@ -64,10 +64,15 @@ class StopRequest:
 
     With several processes jax's own handler of SIGTERM agrees on the step; SIGINT is passed on to
     it. A second SIGINT interrupts at once. Use as a context, in the main thread.
+
+    Attributes:
+      signal_name: the signal that came to this process; empty while there is none.
+      granted: whether `is_set` has said so. Unlike `signal_name` the same in every process.
     """
 
     def __init__(self):
         self.signal_name = ""
+        self.granted = False
         self._several = jax.process_count() > 1
         self._previous: dict[int, object] = {}
 
@@ -82,7 +87,7 @@ class StopRequest:
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def _handle(self, number, _frame):
-        if self.signal_name:
+        if self.signal_name and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_name = signal.Signals(number).name
         if self._several:
@@ -91,8 +96,9 @@ class StopRequest:
     def is_set(self, step: int) -> bool:
         """Whether to stop after `step`: the same answer in every process."""
         if self._several:
-            if multihost_utils.reached_preemption_sync_point(step):
-                self.signal_name = self.signal_name or "SIGTERM"
-                return True
-            return False
-        return bool(self.signal_name)
+            self.granted = multihost_utils.reached_preemption_sync_point(step)
+        else:
+            self.granted = bool(self.signal_name)
+        if self.granted:
+            self.signal_name = self.signal_name or "SIGTERM"
+        return self.granted

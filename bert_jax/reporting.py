@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax import health, metrics, processes, progress
 from bert_jax.config import Phase
 from bert_jax.experiment import Experiment, make_model_config
+from bert_jax.state import TrainState
 from bert_jax.step import StepMetrics
 
 # Updates that the device works on before the host looks at the metrics of the oldest.
@@ -27,7 +28,7 @@ class Reporter:
         self,
         experiment: Experiment,
         screen: progress.Screen,
-        first_step: int,
+        state: TrainState,
         totals: metrics.Totals,
     ):
         self.totals = totals
@@ -35,10 +36,10 @@ class Reporter:
         self._screen = screen
         self._schedule = experiment.optimizer()[1]
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
-        self._streak = 0
+        self._streak = int(state.nonfinite_streak)
         self._file = None
         if processes.is_main():
-            self._file = metrics.MetricsFile(experiment.workdir, first_step)
+            self._file = metrics.MetricsFile(experiment.workdir, int(state.step))
 
     def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
         """Begins a phase; `host_batch(step)` is what is saved when an update is not finite."""
@@ -108,7 +109,7 @@ class Reporter:
         self.totals.clear()
         if not values["skipped_share"]:
             del values["skipped_share"]
-        values["learning_rate"] = float(self._schedule(step - 1))
+        values["learning_rate"] = float(np.asarray(self._schedule(step - 1)))
         speed = self._clock.read()
         if self._file:
             self._file.write(step, "train", values, speed)

@@ -4,6 +4,7 @@ Everything random is a function of (seed, purpose, step), data order included, s
 was stopped anywhere goes on exactly as if it had not been.
 """
 
+import contextlib
 import importlib.metadata
 import shutil
 from typing import Any
@@ -53,7 +54,10 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         best_metric=config.checkpoint.best_metric,
     )
     state, totals = restore_or_init(experiment, checkpoints, screen)
-    first_step = int(state.step)
+    if int(state.step) == experiment.steps:
+        screen.line(f"This run is complete: all its {experiment.steps} steps were done before.")
+        checkpoints.close()
+        return state
     for line in progress.parameter_table(state.params):
         screen.line(line)
     if processes.is_main():
@@ -61,16 +65,16 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         shutil.copy(experiment.manifest.vocabulary_path, workdir)
 
     # ------------------------------------------------------------------ loop
-    reporter = Reporter(experiment, screen, first_step, totals)
-    with processes.StopRequest() as stop:
+    reporter = Reporter(experiment, screen, state, totals)
+    with (
+        contextlib.closing(checkpoints),  # however it ends, the last save is brought to its end
+        contextlib.closing(reporter),
+        processes.StopRequest() as stop,
+    ):
         for phase in experiment.phases:
-            if int(state.step) < phase.last_step and not stop.signal_name:
+            if int(state.step) < phase.last_step and not stop.granted:
                 state = train_phase(experiment, phase, state, checkpoints, reporter, stop)
-    checkpoints.close()
-    reporter.close()
-    if first_step == experiment.steps:
-        screen.line(f"This run is complete: all its {first_step} steps were done before.")
-    elif stop.signal_name:
+    if stop.granted and int(state.step) < experiment.steps:
         screen.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
             " The same command goes on from here."
@@ -93,7 +97,7 @@ def restore_or_init(
         return state, metrics.Totals(meta["totals"])
     # 2. The parameters of another run, with a new optimizer state.
     if config.init_from:
-        source = Checkpoints(config.init_from)
+        source = Checkpoints(config.init_from, read_only=True)
         if (step := source.newest_good_step()) is None:
             raise ValueError(f"config.init_from={config.init_from} has no checkpoint.")
         params = source.restore_params(step, like.params)
@@ -156,7 +160,7 @@ def train_phase(
     phase: Phase,
     state: TrainState,
     checkpoints: Checkpoints,
-    reporter: "Reporter",
+    reporter: Reporter,
     stop: processes.StopRequest,
 ) -> TrainState:
     """Trains from the state's step to the end of the phase, or until a request to stop."""
