@@ -73,7 +73,7 @@ def make_train_step(
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         keep_old = lambda new, old: jnp.where(applied, new, old)  # noqa: E731
-        state = state.replace(
+        state = TrainState(
             step=state.step + 1,
             params=jax.tree.map(keep_old, params, state.params),
             opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),

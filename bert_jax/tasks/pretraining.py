@@ -28,7 +28,9 @@ class Pretraining:
     sequence_length: int
     max_predictions_per_seq: int
 
-    loss_terms = ("masked_lm_loss", "next_sentence_loss")
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("masked_lm_loss", "next_sentence_loss")
 
     def make_model(self) -> BertForPreTraining:
         return BertForPreTraining(self.model)

@@ -14,8 +14,10 @@ Batch = Mapping[str, jax.Array]
 class Task(Protocol):
     """A frozen dataclass that knows model, masks and losses; it holds no arrays."""
 
-    # Names of the Sums that are losses: the loss is the sum of numerator / denominator.
-    loss_terms: tuple[str, ...]
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        """Names of the Sums that are losses: the loss is the sum of numerator / denominator."""
+        ...
 
     def make_model(self) -> nn.Module:
         """The linen module (batch, deterministic) -> outputs."""
