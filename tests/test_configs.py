@@ -1,0 +1,71 @@
+"""The configurations: their values against golden files, and the sizes that they are known for."""
+
+import importlib
+import os
+import pathlib
+import sys
+
+import jax
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax.experiment import make_model_config
+from bert_jax.models.config import parameter_count
+from bert_jax.optim import OPTIMIZERS, SCHEDULES
+from bert_jax.state import init_params
+from bert_jax.tasks import TASKS, Pretraining
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+GOLDEN = pathlib.Path(__file__).parent / "goldens" / "base_config.txt"
+NAMES = sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py"))
+sys.path.append(str(REPOSITORY))
+
+
+def get_config(name: str):
+    return importlib.import_module(f"configs.{name}").get_config()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_configuration_passes_its_checks(name):
+    config = get_config(name)
+    config_lib.check(config)
+    assert config.task in TASKS
+    assert config.optimizer.name in OPTIMIZERS
+    assert config.optimizer.schedule in SCHEDULES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_stands_in_base(name):
+    base = dict(config_lib.fields(get_config("base")))
+    fields = dict(config_lib.fields(get_config(name)))
+    assert fields.keys() == base.keys()
+    assert all(type(fields[field]) is type(base[field]) for field in base)
+
+
+def test_the_values_of_base_are_those_of_its_golden_file():
+    lines = "".join(
+        f"{name} = {value!r}\n" for name, value in config_lib.fields(get_config("base"))
+    )
+    if os.environ.get("UPDATE_GOLDENS"):
+        GOLDEN.write_text(lines)
+    assert lines == GOLDEN.read_text(), "right? UPDATE_GOLDENS=1 pytest writes it anew"
+
+
+@pytest.mark.parametrize(
+    "name, changes, count, encoder",
+    [
+        ("base", {}, 110_106_428, 109_482_240),
+        ("large", {}, 336_226_108, 335_141_888),
+        ("chinese", {}, 102_882_442, 102_267_648),
+        ("tiny", {"vocab_size": 30_522}, 4_433_468, 4_385_920),
+    ],
+)
+def test_parameter_counts_are_those_of_the_released_models(name, changes, count, encoder):
+    config = get_config(name)
+    config.model.update(changes)
+    model = make_model_config(config)
+    task = Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
+    shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
+    sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
+    assert sum(sizes.values()) == parameter_count(model) == count
+    assert sizes["bert"] == parameter_count(model, heads=False) == encoder
