@@ -21,7 +21,6 @@ EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
-    "gcs": ["gcsfs"],
     # Independent implementations that the tests and the benchmark compare with.
     "parity": ["torch>=2.8", "transformers>=5,<6"],
     "test": [

@@ -34,7 +34,7 @@ def verdict(values: Mapping[str, float], manifest: Manifest, phase: Phase) -> li
         advice.append(
             "The masked-word loss is no better than knowing how frequent each token is: train"
             " longer, or look at optimizer.learning_rate and warmup, and at the data with"
-            " python -m bert_jax.prepare --dump=5."
+            " python -m bert_jax.prepare --workdir=DIR --dump=5."
         )
     elif not accuracy > share:
         advice.append("It does not beat always saying the most frequent token yet: train longer.")

@@ -11,8 +11,9 @@ import threading
 import jax
 from jax.experimental import multihost_utils
 
-# Set by the cluster managers that jax.distributed knows, when there is more than one process.
-_CLUSTER_SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+# Of the cluster managers that jax.distributed knows: how many processes, and which one this is. (A
+# shell inside an allocation has only the first.)
+_CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
 
 
 def start(coordinator: str, num_processes: int, process_id: int) -> None:
@@ -43,9 +44,10 @@ def start(coordinator: str, num_processes: int, process_id: int) -> None:
 
 
 def _is_in_cluster() -> bool:
-    sizes = (int(os.environ.get(name, "1")) for name in _CLUSTER_SIZES)
     tpu_hosts = os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",")
-    return any(size > 1 for size in sizes) or len(tpu_hosts) > 1
+    return len(tpu_hosts) > 1 or any(
+        int(os.environ.get(size, "1")) > 1 and rank in os.environ for size, rank in _CLUSTERS
+    )
 
 
 def is_main() -> bool:

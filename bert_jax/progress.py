@@ -58,7 +58,7 @@ def parameter_table(params: Any) -> Iterable[str]:
             sharding.path_name(path),
             "x".join(map(str, leaf.shape)),
             leaf.dtype.name,
-            str(tuple(leaf.sharding.spec)),
+            str(tuple(getattr(leaf.sharding, "spec", ()))),
             f"{leaf.size:,}",
         )
         for path, leaf in leaves

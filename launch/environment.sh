@@ -1,6 +1,6 @@
 # Sourced by the other scripts: makes and enters the virtual environment .venv of this checkout.
 #
-#   EXTRAS="cuda gcs" PYTHON=python3.12 source launch/environment.sh
+#   EXTRAS="cuda zstd" PYTHON=python3.12 source launch/environment.sh
 #
 # EXTRAS are extras of setup.py, none unless given; PYTHON is the interpreter (3.11 or later), the
 # first one found unless given. Versions are those of constraints.txt. What is installed already is
