@@ -170,7 +170,7 @@ def _forward(
     batch: dict[str, jax.Array],
 ) -> dict[str, jax.Array]:
     """float32[batch, masks, top_k] probabilities, their tokens, and float32[batch, 2]."""
-    outputs = model.apply({"params": params}, batch, deterministic=True)
+    outputs: Any = model.apply({"params": params}, batch, deterministic=True)
     # The table of the model may have more rows than the vocabulary has pieces.
     logits = outputs.masked_lm_logits[..., :num_pieces]
     probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), top_k)
