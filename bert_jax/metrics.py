@@ -1,6 +1,7 @@
 """From sums on the device to numbers on the screen and in files: one division, on the host."""
 
 import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +68,9 @@ class MetricsFile:
         temporary.replace(self._path)
         self._file = self._path.open("a", encoding="utf-8")
         self._events = SummaryWriter(
-            str(pathlib.Path(workdir, "tensorboard")), purge_step=first_step + 1
+            str(pathlib.Path(workdir, "tensorboard")),
+            purge_step=first_step + 1,
+            filename_suffix=f".{os.getpid()}",  # two starts within a second are two files
         )
 
     def write(
