@@ -1,17 +1,30 @@
-"""Prints the numbers behind the claims: python -m bert_jax.benchmark step | train | prepare."""
+"""Runs one benchmark.
+
+    python -m bert_jax.benchmark step --models=tiny,base
+
+Each is a module with a `main(argv)`; `--help` after its name prints its flags.
+"""
 
 import importlib
-import sys
+from collections.abc import Sequence
 
-_BENCHMARKS = ("step", "train", "prepare")
+from bert_jax import command_line
+
+# Name -> module.
+BENCHMARKS = {
+    "step": "bert_jax.benchmark.step",
+}
 
 
-def main() -> None:
-    if len(sys.argv) < 2 or sys.argv[1] not in _BENCHMARKS:
-        print(f"error: say which benchmark: {', '.join(_BENCHMARKS)}.", file=sys.stderr)
-        sys.exit(2)
-    importlib.import_module(f"bert_jax.benchmark.{sys.argv[1]}").main(sys.argv[2:])
+def main(argv: Sequence[str]) -> None:
+    name = argv[1] if len(argv) > 1 else ""
+    if name in ("--help", "-h"):
+        print(__doc__)
+        name = ""
+    if name not in BENCHMARKS:
+        raise ValueError(f"Unknown benchmark {name!r}. Available: {', '.join(BENCHMARKS)}.")
+    importlib.import_module(BENCHMARKS[name]).main(argv[2:])
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(main)

@@ -1,0 +1,29 @@
+"""One setting of the C library's allocator that makes a training step on CPUs much faster.
+
+XLA asks for its working memory anew at each step, hundreds of megabytes, and glibc takes it from
+the system and gives it back each time; the system then has to clear every page of it again. That
+was a tenth (BERT-Base) to a third (BERT-Tiny) of the time of a step.
+"""
+
+import ctypes
+import sys
+
+# Numbers of mallopt(3).
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+
+
+def keep_freed_memory() -> bool:
+    """Makes the allocator keep for later what the program frees, in one pool for all threads.
+
+    Call it before threads start. The process holds on to the most memory that it ever used.
+
+    Returns:
+      Whether it was done; it is not where the C library is no glibc.
+    """
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    settings = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1))
+    return all(mallopt(option, value) == 1 for option, value in settings)

@@ -1,0 +1,147 @@
+"""Times one training step at sequence length 128, beside transformers' on the same batch.
+
+    python -m bert_jax.benchmark step --models=tiny,mini,small,base --rounds=7
+
+Forward, backward, clipping and the optimizer, dropout 0.1 everywhere, a vocabulary of 30,522 and
+20 predictions a sequence. Our step also draws the masks, and works out accuracies and norms. The
+rivals, where torch and transformers are installed: `BertForPreTraining` as it comes (attention by
+SDPA, logits at every position, fused AdamW), and with logits at the masked positions only.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import platform
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bert_jax.benchmark.turns import Rival, take_turns
+from bert_jax.benchmark.workload import PREDICTIONS, SEQUENCE_LENGTH, SIZES
+
+OURS, PLAIN, GATHERED = "bert_jax", "transformers", "transformers, masked positions"
+_COLUMNS = "{:32} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints a table for each model and dtype."""
+    flags = parse(argv)
+    print(describe_machine())
+    for model in flags.models.split(","):
+        size = SIZES[model]
+        batch_size = flags.batch_size or size.batch_size
+        for dtype in flags.dtypes.split(","):
+            print(
+                f"\nBERT-{model}: {size.num_layers} layers, hidden {size.hidden_size}, batch"
+                f" {batch_size} x {SEQUENCE_LENGTH}, {PREDICTIONS} predictions, {dtype}"
+            )
+            for line in measure(flags, model, dtype, batch_size):
+                print(line, flush=True)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Reads the flags.
+
+    Raises:
+      ValueError: for a value that is not allowed.
+    """
+    parser = argparse.ArgumentParser(prog="python -m bert_jax.benchmark step")
+    parser.add_argument("--models", default="tiny,mini,small,base", help=", ".join(SIZES))
+    parser.add_argument("--dtypes", default="float32", help="float32, bfloat16")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each rival")
+    parser.add_argument("--batch_size", type=int, default=0, help="instead of the model's own")
+    parser.add_argument("--prng_impl", default="threefry4x32", help="generator of our dropout")
+    parser.add_argument(
+        "--same_allocator",
+        action="store_true",
+        help="give transformers our setting of the C library's allocator",
+    )
+    flags = parser.parse_args(argv)
+    for what, names, allowed in (
+        ("model", flags.models, tuple(SIZES)),
+        ("dtype", flags.dtypes, ("float32", "bfloat16")),
+    ):
+        if unknown := set(names.split(",")) - set(allowed):
+            raise ValueError(
+                f"Unknown {what} {', '.join(sorted(unknown))}. Available: {', '.join(allowed)}."
+            )
+    if flags.rounds < 1:
+        raise ValueError(f"--rounds={flags.rounds} must be at least 1.")
+    return flags
+
+
+def measure(flags: argparse.Namespace, model: str, dtype: str, batch_size: int) -> Iterator[str]:
+    """Yields the lines of the table."""
+    common = {"model": model, "dtype": dtype, "batch_size": batch_size}
+    here = __package__
+    ceiling = Rival(f"{here}.step_jax", "build_ceiling", **common)
+    rivals = {
+        OURS: Rival(f"{here}.step_jax", "build_step", **common, prng_impl=flags.prng_impl),
+    }
+    if has_transformers():
+        for name, gather in ((PLAIN, False), (GATHERED, True)):
+            settings = common | {"gather": gather, "same_allocator": flags.same_allocator}
+            rivals[name] = Rival(f"{here}.step_torch", "build_step", **settings)
+    everyone = {"ceiling": ceiling, **rivals}
+    try:
+        numbers = take_turns(everyone, flags.rounds)
+    finally:
+        for rival in everyone.values():
+            rival.close()
+    facts = rivals[OURS].facts | ceiling.facts
+    seconds = {name: statistics.median(numbers[name]) for name in rivals}
+    yield from table(seconds, facts, statistics.median(numbers["ceiling"]), batch_size)
+
+
+def table(
+    seconds: dict[str, float], facts: dict[str, Any], ceiling: float, batch_size: int
+) -> Iterator[str]:
+    """Yields a line for each rival.
+
+    Args:
+      seconds: of a step of each, the median.
+      facts: `flops` of the matrix products of a step, `peak_flops` of the devices (or None), their
+        `device`, `platform` and number `devices`.
+      ceiling: FLOP/s of the fastest of these products alone, on one device.
+      batch_size: sequences in a step.
+    """
+    ceiling *= facts["devices"]
+    yield (
+        f"{facts['devices']} x {facts['device']} ({facts['platform']}),"
+        f" {facts['flops'] / 1e9:.1f} GFLOP a step, fastest matrix product"
+        f" {ceiling / 1e9:,.0f} GFLOP/s"
+    )
+    header = ("", "ms a step", "tokens/s", "x ours", "GFLOP/s", "of that", "MFU")
+    yield _COLUMNS.format(*header)
+    for name, duration in seconds.items():
+        speed = facts["flops"] / duration
+        peak = facts["peak_flops"]
+        yield _COLUMNS.format(
+            name,
+            f"{duration * 1e3:.1f}",
+            f"{batch_size * SEQUENCE_LENGTH / duration:,.0f}",
+            f"{duration / seconds[OURS]:.2f}",
+            f"{speed / 1e9:,.0f}",
+            f"{speed / ceiling:.0%}",
+            f"{speed / peak:.1%}" if peak else "",
+        ).rstrip()
+
+
+def has_transformers() -> bool:
+    """Whether the rivals can run here."""
+    return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+
+
+def describe_machine() -> str:
+    """Processor, cores, and the versions that decide speed."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":")[1] for line in cpuinfo.open() if line.startswith("model name")]
+        processor = names[0].strip() if names else processor
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    packages = ["jax", "jaxlib", *(["torch", "transformers"] if has_transformers() else [])]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"

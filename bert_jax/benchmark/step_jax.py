@@ -1,0 +1,127 @@
+"""This program's training step, and the matrix products it cannot be faster than."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax import sharding
+from bert_jax.allocator import keep_freed_memory
+from bert_jax.benchmark.workload import (
+    PREDICTIONS,
+    SEQUENCE_LENGTH,
+    SIZES,
+    VOCAB_SIZE,
+    make_batch,
+    time_steps,
+)
+from bert_jax.masking import MaskingRule
+from bert_jax.models.config import BertConfig
+from bert_jax.optim import OptimizerConfig, make_optimizer
+from bert_jax.progress import peak_flops, training_flops_per_token
+from bert_jax.state import init_state, make_key
+from bert_jax.step import make_train_step
+from bert_jax.tasks import Pretraining
+
+Measured = tuple[dict[str, Any], Callable[[], list[float]]]
+
+
+def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measured:
+    """The whole update: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
+    keep_freed_memory()
+    mesh = sharding.make_mesh()
+    # 20 / 128, so that each row really has 20 predictions.
+    rule = MaskingRule(
+        masked_lm_prob=PREDICTIONS / SEQUENCE_LENGTH,
+        max_predictions=PREDICTIONS,
+        masking="subword",
+        vocab_size=VOCAB_SIZE,
+        mask_id=103,
+        never_masked=(101, 102),
+    )
+    config = model_config(model, dtype, prng_impl)
+    task = Pretraining(config, rule, SEQUENCE_LENGTH, PREDICTIONS)
+    tx, _ = make_optimizer(
+        OptimizerConfig(
+            name="bert_adam",
+            learning_rate=1e-4,
+            schedule="bert_linear",
+            weight_decay=0.01,
+            beta1=0.9,
+            beta2=0.999,
+            epsilon=1e-6,
+            clip_norm=1.0,
+            no_decay=("layer_norm", "bias"),
+        ),
+        num_steps=1_000_000,
+        warmup_steps=10_000,
+    )
+    state = init_state(task, tx, mesh, make_key(0, "init"))
+    train_step = jax.jit(
+        make_train_step(
+            task, tx, dropout_key=make_key(0, "dropout"), masking_key=make_key(0, "masking")
+        ),
+        donate_argnums=0,
+    )
+    batch = {k: v for k, v in make_batch(batch_size).items() if not k.startswith("masked_lm")}
+    batch = sharding.shard_batch(mesh, batch, batch_size, 0)
+
+    def step() -> None:
+        nonlocal state
+        state, metrics = train_step(state, batch)
+        jax.block_until_ready((state, metrics))
+
+    step()
+    flops = training_flops_per_token(config, SEQUENCE_LENGTH, PREDICTIONS / SEQUENCE_LENGTH)
+    facts = {"flops": flops * batch_size * SEQUENCE_LENGTH, "peak_flops": peak_flops()}
+    return facts, lambda: time_steps(step)
+
+
+def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
+    """The fastest, in FLOP/s, of the matrix products that the model is made of."""
+    keep_freed_memory()
+    hidden = SIZES[model].hidden_size
+    tokens, asked = batch_size * SEQUENCE_LENGTH, batch_size * PREDICTIONS
+    shapes = [
+        (tokens, hidden, hidden),
+        (tokens, hidden, 4 * hidden),
+        (tokens, 4 * hidden, hidden),
+        (asked, hidden, VOCAB_SIZE),
+    ]
+    product = jax.jit(lambda a, b: a @ b)
+
+    def measure() -> list[float]:
+        speeds = []
+        for n, k, m in shapes:
+            a, b = jnp.ones((n, k), dtype), jnp.ones((k, m), dtype)
+            seconds = time_steps(lambda a=a, b=b: jax.block_until_ready(product(a, b)), 0.05)
+            speeds.append(2 * n * k * m / min(seconds))
+        return [max(speeds)]
+
+    device = jax.devices()[0]
+    facts = {"device": device.device_kind, "platform": device.platform}
+    return facts | {"devices": jax.device_count()}, measure
+
+
+def model_config(model: str, dtype: str, prng_impl: str) -> BertConfig:
+    """Everything as in the paper but for the size."""
+    size = SIZES[model]
+    return BertConfig(
+        vocab_size=VOCAB_SIZE,
+        pad_vocab_to_multiple_of=1,
+        hidden_size=size.hidden_size,
+        num_layers=size.num_layers,
+        num_heads=size.num_heads,
+        intermediate_size=4 * size.hidden_size,
+        max_position_embeddings=512,
+        type_vocab_size=2,
+        dropout_rate=0.1,
+        attention_dropout_rate=0.1,
+        initializer_range=0.02,
+        layer_norm_epsilon=1e-12,
+        activation="gelu_tanh",
+        remat=False,
+        dtype=dtype,
+        prng_impl=prng_impl,
+    )

@@ -1,0 +1,75 @@
+"""Measuring rivals fairly on a machine that does other things too.
+
+Each rival lives in a process of its own, so that libraries do not share threads or settings, and
+stays alive; they run one at a time, in turns, so that whatever slows the machine slows all.
+"""
+
+import importlib
+import multiprocessing
+import multiprocessing.connection
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+
+class Rival:
+    """A process that prepares something once and measures it when told."""
+
+    def __init__(self, module: str, function: str, **settings: Any):
+        """Starts `module.function(**settings)`, which returns (facts, measure) there.
+
+        Facts are a dict; measure() returns a list of numbers.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        target = (theirs, module, function, settings)
+        self._process = context.Process(target=_serve, args=target, daemon=True)
+        self._process.start()
+        theirs.close()
+        self.facts: dict[str, Any] = self._receive()
+
+    def measure(self) -> list[float]:
+        """One turn."""
+        self._connection.send("measure")
+        return self._receive()
+
+    def close(self) -> None:
+        """Ends the process and waits until its memory is free."""
+        self._connection.close()
+        self._process.join()
+
+    def _receive(self) -> Any:
+        try:
+            is_good, answer = self._connection.recv()
+        except EOFError:
+            raise RuntimeError("A rival's process died; was there enough memory?") from None
+        if not is_good:
+            raise RuntimeError(f"In a rival's process:\n{answer}")
+        return answer
+
+
+def take_turns(rivals: Mapping[str, Rival], rounds: int) -> dict[str, list[float]]:
+    """All numbers of each rival after `rounds` turns each, in an order that alternates."""
+    numbers: dict[str, list[float]] = {name: [] for name in rivals}
+    for i in range(rounds):
+        for name in list(rivals)[:: 1 if i % 2 else -1]:
+            numbers[name] += rivals[name].measure()
+    return numbers
+
+
+def _serve(
+    connection: multiprocessing.connection.Connection,
+    module: str,
+    function: str,
+    settings: dict[str, Any],
+) -> None:
+    try:
+        facts, measure = getattr(importlib.import_module(module), function)(**settings)
+        connection.send((True, facts))
+        while True:
+            connection.recv()
+            connection.send((True, measure()))
+    except (EOFError, KeyboardInterrupt):
+        pass
+    except Exception:
+        connection.send((False, traceback.format_exc()))
