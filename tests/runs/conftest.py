@@ -1,0 +1,177 @@
+"""Whole training runs of a really small model, in this process and in processes of their own."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(REPOSITORY))  # for configs
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
+# Two phases, so that runs stop and go on in both of them and at the change.
+SMALL = {
+    "steps": 20,
+    "phases": ((16, 0.5), (32, 0.5)),
+    "global_batch_size": 8,
+    "prng_impl": "threefry2x32",
+    "model.vocab_size": 96,
+    "model.hidden_size": 16,
+    "model.num_layers": 1,
+    "model.intermediate_size": 32,
+    "model.max_position_embeddings": 32,
+    "data.form": "sentences",
+    "data.dupe_factor": 2,
+    "data.validation_share": 0.1,
+    "data.num_processes": 1,
+    "log.every": "2",
+    "eval.every": "7",
+    "eval.batches": 2,
+    "checkpoint.every": "3",
+}
+
+
+@dataclasses.dataclass
+class Run:
+    """A run in a folder of its own, on data and a compilation cache that all runs share."""
+
+    workdir: pathlib.Path
+    values: dict
+    environment: dict[str, str]
+
+    @property
+    def config(self):
+        """The configuration, for bert_jax.train.train."""
+        from configs import tiny
+
+        config = tiny.get_config()
+        config.update_from_flattened_dict(self.values)
+        return config
+
+    def start(self, *flags: str, mode: str = "train", **environment: str) -> subprocess.Popen:
+        """Starts `python -m bert_jax.main` in a process of its own."""
+        command = [sys.executable, "-m", "bert_jax.main", f"--mode={mode}"]
+        command += [f"--workdir={self.workdir}", "--config=configs/tiny.py"]
+        command += [f"--config.{name}={value}" for name, value in self.values.items()]
+        return subprocess.Popen(
+            [*command, *flags],
+            cwd=REPOSITORY,
+            env=self.environment | environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def finish(self, *flags: str, **options) -> tuple[int, str, str]:
+        """Runs to the end; returns exit code, standard output, standard error."""
+        return outcome(self.start(*flags, **options))
+
+    @property
+    def corpus(self) -> pathlib.Path:
+        return pathlib.Path(self.values["data.source"].removeprefix("text:"))
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        return self.workdir / "checkpoints"
+
+    def metrics(self) -> list[dict]:
+        """The lines of metrics.jsonl without what depends on the clock."""
+        lines = (self.workdir / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if k != "speed"} for line in lines]
+
+    def steps_done(self) -> int:
+        """The step that metrics.jsonl has come to; 0 while there is none."""
+        path = self.workdir / "metrics.jsonl"
+        whole = [line for line in path.read_text().split("\n")[:-1]] if path.is_file() else []
+        return json.loads(whole[-1])["step"] if whole else 0
+
+    def arrays(self, step: int) -> dict[str, np.ndarray]:
+        """path -> array of everything in a checkpoint: parameters, optimizer state, counters."""
+        import jax
+        import orbax.checkpoint as ocp
+
+        arrays = {}
+        for item in ("params", "train_state"):
+            folder = self.checkpoints / str(step) / item
+            handler = ocp.PyTreeCheckpointer()
+            metadata = handler.metadata(folder).item_metadata.tree
+            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata)
+            tree = handler.restore(folder, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
+            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+                arrays[item + jax.tree_util.keystr(path)] = np.asarray(leaf)
+        return arrays
+
+    def totals(self, step: int) -> dict:
+        """The sums since the last report, as a checkpoint keeps them."""
+        return json.loads((self.checkpoints / str(step) / "meta" / "metadata").read_text())[
+            "totals"
+        ]
+
+
+def outcome(process: subprocess.Popen, timeout: float = 200) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a process, once it has ended."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def write_corpus(path: pathlib.Path, documents: int = 300) -> None:
+    """Documents of a few short sentences of made-up words."""
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 5))) for _ in range(200)]
+    sentence = lambda: " ".join(rng.choices(words, k=rng.randint(3, 8)))  # noqa: E731
+    texts = ("\n".join(sentence() for _ in range(rng.randint(3, 7))) for _ in range(documents))
+    path.write_text("\n\n".join(texts) + "\n")
+
+
+@pytest.fixture(scope="session")
+def make_run(tmp_path_factory) -> Callable[..., Run]:
+    """Returns a function (**changes of the configuration, dots as __) -> Run."""
+    shared = tmp_path_factory.mktemp("shared")
+    write_corpus(shared / "corpus.txt")
+    environment = os.environ | {
+        _CACHE: str(shared / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    values = SMALL | {
+        "data.source": f"text:{shared / 'corpus.txt'}",
+        "data.dir": str(shared / "data"),
+    }
+
+    def make(**changes) -> Run:
+        named = {name.replace("__", "."): value for name, value in changes.items()}
+        return Run(tmp_path_factory.mktemp("run"), values | named, environment)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished_run(make_run) -> Run:
+    """A run that nothing interrupted, with the checkpoint of each of its steps."""
+    run = make_run(checkpoint__every="1", checkpoint__keep=100)
+    code, _, err = run.finish()
+    assert code == 0, err
+    return run
+
+
+@pytest.fixture
+def compilation_cache(make_run):
+    """Lets this process share the compiled programs of the runs."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", make_run().environment[_CACHE])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+    compilation_cache.reset_cache()

@@ -1,0 +1,107 @@
+"""Two processes on one machine compute what one computes, and stop and go on together."""
+
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from bert_jax import processes
+
+
+def start_two(run):
+    """Starts a run of two processes with four devices each."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    flags = [f"--coordinator=localhost:{port}", "--num_processes=2"]
+    return [
+        run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES="4") for number in (0, 1)
+    ]
+
+
+def finish(started):
+    """Waits for both; returns their standard outputs."""
+    outcomes = []
+    try:
+        for process in started:
+            outcomes.append((*process.communicate(timeout=300), process.returncode))
+    finally:
+        for process in started:
+            process.kill()
+    for _, err, code in outcomes:
+        assert code == 0, err
+    return [out for out, _, _ in outcomes]
+
+
+def wait_for_step(run, started, step):
+    while all(process.poll() is None for process in started) and run.steps_done() < step:
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def together(make_run, finished_run):
+    run = make_run(checkpoint__keep=100)
+    return run, finish(start_two(run))
+
+
+def test_two_processes_train_as_one(together, finished_run):
+    run, (_, second) = together
+    assert second == ""  # only the first prints
+    for row, expected in zip(run.metrics(), finished_run.metrics(), strict=True):
+        assert row.keys() == expected.keys()
+        for name in row.keys() - {"split"}:
+            np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
+
+
+def test_a_signal_to_one_stops_both_at_one_step_and_both_go_on(together, make_run):
+    run = make_run(checkpoint__keep=100)
+    started = start_two(run)
+    wait_for_step(run, started, 4)
+    started[1].send_signal(signal.SIGTERM)
+    first, _ = finish(started)
+    step = max(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdecimal())
+    assert f"after step {step}, which is saved" in first
+    assert 4 <= step < 20
+    first, _ = finish(start_two(run))
+    assert f"resumed    after step {step} of 20" in first
+    uninterrupted, _ = together
+    assert run.metrics() == uninterrupted.metrics()
+    for name, array in run.arrays(20).items():
+        assert array.tobytes() == uninterrupted.arrays(20)[name].tobytes(), name
+
+
+def test_a_checkpoint_of_two_processes_goes_on_in_one(together):
+    run, _ = together
+    code, out, err = run.finish()
+    assert code == 0, err
+    assert "This run is complete" in out
+
+
+@pytest.mark.slow
+def test_when_one_process_is_killed_the_other_does_not_hang(make_run):
+    run = make_run(steps=100_000, log__every="20", checkpoint__every="0", eval__every="0")
+    started = start_two(run)
+    wait_for_step(run, started, 20)
+    started[1].kill()
+    began = time.monotonic()
+    try:
+        started[0].communicate(timeout=150)
+    finally:
+        started[0].kill()
+    print(f"the other ended after {time.monotonic() - began:.0f} s with {started[0].returncode}")
+    assert started[0].returncode not in (0, None)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("localhost:1", 0, -1), "go together: give all three, or none"),
+        (("", 2, 0), "go together: give all three, or none"),
+        (("localhost:1", 2, 2), "--process_id=2 must be below --num_processes=2"),
+    ],
+)
+def test_what_names_the_processes_is_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        processes.start(*arguments)
