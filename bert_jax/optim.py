@@ -125,13 +125,13 @@ def scale_by_uncorrected_adam(
 ) -> optax.GradientTransformation:
     """m / (sqrt(v) + epsilon) with the plain moving averages m and v of g and g^2."""
 
-    def init(params: Any) -> optax.ScaleByAdamState:
+    def init(params: Any) -> Any:
         return optax.scale_by_adam().init(params)
 
-    def update(grads: Any, state: optax.ScaleByAdamState, params: Any = None):
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params
-        mu = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mu, grads)
-        nu = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state.nu, grads)
+        mu = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mu, updates)
+        nu = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state.nu, updates)
         updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mu, nu)
         count = optax.safe_increment(state.count)
         return updates, optax.ScaleByAdamState(count=count, mu=mu, nu=nu)

@@ -1,6 +1,8 @@
-"""BERT-Mini: 4 layers, hidden 256, 4 heads (Turc et al. 2019), trained as the base model is.
+"""BERT-Mini (Turc et al. 2019): 4 layers, hidden 256, trained as the base model is.
 
     python -m bert_jax.main --config=configs/mini.py --workdir=DIR --config.data.source=text:PATH
+
+The number of steps is the base model's.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,8 @@
-"""BERT-Small: 4 layers, hidden 512, 8 heads (Turc et al. 2019), trained as the base model is.
+"""BERT-Small (Turc et al. 2019): 4 layers, hidden 512, trained as the base model is.
 
     python -m bert_jax.main --config=configs/small.py --workdir=DIR --config.data.source=text:PATH
+
+The number of steps is the base model's.
 """
 
 from ml_collections import ConfigDict
