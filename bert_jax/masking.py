@@ -70,7 +70,7 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     order_key, span_key, fate_key, word_key = jax.random.split(key, 4)
     input_ids, example_ids = batch["input_ids"], batch["example_ids"]
     is_candidate = (example_ids > 0) & ~jnp.isin(input_ids, jnp.asarray(rule.never_masked))
-    tokens = _Tokens.of(example_ids, is_candidate, rule)
+    tokens = _Tokens.of(example_ids, is_candidate, batch["cls_positions"].shape[1], rule)
     order = jax.random.bits(order_key, input_ids.shape)
     if rule.masking == "subword":
         chosen = _choose_tokens(order, tokens)
@@ -104,20 +104,25 @@ class _Tokens:
       is_candidate: bool[batch, seq], may be chosen.
       same: bool[batch, seq, seq], belong to the same example.
       budget: int32[batch, seq], predictions of the token's example.
+      num_examples: most examples in a row.
     """
 
     example_ids: jax.Array
     is_candidate: jax.Array
     same: jax.Array
     budget: jax.Array
+    num_examples: int
 
     @classmethod
-    def of(cls, example_ids: jax.Array, is_candidate: jax.Array, rule: MaskingRule):
+    def of(
+        cls, example_ids: jax.Array, is_candidate: jax.Array, num_examples: int, rule: MaskingRule
+    ) -> "_Tokens":
         same = example_ids[:, :, None] == example_ids[:, None, :]
         # In double precision and with Python's rounding (half to even), as the original.
         wanted = [round(n * rule.masked_lm_prob) for n in range(example_ids.shape[1] + 1)]
         budgets = np.clip(np.array(wanted, np.int32), 1, rule.max_predictions)
-        return cls(example_ids, is_candidate, same, jnp.asarray(budgets)[same.sum(-1)])
+        budget = jnp.asarray(budgets)[same.sum(-1)]
+        return cls(example_ids, is_candidate, same, budget, num_examples)
 
 
 def _choose_tokens(order: jax.Array, tokens: _Tokens) -> jax.Array:
@@ -145,6 +150,7 @@ def _into_slots(chosen: jax.Array, order: jax.Array, size: int) -> tuple[jax.Arr
     first = jnp.lexsort((order, ~chosen), axis=1)[:, :size]
     first = jnp.where(jnp.take_along_axis(chosen, first, axis=1), first, length)
     positions = jnp.sort(first, axis=1).astype(jnp.int32)
+    positions = jnp.pad(positions, ((0, 0), (0, size - first.shape[1])), constant_values=length)
     in_use = positions < length
     return jnp.where(in_use, positions, 0), in_use.astype(jnp.float32)
 
@@ -175,7 +181,11 @@ def _choose_words(
 
     turn = jnp.lexsort((jnp.broadcast_to(place, order.shape), order, ~starts), axis=1)
     fits = _fill_greedily(
-        *(jnp.take_along_axis(x, turn, axis=1) for x in (length, tokens.budget, tokens.example_ids))
+        *(
+            jnp.take_along_axis(x, turn, axis=1)
+            for x in (length, tokens.budget, tokens.example_ids)
+        ),
+        tokens.num_examples,
     )
     fits = jnp.take_along_axis(fits, jnp.argsort(turn, axis=1), axis=1)
     return candidate & jnp.take_along_axis(fits, _latest(starts), axis=1)
@@ -203,10 +213,12 @@ def _draw_span_starts(key: jax.Array, starts: jax.Array, opens: jax.Array) -> ja
     return begins.T
 
 
-def _fill_greedily(length: jax.Array, budget: jax.Array, example: jax.Array) -> jax.Array:
+def _fill_greedily(
+    length: jax.Array, budget: jax.Array, example: jax.Array, num_examples: int
+) -> jax.Array:
     """bool[batch, n]: which items are taken, one after the other, if they fit in their example's.
 
-    All arguments int32[batch, n], in the order in which the items come; length 0 is no item.
+    The arrays are int32[batch, n], in the order in which the items come; length 0 is no item.
     """
 
     def take(taken, item):
@@ -216,7 +228,6 @@ def _fill_greedily(length: jax.Array, budget: jax.Array, example: jax.Array) -> 
         fits = (size > 0) & (total <= limit)
         return taken + jnp.where(fits, size, 0)[:, None] * mine, fits
 
-    num_examples = length.shape[1] // 3 + 1
-    nothing = jnp.zeros((length.shape[0], num_examples), jnp.int32)
+    nothing = jnp.zeros((length.shape[0], num_examples + 1), jnp.int32)  # [:, 0] is padding's
     _, fits = jax.lax.scan(take, nothing, (length.T, budget.T, example.T))
     return fits.T
