@@ -1,0 +1,94 @@
+"""Losses against float64, and the sums against what they are made of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import objectives
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(0)
+    logits = (5 * rng.standard_normal((4, 6, 50))).astype(np.float32)
+    batch = {
+        "masked_lm_ids": rng.integers(0, 50, (4, 6), np.int32),
+        "masked_lm_weights": rng.integers(0, 2, (4, 6)).astype(np.float32),
+    }
+    return logits, batch
+
+
+def test_masked_lm_sums_over_the_predictions_in_use(case):
+    logits, batch = case
+    sums = objectives.masked_lm(jnp.asarray(logits), batch)
+    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+    log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
+    hits = logits.argmax(-1) == labels
+    assert sums["masked_lm_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
+    assert sums["masked_lm_accuracy"].numerator == (hits * weights).sum()
+    for total in sums.values():
+        assert total.denominator == weights.sum()
+        assert total.numerator.dtype == total.denominator.dtype == jnp.float32
+
+
+def test_next_sentence_weights_leave_out_rows_that_fill_a_batch_up():
+    logits = jnp.array([[[2.0, 0.0]], [[0.0, 1.0]], [[9.0, 0.0]]])
+    batch = {
+        "next_sentence_labels": np.array([[0], [0], [1]], np.int32),
+        "next_sentence_weights": np.array([[1], [1], [0]], np.float32),
+    }
+    sums = objectives.next_sentence(logits, batch)
+    expected = np.log1p(np.exp(-2.0)) + np.log1p(np.exp(1.0))
+    assert sums["next_sentence_loss"].numerator == pytest.approx(expected, rel=1e-6)
+    assert sums["next_sentence_accuracy"].numerator == 1
+    assert sums["next_sentence_loss"].denominator == 2
+
+
+def test_parts_of_a_batch_add_up(case):
+    logits, batch = case
+    whole = objectives.masked_lm(jnp.asarray(logits), batch)
+    parts = [
+        objectives.masked_lm(
+            jnp.asarray(logits[rows]), {name: array[rows] for name, array in batch.items()}
+        )
+        for rows in (slice(0, 1), slice(1, 4))
+    ]
+    total = jax.tree.map(jnp.add, *parts)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), total, whole)
+
+
+def test_the_gradient_is_probability_minus_one_hot(case):
+    logits, batch = case
+    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+    grads = jax.grad(
+        lambda x: objectives.masked_lm(x, batch)["masked_lm_loss"].numerator / 7,
+    )(jnp.asarray(logits))
+    expected = (np.exp(log_softmax(logits)) - np.eye(50)[labels]) * weights[..., None] / 7
+    np.testing.assert_allclose(grads, expected, atol=1e-7)
+
+
+def test_accuracy_has_no_gradient(case):
+    logits, batch = case
+    grads = jax.grad(lambda x: objectives.masked_lm(x, batch)["masked_lm_accuracy"].numerator)(
+        jnp.asarray(logits)
+    )
+    assert not grads.any()
+
+
+def test_cross_entropy_of_huge_logits_is_exact():
+    lowest = np.finfo(np.float32).min
+    logits = jnp.array([[1e4, 1e4 - 1, lowest], [-1e4, 0.0, lowest], [1e30, 0.0, lowest]])
+    labels = jnp.array([1, 0, 1])
+    (losses, hits), gradient = jax.vjp(lambda x: objectives.cross_entropy(x, labels), logits)
+    np.testing.assert_allclose(losses, [1 + np.log1p(np.exp(-1)), 1e4, 1e30], rtol=1e-6)
+    np.testing.assert_array_equal(hits, [0, 0, 0])
+    grads = gradient((jnp.ones(3), jnp.zeros(3)))[0]
+    assert jnp.isfinite(grads).all()
+    np.testing.assert_array_equal(grads[:, 2], [0, 0, 0])
