@@ -180,13 +180,10 @@ def _choose_words(
         order = jnp.take_along_axis(order, span_start, axis=1)
 
     turn = jnp.lexsort((jnp.broadcast_to(place, order.shape), order, ~starts), axis=1)
-    fits = _fill_greedily(
-        *(
-            jnp.take_along_axis(x, turn, axis=1)
-            for x in (length, tokens.budget, tokens.example_ids)
-        ),
-        tokens.num_examples,
+    length, budget, example = (
+        jnp.take_along_axis(x, turn, axis=1) for x in (length, tokens.budget, tokens.example_ids)
     )
+    fits = _fill_greedily(length, budget, example, tokens.num_examples)
     fits = jnp.take_along_axis(fits, jnp.argsort(turn, axis=1), axis=1)
     return candidate & jnp.take_along_axis(fits, _latest(starts), axis=1)
 

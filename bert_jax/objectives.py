@@ -69,7 +69,7 @@ def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Arra
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """-log softmax(logits)[label], and whether no other class has a larger logit.
 
-    The backward pass needs of all that only one number for each prediction beside the logits.
+    The backward pass needs of all that only two numbers for each prediction beside the logits.
 
     Args:
       logits: float32[..., classes].
@@ -84,14 +84,14 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.
 def _cross_entropy_forward(logits, labels):
     label_logits = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     largest = logits.max(axis=-1)
-    log_sum = jnp.log(jnp.exp(logits - largest[..., None]).sum(axis=-1)) + largest
+    log_sum = jnp.log(jnp.exp(logits - largest[..., None]).sum(axis=-1))
     hits = (label_logits == largest).astype(jnp.float32)
-    return (log_sum - label_logits, hits), (logits, labels, log_sum)
+    return (log_sum - (label_logits - largest), hits), (logits, labels, largest, log_sum)
 
 
 def _cross_entropy_backward(residuals, gradients):
-    logits, labels, log_sum = residuals
-    probs = jnp.exp(logits - log_sum[..., None])
+    logits, labels, largest, log_sum = residuals
+    probs = jnp.exp((logits - largest[..., None]) - log_sum[..., None])
     is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
     grads = (probs - is_label) * gradients[0][..., None]
     return grads, np.zeros(labels.shape, jax.dtypes.float0)

@@ -16,7 +16,11 @@ import optax
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of the optimizer; configs/base.py says what each field means."""
+    """Settings of the optimizer; configs/base.py says what each field means.
+
+    Raises:
+      ValueError: for an optimizer or a schedule that does not exist, or a bad pattern.
+    """
 
     name: str
     learning_rate: float
@@ -28,6 +32,21 @@ class OptimizerConfig:
     clip_norm: float
     no_decay: tuple[str, ...]
 
+    def __post_init__(self):
+        for what, name, table in (
+            ("optimizer", self.name, OPTIMIZERS),
+            ("schedule", self.schedule, SCHEDULES),
+        ):
+            if name not in table:
+                raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
+        for pattern in self.no_decay:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"optimizer.no_decay: {pattern!r} is no regular expression ({error})."
+                ) from None
+
 
 def bert_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
     """The released code's: a line to 0 that starts at step 0, and instead of it the warm-up.
@@ -35,7 +54,8 @@ def bert_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedul
     At the end of the warm-up the rate drops a little: with a peak of 1e-4, a million steps and
     10,000 of warm-up it is 9.999e-5 at step 9,999 and 9.9e-5 at step 10,000.
     """
-    return _after_warmup(lambda step: peak * (1 - step / num_steps), peak, warmup_steps)
+    decay = lambda step: peak * (num_steps - step) / num_steps  # noqa: E731
+    return _after_warmup(decay, peak, warmup_steps)
 
 
 def linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
@@ -104,16 +124,7 @@ def make_optimizer(
 
     Returns:
       The transformation from gradients to what is added to the parameters, and its schedule.
-
-    Raises:
-      ValueError: for an optimizer or a schedule that does not exist.
     """
-    for what, name, table in (
-        ("optimizer", config.name, OPTIMIZERS),
-        ("schedule", config.schedule, SCHEDULES),
-    ):
-        if name not in table:
-            raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
     schedule = SCHEDULES[config.schedule](config.learning_rate, num_steps, warmup_steps)
     clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
     tx = optax.chain(clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule))
