@@ -30,6 +30,8 @@ SMALL = {
     "data.dupe_factor": 2,
     "data.validation_share": 0.1,
     "data.num_processes": 1,
+    "optimizer.learning_rate": 1e-3,
+    "optimizer.warmup": "2",
     "log.every": "2",
     "eval.every": "7",
     "eval.batches": 2,

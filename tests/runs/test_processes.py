@@ -48,7 +48,8 @@ def together(make_run, finished_run):
 
 def test_two_processes_train_as_one(together, finished_run):
     run, (_, second) = together
-    assert second == ""  # only the first prints
+    ours = [line for line in second.splitlines() if not line.startswith("[Gloo]")]
+    assert not ours  # only the first prints
     for row, expected in zip(run.metrics(), finished_run.metrics(), strict=True):
         assert row.keys() == expected.keys()
         for name in row.keys() - {"split"}:
@@ -85,6 +86,7 @@ def test_when_one_process_is_killed_the_other_does_not_hang(make_run):
     started = start_two(run)
     wait_for_step(run, started, 20)
     started[1].kill()
+    started[1].communicate()
     began = time.monotonic()
     try:
         started[0].communicate(timeout=150)
