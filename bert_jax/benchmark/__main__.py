@@ -13,6 +13,8 @@ from bert_jax import command_line
 # Name -> module.
 BENCHMARKS = {
     "step": "bert_jax.benchmark.step",
+    "train": "bert_jax.benchmark.train",
+    "prepare": "bert_jax.benchmark.prepare",
 }
 
 

@@ -1,21 +1,26 @@
 """On what a number was measured."""
 
 import importlib.metadata
+import importlib.util
 import os
+import pathlib
 import platform
+
+# Those that decide how fast things are; the last two are there only with the extra `parity`.
+_PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers")
 
 
 def describe_machine() -> str:
-    """One line: processor, cores, Python and the versions that decide the speed."""
-    packages = ("jax", "jaxlib", "flax", "numpy")
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    return f"{_processor()}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.machine()
+    """One line: processor, cores, Python and versions."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":")[1] for line in cpuinfo.open() if line.startswith("model name")]
+        processor = names[0].strip() if names else processor
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in _PACKAGES
+        if importlib.util.find_spec(name)
+    )
+    return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"

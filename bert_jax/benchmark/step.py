@@ -9,15 +9,12 @@ SDPA, logits at every position, fused AdamW), and with logits at the masked posi
 """
 
 import argparse
-import importlib.metadata
 import importlib.util
-import os
-import pathlib
-import platform
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bert_jax.benchmark.machine import describe_machine
 from bert_jax.benchmark.turns import Rival, take_turns
 from bert_jax.benchmark.workload import PREDICTIONS, SEQUENCE_LENGTH, SIZES
 
@@ -132,16 +129,3 @@ def table(
 def has_transformers() -> bool:
     """Whether the rivals can run here."""
     return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-
-
-def describe_machine() -> str:
-    """Processor, cores, and the versions that decide speed."""
-    processor = platform.processor() or platform.machine()
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":")[1] for line in cpuinfo.open() if line.startswith("model name")]
-        processor = names[0].strip() if names else processor
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    packages = ["jax", "jaxlib", *(["torch", "transformers"] if has_transformers() else [])]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"
