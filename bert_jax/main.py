@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_jax import command_line
+from bert_jax import allocator, command_line
 
 FLAGS = flags.FLAGS
 
@@ -35,6 +35,7 @@ def main(argv: Sequence[str]) -> None:
     if FLAGS.mode == "predict" and not (FLAGS.input and FLAGS.output):
         raise ValueError("--mode=predict needs --input=FILE and --output=FILE.")
 
+    allocator.keep_freed_memory()
     from bert_jax import processes
 
     processes.start(FLAGS.coordinator, FLAGS.num_processes, FLAGS.process_id)
