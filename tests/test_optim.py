@@ -202,8 +202,12 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
             {"schedule": "cosine"},
             r"Unknown schedule 'cosine'\. Available: bert_linear, linear, constant\.",
         ),
+        (
+            {"no_decay": ("bias", "(")},
+            r"optimizer\.no_decay: '\(' is no regular expression \(missing \)",
+        ),
     ],
 )
-def test_unknown_names_are_refused(changes, message):
+def test_unknown_names_and_bad_patterns_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make_optimizer(make_config(**changes), num_steps=10, warmup_steps=1)
