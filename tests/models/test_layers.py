@@ -1,0 +1,102 @@
+"""The parts by themselves: dropout, matrix product, layer norm, GELU."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.layers import Dropout, activate, layer_norm, matmul
+
+GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"]
+
+
+def drop(x, rate=0.1, seed=0, prng_impl="threefry4x32"):
+    dropout = Dropout(rate, prng_impl)
+    return dropout.apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(seed)})
+
+
+@pytest.mark.parametrize("prng_impl", GENERATORS)
+def test_dropout_drops_its_share_and_keeps_the_mean(prng_impl):
+    y = np.asarray(drop(jnp.ones((64, 100, 100)), prng_impl=prng_impl))
+    dropped = y == 0
+    assert dropped.mean() == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / y.size))
+    np.testing.assert_allclose(y[~dropped], 1 / 0.9, rtol=1e-6)
+    # Neighbours in any direction are independent.
+    for axis in range(3):
+        both = np.take(dropped, range(1, y.shape[axis]), axis) & np.take(
+            dropped, range(y.shape[axis] - 1), axis
+        )
+        assert both.mean() == pytest.approx(0.01, abs=6 * math.sqrt(0.01 / both.size))
+
+
+@pytest.mark.parametrize("prng_impl", GENERATORS)
+def test_dropout_depends_on_the_key_alone(prng_impl):
+    x = jnp.ones((4, 50))
+    first, again, other = (drop(x, seed=s, prng_impl=prng_impl) for s in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_the_gradient_of_dropout_passes_what_was_kept():
+    x = jnp.linspace(1, 2, 200)
+    y, gradient = jax.vjp(drop, x)
+    np.testing.assert_allclose(gradient(jnp.ones(200))[0], y / x, rtol=1e-6)
+
+
+def test_no_dropout_when_deterministic_or_the_rate_is_0():
+    x = jnp.arange(10.0)
+    np.testing.assert_array_equal(Dropout(0.5).apply({}, x, deterministic=True), x)
+    np.testing.assert_array_equal(drop(x, rate=0.0), x)
+
+
+def test_the_matrix_product_has_the_gradient_of_the_plain_one():
+    rng = np.random.default_rng(0)
+    x, kernel, weights = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 5, 3), (3, 4), (2, 5, 4))
+    )
+    ours = jax.grad(lambda x, k: (weights * matmul(x, k) ** 2).sum(), (0, 1))(x, kernel)
+    plain = jax.grad(lambda x, k: (weights * (x @ k) ** 2).sum(), (0, 1))(x, kernel)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, plain)
+
+
+def test_layer_norm_is_exact_far_from_zero(make_config):
+    """The variance comes from centred values: E[x^2] - E[x]^2 would leave nothing of it here."""
+    x = 1000 + np.random.default_rng(0).standard_normal((2, 3, 256)).astype(np.float32)
+    norm = layer_norm(make_config())
+    ours = norm.apply(norm.init(jax.random.key(0), x), x)
+    x = x.astype(np.float64)
+    expected = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+    np.testing.assert_allclose(ours, expected, atol=2e-4)
+
+
+def test_layer_norm_computes_in_float32_for_bfloat16(make_config):
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 256)) + 20, jnp.bfloat16)
+    norm = layer_norm(make_config(dtype="bfloat16"))
+    ours = norm.apply(norm.init(jax.random.key(0), x), x)
+    assert ours.dtype == jnp.bfloat16
+    exact = np.asarray(x, np.float64)
+    expected = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(ours, np.float64), expected, rtol=2**-8, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+def test_both_forms_of_gelu(make_config, activation):
+    x = np.linspace(-8, 8, 1001)
+    if activation == "gelu":
+        cdf = np.array([0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x])
+    else:
+        cdf = 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    config = make_config(activation=activation)
+    ours = activate(config, jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(ours, x * cdf, atol=2e-6)
+
+
+def test_the_forms_of_gelu_differ_by_less_than_half_a_thousandth(make_config):
+    x = jnp.linspace(-8, 8, 1001)
+    difference = jnp.abs(
+        activate(make_config(activation="gelu"), x)
+        - activate(make_config(activation="gelu_tanh"), x)
+    )
+    assert 4e-4 < float(difference.max()) < 5e-4
