@@ -77,7 +77,9 @@ class MetricsFile:
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
     ) -> None:
         """Writes one line and its events."""
-        row = {"step": step, "split": split, **values}
+        # JSON has no NaN: a mean of nothing (all updates of a window were left out) is null.
+        known = {name: None if np.isnan(value) else value for name, value in values.items()}
+        row: dict[str, Any] = {"step": step, "split": split, **known}
         if speed:
             row["speed"] = dict(speed)
         self._file.write(json.dumps(row) + "\n")

@@ -92,3 +92,27 @@ def test_cross_entropy_of_huge_logits_is_exact():
     grads = gradient((jnp.ones(3), jnp.zeros(3)))[0]
     assert jnp.isfinite(grads).all()
     np.testing.assert_array_equal(grads[:, 2], [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "logits, label, hit",
+    [
+        ((0, 2, 1), 1, 1),
+        ((0, 2, 1), 2, 0),
+        ((2, 2, 1), 0, 1),  # a tie is a hit for each of those that share the largest logit
+        ((2, 2, 1), 1, 1),
+        ((2, 2, 1), 2, 0),
+    ],
+)
+def test_a_hit_is_a_label_that_no_other_class_beats(logits, label, hit):
+    assert objectives.cross_entropy(jnp.array(logits, jnp.float32), jnp.int32(label))[1] == hit
+
+
+def test_slots_of_weight_0_count_for_nothing(case):
+    logits, batch = case
+    is_left_over = batch["masked_lm_weights"] == 0
+    labels = np.where(is_left_over, 0, batch["masked_lm_ids"])
+    other = np.where(is_left_over[..., None], 50 - logits, logits)
+    sums = objectives.masked_lm(jnp.asarray(logits), batch)
+    changed = objectives.masked_lm(jnp.asarray(other), batch | {"masked_lm_ids": labels})
+    jax.tree.map(np.testing.assert_array_equal, changed, sums)
