@@ -15,7 +15,8 @@ def describe_machine() -> str:
     processor = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":")[1] for line in cpuinfo.open() if line.startswith("model name")]
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":")[1] for line in lines if line.startswith("model name")]
         processor = names[0].strip() if names else processor
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(
