@@ -107,7 +107,7 @@ def test_the_machine_is_named():
 
 @pytest.mark.slow
 def test_all_of_it_on_the_smallest_model(capfd):
-    benchmarks.main(["benchmark", "step", "--models=tiny", "--rounds=1", "--batch_size=2"])
+    benchmarks.main(["benchmark", "step", "--models=tiny", "--rounds=1", "--batch_size=8"])
     lines = capfd.readouterr().out.splitlines()
     assert any(line.startswith("bert_jax ") for line in lines)
     has_rival = any(line.startswith("transformers ") for line in lines)
