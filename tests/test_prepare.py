@@ -403,18 +403,18 @@ def test_the_command_answers_mistakes_in_one_line(arguments, message, text, tmp_
 def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(tmp_path):
     write_text(tmp_path, 3000)
     arguments = command(tmp_path, f"--data_dir={tmp_path / 'data'}")
-    rng, kills = random.Random(0), 0
-    for _ in range(4):
+    rng = random.Random(0)
+    # At once, and then at random moments, at which a fast machine may be done already.
+    for delay in (0, 0, rng.uniform(0, 1), rng.uniform(0, 2)):
         started = subprocess.Popen(
             arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         wait_for(tmp_path / "data" / "unfinished")
-        time.sleep(rng.uniform(0, 1.5))
+        time.sleep(delay)
         started.send_signal(signal.SIGKILL)
         # The output ends when the last of its writers is gone: the workers too.
         started.communicate(timeout=30)
-        kills += started.returncode == -signal.SIGKILL
-    assert kills >= 2
+        assert started.returncode in (-signal.SIGKILL, 0)
     done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     undisturbed = command(tmp_path, f"--data_dir={tmp_path / 'expected'}")
