@@ -1,0 +1,1 @@
+"""Checkpoints of other programs: in, out, and the proof that nothing changed on the way."""
