@@ -55,9 +55,10 @@ def run(text: str, data_dir: str, options: argparse.Namespace) -> None:
     # Of all processes that have ended so far, the largest: run the smaller text first.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\n{size:.0f} MB of text: {seconds:.1f} s, at most {peak:.0f} MiB in any process")
-    for line in output.splitlines():
-        if match := _STAGE.match(line):
-            print(f"  {match[1]:<12} {float(match[2]):8.1f} s {float(match[3]):8.2f} MB/s")
+    # A stage that takes long says several times how far it is: the last time counts.
+    stages = {match[1]: match for match in map(_STAGE.match, output.splitlines()) if match}
+    for name, match in stages.items():
+        print(f"  {name:<12} {float(match[2]):8.1f} s {float(match[3]):8.2f} MB/s")
 
 
 def write_times(text: str, times: int, path: str) -> str:
