@@ -243,6 +243,15 @@ class Checkpoints:
         args = ocp.args.Composite(params=ocp.args.StandardRestore(like))
         return self._manager.restore(step, args=args)["params"]
 
+    def read_params(self, step: int) -> Any:
+        """The parameters as numpy arrays, of whatever model they are."""
+        saved = self._manager.item_metadata(step)["params"]
+        like = jax.tree.map(
+            lambda leaf: np.empty(leaf.shape, leaf.dtype), getattr(saved, "tree", saved)
+        )
+        args = ocp.args.Composite(params=ocp.args.StandardRestore(like))
+        return self._manager.restore(step, args=args)["params"]
+
     def read_meta(self, step: int) -> dict[str, Any]:
         """The `meta` that a checkpoint was saved with."""
         return self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))[

@@ -1,0 +1,62 @@
+"""What every export takes from the folder of a run."""
+
+import contextlib
+import dataclasses
+import pathlib
+
+from ml_collections import ConfigDict
+
+from bert_jax import config as config_lib
+from bert_jax.checkpointing import Checkpoints
+from bert_jax.convert.tables import Arrays, flatten
+from bert_jax.data.tokenization import Tokenizer, load_tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run's newest whole checkpoint and what belongs to it.
+
+    Attributes:
+      config: of the run.
+      vocabulary: path of the file.
+      tokenizer: made of it.
+      step: of the checkpoint.
+      params: by path, float32.
+    """
+
+    config: ConfigDict
+    vocabulary: pathlib.Path
+    tokenizer: Tokenizer
+    step: int
+    params: Arrays
+
+
+def read(workdir: str) -> Run:
+    """Reads the folder of a run.
+
+    Raises:
+      ValueError: if it has no configuration, no vocabulary or no whole checkpoint.
+    """
+    config = config_lib.load(workdir)
+    vocabulary = next(iter(sorted(pathlib.Path(workdir).glob("vocab.*"))), None)
+    if vocabulary is None:
+        raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+    tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
+    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        if (step := checkpoints.newest_good_step()) is None:
+            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+        params = flatten(checkpoints.read_params(step))
+    return Run(config, vocabulary, tokenizer, step, params)
+
+
+def check_out(out: str) -> None:
+    """Refuses to write where something is.
+
+    Raises:
+      ValueError: if `out` is a file or a folder that is not empty.
+    """
+    path = pathlib.Path(out)
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    if path.exists():
+        raise ValueError(f"{out} exists already: name a new folder, or remove it first.")
