@@ -17,6 +17,7 @@ from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from bert_jax import config as config_lib
+from bert_jax import presets
 
 FLAGS = flags.FLAGS
 _PACKAGE = str(pathlib.Path(__file__).parent)
@@ -97,6 +98,10 @@ def parse_with_words(
         left_over = FLAGS(argv)[1:]
         config = FLAGS.config
         _check_groups(argv, config)
+        explicit = _explicit(argv)
+        # The configuration of a run is what its preset has made of it already.
+        if flag_value(argv, "config") or "preset" in explicit:
+            presets.apply(config, explicit)
         config_lib.check(config)
     except flags.IllegalFlagValueError as error:
         _check_groups(argv, FLAGS.config)
@@ -127,6 +132,12 @@ def flag_value(argv: Sequence[str], name: str) -> str:
 
 def _is_override(word: str) -> bool:
     return word.startswith(("-config.", "--config."))
+
+
+def _explicit(argv: Sequence[str]) -> frozenset[str]:
+    """Names of the fields that the command line sets."""
+    found = (re.match(r"--?(?:no)?config\.([^=]+)", word) for word in argv)
+    return frozenset(match[1] for match in found if match)
 
 
 def _wrong_type(error: flags.IllegalFlagValueError) -> str:

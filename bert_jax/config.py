@@ -24,6 +24,7 @@ _MAY_BE_ZERO = (
     " data.validation_share data.num_processes optimizer.weight_decay optimizer.clip_norm"
     " optimizer.beta1 optimizer.learning_rate eval.batches eval.batch_size checkpoint.keep_best"
 ).split()
+_BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
     "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
     " data.validation_share optimizer.beta1 optimizer.beta2"
@@ -38,8 +39,17 @@ _CHOICES = {
         "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
     ).split(),
 }
-# What a run may change when it is resumed: nothing that decides the numbers it computes.
-_FREE_TO_CHANGE = ("checkpoint.", "eval.", "log.", "mesh.", "data.dir", "data.num_processes")
+# What a run may change when it is resumed: nothing that decides the numbers it computes. (What a
+# preset decides stands in the fields that it sets.)
+_FREE_TO_CHANGE = (
+    "preset",
+    "checkpoint.",
+    "eval.",
+    "log.",
+    "mesh.",
+    "data.dir",
+    "data.num_processes",
+)
 
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
 
@@ -97,7 +107,22 @@ def check(config: ConfigDict) -> None:
                 f"The global batch size {phase.batch_size} is not divisible by"
                 f" config.microbatch_size={config.microbatch_size}."
             )
+    _check_next_sentence(config)
     data_config(config)
+
+
+def _check_next_sentence(config: ConfigDict) -> None:
+    if config.model.next_sentence and config.data.segments != "pairs":
+        raise ValueError(
+            "config.model.next_sentence=True needs config.data.segments='pairs', not"
+            f" {config.data.segments!r}, which has no second segment: set one or the other."
+        )
+    best = config.checkpoint.best_metric
+    if not config.model.next_sentence and best.startswith("next_sentence"):
+        raise ValueError(
+            f"config.checkpoint.best_metric={best!r} is not measured with"
+            " config.model.next_sentence=False."
+        )
 
 
 def _check_number(name: str, value: float) -> None:
@@ -106,6 +131,9 @@ def _check_number(name: str, value: float) -> None:
     if name.startswith("mesh."):
         if value < 1 and value != -1:
             raise ValueError(f"config.{name}={value} must be at least 1, or -1 for what is left.")
+    elif name in _BELOW_ZERO:
+        if value >= 0:
+            raise ValueError(f"config.{name}={value} must be below 0.")
     elif value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
         least = "0 or above" if name in _MAY_BE_ZERO else "above 0"
         raise ValueError(f"config.{name}={value} must be {least}.")
@@ -156,13 +184,25 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
                 sequence_length=length,
                 batch_size=batch_size or config.global_batch_size,
                 max_predictions_per_seq=predictions
-                or max(1, round(length * config.data.masked_lm_prob)),
+                or most_masks(length, config.data.masked_lm_prob, config.data.mask_rounding),
                 share=share,
                 first_step=first,
                 last_step=round(done * steps),
             )
         )
     return tuple(phases)
+
+
+def most_masks(length: int, prob: float, rounding: str) -> int:
+    """The most tokens of a sequence that are masked, by config.data.mask_rounding.
+
+    With `bernoulli` any number is possible. Six standard deviations above the mean are allowed,
+    which fewer than one row in ten million exceeds.
+    """
+    mean = length * prob
+    if rounding == "bernoulli":
+        return min(length, math.ceil(mean + 6 * math.sqrt(mean * (1 - prob))))
+    return max(1, math.ceil(mean) if rounding == "stochastic" else round(mean))
 
 
 def _is_phase(entry: Any) -> bool:
@@ -226,7 +266,16 @@ def data_config(config: ConfigDict) -> DataConfig:
     """
     phases = make_phases(config, steps=0)
     lengths = sorted({phase.sequence_length for phase in phases})
-    predictions = {p.sequence_length: p.max_predictions_per_seq for p in phases}
+    predictions: dict[int, int] = {}
+    for phase in phases:
+        length, most = phase.sequence_length, phase.max_predictions_per_seq
+        if config.data.mode == "static" and predictions.get(length, most) != most:
+            raise ValueError(
+                f"config.phases has sequences of {length} tokens with {predictions[length]} and"
+                f" with {most} predictions, and static data are made for each length once: give"
+                " the same number, or take config.data.mode=dynamic."
+            )
+        predictions[length] = most
     names = {field.name for field in dataclasses.fields(DataConfig)}
     values = {name: value for name, value in config.data.items() if name in names}
     return DataConfig(

@@ -74,6 +74,7 @@ class Experiment:
                 mask_id=self.tokenizer.mask_id,
                 never_masked=(self.tokenizer.cls_id, self.tokenizer.sep_id),
                 is_continuation=tuple(self.tokenizer.is_continuation.tolist()),
+                rounding=self.config.data.mask_rounding,
             )
         return TASKS[self.config.task](
             model=make_model_config(self.config),

@@ -25,7 +25,7 @@ def verdict(values: Mapping[str, float], manifest: Manifest, phase: Phase) -> li
     token, share = train["most_frequent_token"]["piece"], train["most_frequent_token"]["share"]
     entropy = train["unigram_entropy"]
     loss, accuracy = values["masked_lm_loss"], values["masked_lm_accuracy"]
-    pairs = values["next_sentence_accuracy"]
+    pairs = values.get("next_sentence_accuracy")  # None: the model is not asked
     chance = max(held_out["random_next_share"], 1 - held_out["random_next_share"])
     margin = _STANDARD_ERRORS * (chance * (1 - chance) / held_out["rows"]) ** 0.5
 
@@ -38,7 +38,7 @@ def verdict(values: Mapping[str, float], manifest: Manifest, phase: Phase) -> li
         )
     elif not accuracy > share:
         advice.append("It does not beat always saying the most frequent token yet: train longer.")
-    if not pairs > chance + margin:
+    if pairs is not None and not pairs > chance + margin:
         advice.append(
             "Next-sentence accuracy is at chance: usual early in training; if it stays so, look"
             " at the documents (are they really separate, are sentences in order?)."
@@ -48,9 +48,14 @@ def verdict(values: Mapping[str, float], manifest: Manifest, phase: Phase) -> li
             f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
             " fit the language, and data.lowercase the vocabulary?"
         )
-    return [
+    lines = [
         f"  masked-word loss      {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}",
         f"  masked-word accuracy  {accuracy:6.1%}       always saying {token!r:<12}  {share:.1%}",
-        f"  next-sentence         {pairs:6.1%}       always the same answer      {chance:.1%}",
-        "health: " + (" ".join(advice) if advice else "good, it has learned from context."),
+    ]
+    if pairs is not None:
+        lines.append(
+            f"  next-sentence         {pairs:6.1%}       always the same answer      {chance:.1%}"
+        )
+    return lines + [
+        "health: " + (" ".join(advice) if advice else "good, it has learned from context.")
     ]

@@ -2,7 +2,8 @@
 
 A pure function of (key, batch, rule). The procedure is the one of `create_masked_lm_predictions`
 in google-research/bert: of each example a share of the tokens, [CLS] and [SEP] counted, at least
-one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary.
+one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary. How many tokens
+that share is has two other definitions in use: see `MaskingRule.rounding`.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import numpy as np
 Batch = Mapping[str, jax.Array]
 
 MASKINGS = ("subword", "whole_word", "span")
+ROUNDINGS = ("half_even", "stochastic", "bernoulli")
 # Lengths of spans, in words: geometric, cut at the longest (SpanBERT, Joshi et al. 2020, 3.1).
 SPAN_PROBABILITY = 0.2
 LONGEST_SPAN = 10
@@ -34,6 +36,11 @@ class MaskingRule:
       mask_id: id of [MASK].
       never_masked: ids of [CLS], [SEP] and [PAD].
       is_continuation: for each id whether it continues a word; for `whole_word` and `span`.
+      rounding: of the n tokens of an example are chosen, p being `masked_lm_prob`,
+        `half_even`: round(n * p), at least one, as in google-research/bert under Python 3;
+        `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
+        `bernoulli`: each candidate by itself with probability p, so that any number is possible
+        (transformers, `DataCollatorForLanguageModeling`); for `subword` only.
     """
 
     masked_lm_prob: float
@@ -43,10 +50,14 @@ class MaskingRule:
     mask_id: int
     never_masked: tuple[int, ...]
     is_continuation: tuple[bool, ...] = ()
+    rounding: str = "half_even"
 
     def __post_init__(self):
-        if self.masking not in MASKINGS:
-            raise ValueError(f"masking={self.masking!r} is none of {', '.join(MASKINGS)}.")
+        for name, allowed in (("masking", MASKINGS), ("rounding", ROUNDINGS)):
+            if (got := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name}={got!r} is none of {', '.join(allowed)}.")
+        if self.rounding == "bernoulli" and self.masking != "subword":
+            raise ValueError(f"rounding='bernoulli' needs masking='subword', not {self.masking!r}.")
         if self.masking != "subword" and len(self.is_continuation) < self.vocab_size:
             raise ValueError(
                 f"masking={self.masking!r} needs is_continuation for each of the {self.vocab_size}"
@@ -70,9 +81,14 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     order_key, span_key, fate_key, word_key = jax.random.split(key, 4)
     input_ids, example_ids = batch["input_ids"], batch["example_ids"]
     is_candidate = (example_ids > 0) & ~jnp.isin(input_ids, jnp.asarray(rule.never_masked))
-    tokens = _Tokens.of(example_ids, is_candidate, batch["cls_positions"].shape[1], rule)
     order = jax.random.bits(order_key, input_ids.shape)
-    if rule.masking == "subword":
+    # Folding in 0 to 3 would give the keys of `split` again.
+    rounding_key = jax.random.fold_in(key, 4)
+    num_examples = batch["cls_positions"].shape[1]
+    tokens = _Tokens.of(example_ids, is_candidate, num_examples, rule, rounding_key)
+    if rule.rounding == "bernoulli":
+        chosen = is_candidate & (order < jnp.uint32(round(rule.masked_lm_prob * 2**32)))
+    elif rule.masking == "subword":
         chosen = _choose_tokens(order, tokens)
     else:
         is_continuation = jnp.asarray(np.array(rule.is_continuation))[input_ids]
@@ -103,7 +119,7 @@ class _Tokens:
       example_ids: int32[batch, seq].
       is_candidate: bool[batch, seq], may be chosen.
       same: bool[batch, seq, seq], belong to the same example.
-      budget: int32[batch, seq], predictions of the token's example.
+      budget: int32[batch, seq], predictions of the token's example; of no use for `bernoulli`.
       num_examples: most examples in a row.
     """
 
@@ -115,13 +131,27 @@ class _Tokens:
 
     @classmethod
     def of(
-        cls, example_ids: jax.Array, is_candidate: jax.Array, num_examples: int, rule: MaskingRule
+        cls,
+        example_ids: jax.Array,
+        is_candidate: jax.Array,
+        num_examples: int,
+        rule: MaskingRule,
+        rounding_key: jax.Array,
     ) -> "_Tokens":
         same = example_ids[:, :, None] == example_ids[:, None, :]
-        # In double precision and with Python's rounding (half to even), as the original.
-        wanted = [round(n * rule.masked_lm_prob) for n in range(example_ids.shape[1] + 1)]
-        budgets = np.clip(np.array(wanted, np.int32), 1, rule.max_predictions)
-        budget = jnp.asarray(budgets)[same.sum(-1)]
+        length = same.sum(-1)
+        # Of examples of each length; in double precision, as the originals.
+        wanted = np.arange(example_ids.shape[1] + 1) * rule.masked_lm_prob
+        if rule.rounding == "stochastic":
+            # floor(wanted + uniform) is the next whole number from here on.
+            least = np.floor(wanted)
+            goes_up_from = jnp.asarray(least + 1 - wanted, jnp.float32)[length]
+            uniform = jax.random.uniform(rounding_key, (len(example_ids), num_examples + 1))
+            goes_up = jnp.take_along_axis(uniform, example_ids, axis=1) >= goes_up_from
+            budget = jnp.asarray(least, jnp.int32)[length] + goes_up
+        else:  # np.rint rounds half to even, as Python does
+            budget = jnp.asarray(np.maximum(np.rint(wanted), 1), jnp.int32)[length]
+        budget = jnp.minimum(budget, rule.max_predictions)
         return cls(example_ids, is_candidate, same, budget, num_examples)
 
 

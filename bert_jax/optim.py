@@ -19,7 +19,7 @@ class OptimizerConfig:
     """Settings of the optimizer; configs/base.py says what each field means.
 
     Raises:
-      ValueError: for an optimizer or a schedule that does not exist, or a bad pattern.
+      ValueError: for an optimizer or a schedule that does not exist.
     """
 
     name: str
@@ -39,13 +39,6 @@ class OptimizerConfig:
         ):
             if name not in table:
                 raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
-        for pattern in self.no_decay:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"optimizer.no_decay: {pattern!r} is no regular expression ({error})."
-                ) from None
 
 
 def bert_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:

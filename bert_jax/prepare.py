@@ -34,9 +34,6 @@ from bert_jax.data.workers import Log, Workers
 
 FLAGS = flags.FLAGS
 
-# With masks drawn in training, these do not touch what is prepared.
-_FOR_STATIC_ONLY = ("masked_lm_prob", "masking", "max_predictions_per_seq")
-
 
 def prepare(
     config: DataConfig, data_dir: str, num_processes: int = 0, log: Log = print
@@ -85,11 +82,6 @@ def prepare(
 
 def _check(config: DataConfig) -> None:
     """Refuses what cannot work before anything is built."""
-    if config.mode == "static" and config.masking == "span":
-        raise ValueError(
-            "data.masking=span needs data.mode=dynamic: the released program, which static data"
-            " follow, masks subwords or whole words."
-        )
     if config.vocab.startswith(TRAIN):
         if config.vocab.removeprefix(TRAIN) not in KINDS:
             raise ValueError(
@@ -108,7 +100,7 @@ def _check(config: DataConfig) -> None:
 def _settings(config: DataConfig) -> dict[str, Any]:
     """The settings that decide the data. A given vocabulary counts by its contents."""
     settings = dataclasses.asdict(config)
-    for name in _FOR_STATIC_ONLY if config.mode == "dynamic" else ():
+    for name in config.idle:
         del settings[name]
     if not config.vocab.startswith(TRAIN):
         name = os.path.basename(config.vocab)

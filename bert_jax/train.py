@@ -13,7 +13,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
-from bert_jax import metrics, processes, progress, sharding
+from bert_jax import metrics, presets, processes, progress, sharding
 from bert_jax.checkpointing import Checkpoints
 from bert_jax.config import Phase
 from bert_jax.data.loader import Prefetcher
@@ -43,7 +43,7 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
     experiment = open_experiment(config, workdir)
     screen = progress.Screen(experiment.steps, enabled=processes.is_main())
     screen.line(f"devices    {progress.describe_devices(experiment.mesh)}")
-    for line in describe_data(experiment):
+    for line in [*presets.describe(config), *describe_data(experiment)]:
         screen.line(line)
 
     # ------------------------------------------------------------------ state

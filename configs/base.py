@@ -16,9 +16,13 @@ from ml_collections import ConfigDict
 def get_config() -> ConfigDict:
     config = ConfigDict()
 
+    # All in which the known BERTs differ, at once: paper, google_2018, google_2019, hf, roberta (a
+    # row of bert_jax.presets.PRESETS); empty: as the fields below say.
+    config.preset = ""
     # What is trained: a row of bert_jax.tasks.TASKS.
     config.task = "pretraining"
-    # Workdir or checkpoint to take the parameters from; empty: start from random ones.
+    # What to take parameters, sizes and vocabulary from: a workdir, or a folder of Hugging Face or
+    # google-research/bert; empty: start from random parameters.
     config.init_from = ""
     # Of everything random in training: initial parameters, order of the data, masks, dropout.
     config.seed = 0
@@ -63,6 +67,10 @@ def get_config() -> ConfigDict:
     model.layer_norm_epsilon = 1e-12
     # `gelu_tanh` (the released code since February 2019) or `gelu` (exact, by the error function).
     model.activation = "gelu_tanh"
+    # Added to the attention score of what must not be seen: the released code's value.
+    model.mask_value = -10_000.0
+    # Whether there is a next-sentence head with its pooler, and its loss.
+    model.next_sentence = True
     # Recompute each layer's activations in the backward pass: less memory, a third more work.
     model.remat = False
 
@@ -83,19 +91,25 @@ def get_config() -> ConfigDict:
     # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe.
     data.vocab = "train:wordpiece"
     data.lowercase = True
+    # What a row is: `pairs` of segments for next-sentence prediction, or `full_sentences` (Liu et
+    # al. 2019, 4.2): as many sentences as fit, on into the next document after a [SEP].
+    data.segments = "pairs"
     # `dynamic`: masks drawn anew at each step, on the device. `static`: the released program's
     # procedure, masks included, with the same random numbers.
     data.mode = "dynamic"
     # Of the pairs, the held-out split and, when static, the masks.
     data.seed = 12345
-    # How many times each document is cut into pairs.
+    # Pairs: how many times each document is cut into them.
     data.dupe_factor = 10
-    # Share of the documents cut to a random shorter length.
+    # Pairs: share of the documents cut to a random shorter length.
     data.short_seq_prob = 0.1
     data.masked_lm_prob = 0.15
     # What is masked as one: `subword`, `whole_word`, `span` (runs of words, geometric lengths).
     data.masking = "subword"
-    # Most predictions of a sequence; 0: round(sequence length * masked_lm_prob).
+    # How many of n tokens are masked, p being masked_lm_prob. `half_even`: round(n * p), at least
+    # one; `stochastic`: n * p, up or down at random; `bernoulli`: each token by itself.
+    data.mask_rounding = "half_even"
+    # Most predictions of a sequence; 0: what mask_rounding gives for a full sequence at most.
     data.max_predictions_per_seq = 0
     # Share of the documents held out for evaluation.
     data.validation_share = 0.01

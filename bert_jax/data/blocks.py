@@ -1,6 +1,7 @@
 """Blocks of rows as flat arrays and as bytes, and rows laid out as a batch.
 
-A row is one or several examples `[CLS] A [SEP] B [SEP]`, one after the other, without padding.
+A row is one or several examples `[CLS] A [SEP] B [SEP]`, one after the other, without padding. An
+example without B is `[CLS] A [SEP]`.
 """
 
 import dataclasses
@@ -53,7 +54,7 @@ class Block:
     masked_lm_ids: np.ndarray  # id[masked]
     masked_lm_positions: np.ndarray  # uint16[masked], in the row
     a_lengths: np.ndarray  # uint16[examples], without special tokens
-    b_lengths: np.ndarray  # uint16[examples]
+    b_lengths: np.ndarray  # uint16[examples]; 0: no B
     num_masked: np.ndarray  # uint16[rows]
     num_examples: np.ndarray  # uint8[rows]
     next_sentence_labels: np.ndarray  # uint8[examples]
@@ -81,7 +82,7 @@ class Block:
     def _bounds(self) -> tuple[list[int], list[int], list[int]]:
         """Where the examples, tokens and masks of each row begin, and the last ones end."""
         examples = np.append(0, np.cumsum(self.num_examples, dtype=np.int64))
-        lengths = self.a_lengths.astype(np.int64) + self.b_lengths + 3
+        lengths = example_lengths(self.a_lengths, self.b_lengths)
         tokens = np.append(0, np.cumsum(lengths))[examples]
         masked = np.append(0, np.cumsum(self.num_masked, dtype=np.int64))
         return examples.tolist(), tokens.tolist(), masked.tolist()
@@ -101,6 +102,11 @@ class Block:
         )
 
 
+def example_lengths(a_lengths: np.ndarray, b_lengths: np.ndarray) -> np.ndarray:
+    """int64[examples], with [CLS], and [SEP] after A and after B, if there is one."""
+    return a_lengths.astype(np.int64) + b_lengths + 2 + (b_lengths > 0)
+
+
 def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> dict[str, np.ndarray]:
     """Lays rows out in the batch form.
 
@@ -111,13 +117,13 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> dict[
     Returns:
       int32[batch, seq] `input_ids token_type_ids position_ids example_ids` (0: padding, else the
       example of the row from 1 on), int32[batch, N] `cls_positions next_sentence_labels`,
-      float32[batch, N] `next_sentence_weights`; with masks also int32[batch, P]
+      float32[batch, N] `next_sentence_weights` (0 without a B); with masks also int32[batch, P]
       `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`.
     """
     ids, a_lengths, b_lengths, labels, positions, masked_ids = zip(*rows, strict=True)
     num_examples = np.array([len(lengths) for lengths in a_lengths])
     a, b = np.concatenate(a_lengths).astype(np.int64), np.concatenate(b_lengths).astype(np.int64)
-    lengths = a + b + 3
+    lengths = example_lengths(a, b)
     # Of each example, its row and its number in the row; of each token, its example and its place.
     row = np.repeat(np.arange(len(rows)), num_examples)
     number = np.arange(row.size) - np.repeat(np.cumsum(num_examples) - num_examples, num_examples)
@@ -145,7 +151,7 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> dict[
         "example_ids": per_token(number[example] + 1),
         "cls_positions": per_example(starts - (np.cumsum(num_tokens) - num_tokens)[row]),
         "next_sentence_labels": per_example(np.concatenate(labels)),
-        "next_sentence_weights": per_example(np.ones(row.size)).astype(np.float32),
+        "next_sentence_weights": per_example(b > 0).astype(np.float32),
     }
     if form.max_predictions:
         num_masked = np.array([len(masked) for masked in positions])

@@ -277,6 +277,22 @@ class Documents:
         """The ids of `length` tokens from a position of the token file on, as they lie there."""
         return os.pread(self._tokens, length * self._item_size, start * self._item_size)
 
+    def run(self, document: int, start: int, length: int, separator: bytes) -> bytes:
+        """The ids of `length` tokens from a position in a document on, as they lie there.
+
+        Where a document ends, `separator` (one token) and the next document follow.
+        """
+        parts = []
+        while True:
+            stop = self.starts(document, self.num_sentences(document), 0)[0]
+            parts.append(self.tokens(start, min(length, stop - start)))
+            length -= stop - start + 1
+            if length < 0:
+                return b"".join(parts)
+            parts.append(separator)
+            document += 1
+            start = self.starts(document, 0, 0)[0]
+
     def _find(self, document: int) -> tuple[int, int]:
         if self.order is not None:
             document = self.order[document]

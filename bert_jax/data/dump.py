@@ -19,12 +19,13 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
     `input_ids input_mask segment_ids` have as many numbers as the sequence length,
     `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
     what is not used is 0. Dynamic data have no masks yet: those three are empty lists then. Beside
-    these stand `next_sentence_labels` (one number; 1: a random next sentence) and `tokens`.
+    these stand `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
+    without B) and `tokens`.
     """
     tokenizer = manifest.tokenizer()
     rows = manifest.rows(split, sequence_length)
     for batch in evaluation_batches(rows, _BATCH_SIZE):
-        for row in np.flatnonzero(batch["next_sentence_weights"].any(axis=1)):
+        for row in np.flatnonzero(batch["example_ids"].any(axis=1)):
             yield _example({name: array[row] for name, array in batch.items()}, tokenizer)
 
 
@@ -39,7 +40,9 @@ def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]
         "masked_lm_positions": row.get("masked_lm_positions", nothing).tolist(),
         "masked_lm_ids": row.get("masked_lm_ids", nothing).tolist(),
         "masked_lm_weights": row.get("masked_lm_weights", nothing).tolist(),
-        "next_sentence_labels": row["next_sentence_labels"].tolist(),
+        "next_sentence_labels": row["next_sentence_labels"][
+            row["next_sentence_weights"] > 0
+        ].tolist(),
     }
 
 
@@ -70,12 +73,11 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
     """
     ids, kinds = example["input_ids"], example["segment_ids"]
     length = sum(example["input_mask"])
-    middle = kinds.index(1)
-    lines = [
-        f"A: {tokenizer.decode(ids[:middle])}",
-        f"B: {tokenizer.decode(ids[middle:length])}",
-        "random_next" if example["next_sentence_labels"][0] else "is_next",
-    ]
+    middle = kinds.index(1) if 1 in kinds else length
+    lines = [f"A: {tokenizer.decode(ids[:middle])}"]
+    for label in example["next_sentence_labels"]:
+        lines.append(f"B: {tokenizer.decode(ids[middle:length])}")
+        lines.append("random_next" if label else "is_next")
     masks = zip(
         example["masked_lm_positions"],
         example["masked_lm_ids"],
@@ -102,9 +104,14 @@ def summarize(manifest: Manifest) -> str:
     for split in manifest.splits:
         for length in manifest.sequence_lengths:
             s = manifest.statistics(split, length)
-            lines.append(
+            line = (
                 f"{split} at {length}: {s['rows']:,} rows of {s['mean_length']:.1f} tokens"
-                f" ({s['padding_share']:.1%} padding), {s['random_next_share']:.1%} random next,"
-                f" {s['truncated_rows_share']:.1%} truncated"
+                f" ({s['padding_share']:.1%} padding)"
             )
+            if s["mean_b_length"]:
+                line += (
+                    f", {s['random_next_share']:.1%} random next,"
+                    f" {s['truncated_rows_share']:.1%} truncated"
+                )
+            lines.append(line)
     return "\n".join(lines)

@@ -1,4 +1,5 @@
 """Document -> pairs of segments (A, B): the paper's sampling for next sentence prediction.
+Or, without next sentence prediction: documents -> rows of full sentences.
 
 Devlin et al. 2019, section 3.1 and appendix A.2, as google-research/bert's
 `create_pretraining_data.py` (commit eedf571) does it. A segment is a run of whole sentences of one
@@ -11,6 +12,7 @@ import struct
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -42,6 +44,24 @@ class Pair(NamedTuple):
     def to_bytes(self) -> bytes:
         """One item of dtype PAIR."""
         return _PAIR.pack(*self)
+
+
+RUN = np.dtype([("document", "<u8"), ("start", "<u8"), ("length", "<u2")])
+_RUN = struct.Struct("<QQH")
+
+
+class Run(NamedTuple):
+    """Tokens one after the other, with a separator between documents (documents.Documents.run)."""
+
+    # The number of the document that it begins in, and where in the token store.
+    document: int
+    start: int
+    # Separators included.
+    length: int
+
+    def to_bytes(self) -> bytes:
+        """One item of dtype RUN."""
+        return _RUN.pack(*self)
 
 
 class SentenceLengths(Protocol):
@@ -157,3 +177,30 @@ def sample_unit(
         yield from sample_pairs(
             documents, document, rng, max_num_tokens, short_seq_prob, max_tries=sys.maxsize
         )
+
+
+def full_sentences(
+    documents: SentenceLengths, unit: tuple[int, int], max_num_tokens: int
+) -> Iterator[Run]:
+    """Documents unit[0] to unit[1] - 1 -> runs of as many whole sentences as fit, in their order.
+
+    FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run goes on into the next document
+    after a separator. Nothing is random and nothing lost; what is too long of a sentence of more
+    than `max_num_tokens` begins the next run. Each unit begins a run of its own.
+    """
+    document = start = length = 0  # of the run that grows
+    for number in range(*unit):
+        starts = documents.starts(number)
+        for begin, end in pairwise(starts):
+            separator = 1 if length and begin == starts[0] else 0
+            if length and length + separator + end - begin > max_num_tokens:
+                yield Run(document, start, length)
+                separator = length = 0
+            if not length:
+                document, start = number, begin
+            length += separator + end - begin
+            while length > max_num_tokens:
+                yield Run(document, start, max_num_tokens)
+                start, length = start + max_num_tokens, length - max_num_tokens
+    if length:
+        yield Run(document, start, length)

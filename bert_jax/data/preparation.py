@@ -2,7 +2,8 @@
 
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk
-    pairs         documents -> spans of A and B (static: with masks; one process a length then)
+    pairs         documents -> spans of A and B, or of full sentences
+                  (static: with masks; one process a length then)
     shards        pairs -> ArrayRecord files
 
 Each unit of work leaves a file or folder in `unfinished`, whole or not at all; what is there
@@ -191,8 +192,12 @@ class Preparation:
         return os.path.join(self.unfinished, f"pairs-{split}-{length}")
 
     def _dupe_factor(self, split: str) -> int:
-        """Held-out text is cut into pairs once, so that it is evaluated on once."""
-        return self.config.dupe_factor if split == "train" else 1
+        """Held-out text is cut into pairs once, so that it is evaluated on once.
+
+        So are full sentences, which come out the same each time.
+        """
+        is_once = split != "train" or self.config.segments == "full_sentences"
+        return 1 if is_once else self.config.dupe_factor
 
     def _sample(
         self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
@@ -233,7 +238,8 @@ class Preparation:
     def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
         """The names of the shards, and the bounds of their rows: first, and one after the last."""
         length = form.sequence_length
-        num_rows = stages.num_records(self._pairs(split, length), form)
+        dtype = stages.record_dtype(self.config, form)
+        num_rows = os.path.getsize(self._pairs(split, length)) // dtype.itemsize
         starts = range(0, num_rows, rows_per_file(length))
         return [
             (
@@ -252,7 +258,8 @@ class Preparation:
                     path, counts = os.path.join(self.data_dir, name), self._facts(name)
                     if not (os.path.exists(counts) and os.path.exists(path)):
                         pairs = self._pairs(split, length)
-                        tasks.append((self.corpus, split, pairs, bounds, form, path, counts))
+                        dtype = stages.record_dtype(self.config, form)
+                        tasks.append((self.corpus, split, pairs, bounds, form, dtype, path, counts))
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(

@@ -17,8 +17,9 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from bert_jax.data.atomic import whole_file
-from bert_jax.data.blocks import Block, RowFormat, make_batch
+from bert_jax.data.blocks import Block, RowFormat, example_lengths, make_batch
 from bert_jax.data.documents import Documents
+from bert_jax.data.pairs import PAIR, RUN
 from bert_jax.data.static_instances import KEEP
 from bert_jax.data.statistics import RowCounts
 
@@ -50,7 +51,8 @@ def write_shard(
 
     Args:
       documents: where the tokens of the pairs are.
-      records: a file of pairs (pairs.PAIR) or of instances (static_instances.instance_dtype).
+      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype) or of
+        runs (pairs.RUN).
       dtype: of its items.
       bounds: numbers of the first item to write and of the one after the last.
       form: of the rows.
@@ -83,14 +85,20 @@ def _make_block(
 ) -> Block:
     """Turns spans of the token store into rows of one example each."""
     has_masks = form.max_predictions > 0
-    pairs = items["pair"] if has_masks else items
     cls, sep = (form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id))
-    spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
-    tokens = [
-        part
-        for a, a_length, b, b_length in zip(*spans, strict=True)
-        for part in (cls, documents.tokens(a, a_length), sep, documents.tokens(b, b_length), sep)
-    ]
+    if items.dtype == RUN:
+        pairs = np.zeros(items.size, PAIR)  # of which there is A only
+        pairs["a_length"] = items["length"]
+        runs = (documents.run(*run, sep) for run in items.tolist())
+        tokens = [part for run in runs for part in (cls, run, sep)]
+    else:
+        pairs = items["pair"] if has_masks else items
+        spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        tokens = [
+            part
+            for a, a_size, b, b_size in zip(*spans, strict=True)
+            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), sep)
+        ]
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
     counts.add(pairs, input_ids)
     num_masked, positions = np.zeros(len(items), "<u2"), np.empty(0, "<u2")
@@ -99,7 +107,7 @@ def _make_block(
         num_masked = items["num_masked"]
         is_mask = np.arange(form.max_predictions) < num_masked[:, None]
         positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
-        lengths = pairs["a_length"].astype(np.int64) + pairs["b_length"] + 3
+        lengths = example_lengths(pairs["a_length"], pairs["b_length"])
         places = np.repeat(np.cumsum(lengths) - lengths, num_masked) + positions
         masked_ids = input_ids[places]
         input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)

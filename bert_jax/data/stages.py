@@ -1,7 +1,6 @@
 """The units of work of data preparation: what a process does on its own, from files to files."""
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +11,14 @@ from bert_jax.data.atomic import read_json, whole_file, write_json
 from bert_jax.data.blocks import RowFormat
 from bert_jax.data.config import DataConfig
 from bert_jax.data.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
-from bert_jax.data.pairs import PAIR, sample_unit
+from bert_jax.data.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.data.shards import write_shard
 from bert_jax.data.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
 from bert_jax.data.vocabulary import WordCounts, count_words
 
-# [CLS] A [SEP] B [SEP]
-NUM_SPECIAL = 3
+# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP].
+NUM_SPECIAL = {"pairs": 3, "full_sentences": 2}
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
@@ -67,14 +66,17 @@ def sample(
     config: DataConfig,
     path: str,
 ) -> None:
-    """Some documents -> pairs, mode `dynamic`."""
+    """Some documents -> pairs or runs, mode `dynamic`."""
     stream = f"{config.seed} {split} {length} {duplicate}"
     documents = Documents(corpus, split, dtype)
+    most = length - NUM_SPECIAL[config.segments]
+    if config.segments == "pairs":
+        records = sample_unit(documents, unit, stream, most, config.short_seq_prob)
+    else:
+        records = full_sentences(documents, unit, most)
     with whole_file(path) as part, open(part, "wb") as file:
-        for pair in sample_unit(
-            documents, unit, stream, length - NUM_SPECIAL, config.short_seq_prob
-        ):
-            file.write(pair.to_bytes())
+        for record in records:
+            file.write(record.to_bytes())
     documents.close()
 
 
@@ -104,7 +106,7 @@ def sample_static(
             part,
             config.seed,
             dupe_factor,
-            length - NUM_SPECIAL,
+            length - NUM_SPECIAL[config.segments],
             config.short_seq_prob,
             masking,
             dtype,
@@ -118,17 +120,18 @@ def write(
     pairs: str,
     bounds: tuple[int, int],
     form: RowFormat,
+    dtype: np.dtype,
     path: str,
     counts: str,
 ) -> None:
-    """Some pairs or instances -> one shard, and what was counted in it."""
-    dtype = instance_dtype(form.max_predictions) if form.max_predictions else PAIR
+    """Some records of `dtype` -> one shard, and what was counted in it."""
     documents = Documents(corpus, split, form.id_dtype)
     write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
     documents.close()
 
 
-def num_records(pairs: str, form: RowFormat) -> int:
-    """How many pairs or instances a file holds."""
-    dtype = instance_dtype(form.max_predictions) if form.max_predictions else PAIR
-    return os.path.getsize(pairs) // dtype.itemsize
+def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
+    """Of what `sample` or `sample_static` writes for rows of this form."""
+    if config.segments == "full_sentences":
+        return RUN
+    return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

@@ -19,14 +19,15 @@ class BertOutputs:
 
     Attributes:
       hidden: float[batch, seq, hidden], the last layer's.
-      pooled: float[batch, examples, hidden], of the [CLS] of each example of a row.
+      pooled: float[batch, examples, hidden], of the [CLS] of each example of a row; None in a
+        model without next-sentence prediction.
       all_hidden: the embeddings and each layer's hidden states; empty unless asked for.
       attention: each layer's float32[batch, heads, seq, seq] probabilities before dropout; empty
         unless asked for.
     """
 
     hidden: jax.Array
-    pooled: jax.Array
+    pooled: jax.Array | None
     all_hidden: tuple[jax.Array, ...] = ()
     attention: tuple[jax.Array, ...] = ()
 
@@ -53,14 +54,15 @@ class Encoder(nn.Module):
 
 
 class Bert(nn.Module):
-    """Embeddings, encoder and pooler."""
+    """Embeddings, encoder and, for next-sentence prediction, pooler."""
 
     config: BertConfig
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
         self.encoder = Encoder(self.config)
-        self.pooler = dense(self.config, self.config.hidden_size)
+        if self.config.next_sentence:
+            self.pooler = dense(self.config, self.config.hidden_size)
 
     def __call__(self, batch: Batch, *, deterministic: bool, keep_all: bool = False) -> BertOutputs:
         """Encodes a batch.
@@ -77,8 +79,11 @@ class Bert(nn.Module):
         )
         bias = attention_bias(batch["example_ids"], self.config.mask_value)
         hidden, all_hidden, attention = self.encoder(x, bias, deterministic, keep_all)
-        cls = jnp.take_along_axis(hidden, batch["cls_positions"][:, :, None], axis=1)
-        return BertOutputs(hidden, jnp.tanh(self.pooler(cls)), all_hidden, attention)
+        pooled = None
+        if self.config.next_sentence:
+            cls = jnp.take_along_axis(hidden, batch["cls_positions"][:, :, None], axis=1)
+            pooled = jnp.tanh(self.pooler(cls))
+        return BertOutputs(hidden, pooled, all_hidden, attention)
 
 
 def attention_bias(example_ids: jax.Array, mask_value: float) -> jax.Array:

@@ -14,8 +14,6 @@ class BertConfig:
       dtype: of activations and matrix products; parameters, normalisations, softmaxes and logits
         are float32 always.
       prng_impl: generator of the bits of dropout.
-      mask_value: what is added to the attention score of a key that must not be seen (the
-        released `modeling.attention_layer` has -10000).
     """
 
     vocab_size: int
@@ -35,6 +33,7 @@ class BertConfig:
     dtype: str = "float32"
     prng_impl: str = "threefry4x32"
     mask_value: float = -10_000.0
+    next_sentence: bool = True
 
     def __post_init__(self):
         if self.hidden_size % self.num_heads:
@@ -57,13 +56,15 @@ class BertConfig:
 
 
 def parameter_count(config: BertConfig, heads: bool = True) -> int:
-    """Number of parameters of the encoder with pooler and, if wanted, of both heads.
+    """Number of parameters of the encoder with pooler and, if wanted, of the heads.
 
-    The decoder of the masked-LM head is the table of word embeddings, which counts once.
+    The decoder of the masked-LM head is the table of word embeddings, which counts once. Without
+    next-sentence prediction there is neither its head nor the pooler.
     """
     hidden, inner, rows = config.hidden_size, config.intermediate_size, config.padded_vocab_size
     dense, layer_norm = hidden * hidden + hidden, 2 * hidden
     embeddings = (rows + config.max_position_embeddings + config.type_vocab_size) * hidden
     layer = 4 * dense + (hidden * inner + inner) + (inner * hidden + hidden) + 2 * layer_norm
-    encoder = embeddings + layer_norm + config.num_layers * layer + dense
-    return encoder + heads * ((dense + layer_norm + rows) + (2 * hidden + 2))
+    pooler, next_sentence = (dense, 2 * hidden + 2) if config.next_sentence else (0, 0)
+    encoder = embeddings + layer_norm + config.num_layers * layer + pooler
+    return encoder + heads * ((dense + layer_norm + rows) + next_sentence)

@@ -12,17 +12,18 @@ from bert_jax.models.layers import activate, dense, layer_norm
 
 @flax.struct.dataclass
 class PreTrainingOutputs:
-    """Answers to both questions of pre-training.
+    """Answers to the questions of pre-training.
 
     Attributes:
       masked_lm_logits: float32[batch, predictions, padded vocab]; rows of the table beyond
         `vocab_size` have no probability.
-      next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence.
+      next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
+        a model without next-sentence prediction.
       hidden: float[batch, seq, hidden], the last layer's.
     """
 
     masked_lm_logits: jax.Array
-    next_sentence_logits: jax.Array
+    next_sentence_logits: jax.Array | None
     hidden: jax.Array
 
 
@@ -60,14 +61,15 @@ class NextSentenceHead(nn.Module):
 
 
 class BertForPreTraining(nn.Module):
-    """BERT with the masked-LM and the next-sentence head."""
+    """BERT with the masked-LM head and, if `config.next_sentence`, the next-sentence head."""
 
     config: BertConfig
 
     def setup(self):
         self.bert = Bert(self.config)
         self.masked_lm = MaskedLMHead(self.config)
-        self.next_sentence = NextSentenceHead(self.config)
+        if self.config.next_sentence:
+            self.next_sentence = NextSentenceHead(self.config)
 
     def __call__(self, batch: Batch, *, deterministic: bool) -> PreTrainingOutputs:
         """Encodes a batch and answers; only the asked positions meet the vocabulary.
@@ -80,8 +82,9 @@ class BertForPreTraining(nn.Module):
         positions = batch["masked_lm_positions"][:, :, None]
         asked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
         embedding = self.bert.embeddings.word_embeddings.embedding
+        has_pairs = self.config.next_sentence
         return PreTrainingOutputs(
             masked_lm_logits=self.masked_lm(asked, embedding),
-            next_sentence_logits=self.next_sentence(encoded.pooled),
+            next_sentence_logits=self.next_sentence(encoded.pooled) if has_pairs else None,
             hidden=encoded.hidden,
         )

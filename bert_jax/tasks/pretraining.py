@@ -1,4 +1,4 @@
-"""BERT's own task: masked words, and whether one segment really follows the other."""
+"""BERT's own task: masked words and, unless left out, whether B really follows A."""
 
 import dataclasses
 from typing import Any
@@ -30,7 +30,8 @@ class Pretraining:
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
-        return ("masked_lm_loss", "next_sentence_loss")
+        has_pairs = self.model.next_sentence
+        return ("masked_lm_loss", "next_sentence_loss") if has_pairs else ("masked_lm_loss",)
 
     def make_model(self) -> BertForPreTraining:
         return BertForPreTraining(self.model)
@@ -56,13 +57,11 @@ class Pretraining:
         return dict(batch) if self.rule is None else masking.mask_batch(key, batch, self.rule)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {
-            "masked_lm_loss": jnp.maximum(batch["masked_lm_weights"].sum(), 1.0),
-            "next_sentence_loss": jnp.maximum(batch["next_sentence_weights"].sum(), 1.0),
-        }
+        weights = {name: batch[name.replace("loss", "weights")] for name in self.loss_terms}
+        return {name: jnp.maximum(array.sum(), 1.0) for name, array in weights.items()}
 
     def objective(self, outputs: Any, batch: Batch) -> Sums:
-        return {
-            **objectives.masked_lm(outputs.masked_lm_logits, batch),
-            **objectives.next_sentence(outputs.next_sentence_logits, batch),
-        }
+        sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
+        if self.model.next_sentence:
+            sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
+        return sums
