@@ -3,9 +3,10 @@
     python -m bert_jax.fill_mask --workdir=DIR "The [MASK] of the list is returned."
     python -m bert_jax.fill_mask --workdir=DIR --held_out=5
 
-The second form leaves words out of held-out text and shows what stood there.
+The second form leaves frequent words out of held-out sentences and shows what stood there.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,8 +15,14 @@ from absl import flags
 from bert_jax import command_line
 from bert_jax.config import data_dir
 from bert_jax.data.manifest import Manifest
+from bert_jax.data.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS
+
+# Words that count as frequent: so many, or an eighth of the vocabulary's if that is more.
+_FREQUENT = 500
+# Token slots of a batch: a single question is answered soon.
+_BATCH_TOKENS = 256
 
 
 def main(argv: Sequence[str]) -> None:
@@ -33,7 +40,7 @@ def main(argv: Sequence[str]) -> None:
 
     from bert_jax.predict import Predictor
 
-    predictor = Predictor(config, FLAGS.workdir, FLAGS.top_k)
+    predictor = Predictor(config, FLAGS.workdir, FLAGS.top_k, _BATCH_TOKENS)
     asked = [(text, "") for text in texts]
     if FLAGS.held_out:
         manifest = Manifest.load(data_dir(config, FLAGS.workdir))
@@ -47,31 +54,52 @@ def main(argv: Sequence[str]) -> None:
 
 
 def held_out_sentences(manifest: Manifest, count: int) -> list[tuple[str, str]]:
-    """Texts of the held-out split with one word replaced by [MASK], and that word.
+    """Sentences of the held-out split with one word replaced by [MASK], and that word.
 
-    A word is left out that the vocabulary has as one piece of letters, four or more, so that there
-    is something to know; which one follows from the text alone.
+    The sentences are whole, of 6 to 30 tokens, most of them words. The word left out is one piece,
+    of four letters or more, and one of the frequent ones, so that a small model can know it: a
+    trained vocabulary has them first. Which one follows from the data alone.
     """
-    tokenizer = manifest.tokenizer()
+    tokenizer, lowercase = manifest.tokenizer(), manifest.content["tokenizer"]["lowercase"]
     rows = manifest.rows("validation", manifest.sequence_lengths[0])
-    pieces = np.array(tokenizer.pieces, object)
-    chosen = []
-    for number in np.random.default_rng(0).permutation(len(rows)):
-        batch = rows.read(np.array([number]))
-        size = int((batch["token_type_ids"] == 0)[0, : (batch["example_ids"] > 0).sum()].sum()) - 1
-        ids = batch["input_ids"][0, 1 : min(size, 40)]
-        is_start = ~tokenizer.is_continuation[ids]
-        is_whole = is_start & np.append(is_start[1:], False)
-        words = [piece.lstrip("▁") for piece in pieces[ids]]
-        spots = [i for i, w in enumerate(words) if is_whole[i] and len(w) > 3 and w.isalpha()]
-        if len(ids) < 8 or not spots:
+    is_word = np.array([piece.lstrip("▁").isalpha() for piece in tokenizer.pieces])
+    is_long = np.array([len(piece.lstrip("▁")) > 3 for piece in tokenizer.pieces])
+    is_whole = is_word & is_long & ~tokenizer.is_continuation
+    is_frequent = np.cumsum(is_whole) <= max(_FREQUENT, is_whole.sum() // 8)
+    rng, chosen, seen = np.random.default_rng(0), [], set()
+    for number in rng.permutation(len(rows)).tolist():
+        ids = _a_sentence(rows.read(np.array([number])), tokenizer)
+        if len(ids) < 6 or is_word[ids].mean() < 0.7 or tokenizer.unk_id in ids:
             continue
-        spot = spots[int(np.random.default_rng(int(number)).integers(len(spots)))]
+        goes_on = np.append(tokenizer.is_continuation[ids[1:]], False)
+        spots = np.flatnonzero((is_whole & is_frequent)[ids] & ~goes_on)
+        if not len(spots) or (text := tokenizer.decode(ids)) in seen:
+            continue
+        seen.add(text)
+        spot = int(rng.choice(spots))
+        word = tokenizer.pieces[ids[spot]].lstrip("▁")
         before, after = tokenizer.decode(ids[:spot]), tokenizer.decode(ids[spot + 1 :])
-        chosen.append((f"{before} [MASK] {after}", words[spot]))
+        text = _tidied(f"{before} [MASK] {after}")
+        chosen.append((text[0].upper() + text[1:] if lowercase else text, word))
         if len(chosen) == count:
             break
     return chosen
+
+
+def _a_sentence(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> np.ndarray:
+    """int32[tokens]: the first sentence of A of 6 to 30 tokens; empty if there is none."""
+    is_first = (row["token_type_ids"] == 0) & (row["example_ids"] > 0)
+    ids = row["input_ids"][is_first][1:-1]  # without [CLS] and [SEP]
+    ends = [i + 1 for i, piece in enumerate(ids) if tokenizer.pieces[piece] in (*".!?。！？",)]
+    for start, stop in zip([0, *ends], ends, strict=False):
+        if 6 <= stop - start <= 30:
+            return ids[start:stop]
+    return ids[:0]
+
+
+def _tidied(text: str) -> str:
+    """Without the space that stands between [MASK] and what follows closely."""
+    return re.sub(r" (?=[,.;:!?)])", "", text.strip())
 
 
 if __name__ == "__main__":

@@ -316,7 +316,9 @@ def test_words_are_left_out_of_held_out_text(run):
     for text, word in found:
         assert word in TOPICS
         assert text.count("[MASK]") == 1
-        assert set(text.replace(".", " .").split()) <= {"[MASK]", word, "."}
+        assert set(text.lower().replace(".", " .").split()) <= {"[mask]", word, "."}
+        assert text.endswith(".")
+        assert text[0].isupper() or text.startswith("[MASK]")
 
 
 # --------------------------------------------------------------------------------- as a user

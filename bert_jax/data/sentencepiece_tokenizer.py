@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as proto
+from sentencepiece import sentencepiece_pb2 as text_proto
 
 from bert_jax.data.tokenization import SPECIAL_TOKENS, is_cjk, is_punctuation, make_fingerprint
 
@@ -27,6 +28,7 @@ SPACE = "▁"
 # The message of a .model file (made at import, so unknown to type checkers), its types of pieces.
 _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 _Type = _Model.SentencePiece
+_Text: Any = getattr(text_proto, "SentencePieceText")  # noqa: B009
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -78,6 +80,25 @@ class SentencePieceTokenizer:
         if special_tokens:
             return self._encode_special(text)
         return self._processor.encode(text.lower() if self.lowercase else text)
+
+    def character_spans(self, text: str) -> list[tuple[int, int]]:
+        """The characters [start, stop) of `text` that each id of `encode(text)` stands for."""
+        text = _LONE_SURROGATE.sub("\ufffd", text)
+        # The character that each byte of what sentencepiece sees comes from.
+        sources: list[int] = []
+        for place, character in enumerate(text):
+            seen = character.lower() if self.lowercase else character
+            sources += [place] * len(seen.encode())
+        seen = text.lower() if self.lowercase else text
+        found = _Text.FromString(self._processor.encode(seen, out_type="serialized_proto"))
+        spans = []
+        for piece in found.pieces:
+            places = sources[piece.begin : piece.end]
+            while places and text[places[0]].isspace():
+                places.pop(0)
+            stop = sources[piece.end - 1] + 1 if piece.end else 0
+            spans.append((places[0], stop) if places else (stop, stop))
+        return spans
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text, special tokens included."""
