@@ -1,0 +1,229 @@
+"""Contextual features: what a model's layers say of each sub-word, word or sentence."""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.data.offsets import character_spans
+from bert_jax.feature_choice import Choice
+from bert_jax.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
+from bert_jax.inference import BATCH_TOKENS, Progress, Row, TrainedModel, in_order
+from bert_jax.models import Bert
+from bert_jax.texts import check_files, read_texts
+
+Features = dict[str, np.ndarray]
+
+
+class FeatureExtractor:
+    """A trained model, ready to give features."""
+
+    def __init__(
+        self, config: ConfigDict, workdir: str, choice: Choice, batch_tokens: int = BATCH_TOKENS
+    ):
+        """Loads vocabulary and parameters.
+
+        Raises:
+          ValueError: if there is no checkpoint, or the model has too few layers.
+        """
+        self.model = TrainedModel(config, workdir, batch_tokens)
+        self.choice = choice
+        choice.check_layers(self.model.config.num_layers)
+        network = Bert(self.model.config)
+        self._forward = self.model.compile(functools.partial(_forward, network, choice))
+
+    @property
+    def compiled(self) -> int:
+        """How many shapes have been compiled."""
+        return self._forward._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
+
+    def run(
+        self, rows: Iterable[Row], progress: Progress | None = None
+    ) -> Iterator[tuple[int, Row, Features]]:
+        """Yields the number of each row, the row and its features, some out of order.
+
+        The features are those of `array_specs`, without the axis of the texts and without padding.
+        """
+        for number, row, output in self.model.run(self._forward, rows, progress):
+            features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
+            if self.choice.level == "sentence":
+                features["embeddings"] = self._scaled(output["embeddings"])
+            else:
+                hidden = output["hidden_states"][:, : len(row.input_ids)]
+                if self.choice.level == "word":
+                    spans = self.word_spans(row)
+                    hidden = self._of_words(hidden, spans)
+                    features["word_spans"] = spans
+                    features["word_characters"] = self.word_characters(row, spans)
+                features["hidden_states"] = self._scaled(hidden)
+            if "pooled" in output:
+                features["pooled"] = output["pooled"]
+            yield number, row, features
+
+    def _scaled(self, vectors: np.ndarray) -> np.ndarray:
+        """float32[..., features], of length 1 if that is asked for; zeros stay zeros."""
+        if not self.choice.normalize:
+            return vectors
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+    def word_spans(self, row: Row) -> np.ndarray:
+        """int32[words, 2]: the positions [start, stop) of the pieces of each word.
+
+        A word is a piece and the pieces that continue it. [CLS] and [SEP] are none.
+        """
+        positions = row.word_positions
+        continues = self.model.tokenizer.is_continuation[row.input_ids[positions]]
+        after_special = np.diff(positions, prepend=0) > 1
+        after_special[:1] = True
+        starts = np.flatnonzero(~continues | after_special)
+        sizes = np.diff(np.append(starts, len(positions)))
+        return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
+
+    def word_characters(self, row: Row, spans: np.ndarray) -> np.ndarray:
+        """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
+        texts = (row.text.text_a, row.text.text_b or "")
+        both = [
+            (which, *span)
+            for which, text in enumerate(texts)
+            for span in character_spans(self.model.tokenizer, text)
+        ]
+        places = np.zeros((len(row.input_ids), 3), np.int32)
+        places[row.word_positions] = np.array(both, np.int32).reshape(-1, 3)
+        first, last = places[spans[:, 0]], places[spans[:, 1] - 1]
+        return np.stack([first[:, 0], first[:, 1], last[:, 2]], axis=1)
+
+    def _of_words(self, hidden: np.ndarray, spans: np.ndarray) -> np.ndarray:
+        """float32[layers, seq, features] -> float32[layers, words, features]."""
+        if self.choice.word == "first" or not len(spans):
+            return hidden[:, spans[:, 0]]
+        # From each start to the next one; the [SEP] between two texts is cut off by its own start.
+        edges = spans.ravel()
+        sums = np.add.reduceat(hidden, edges, axis=1)[:, ::2]
+        return sums / (spans[:, 1] - spans[:, 0])[None, :, None].astype(np.float32)
+
+    def names(self, row: Row, features: Features) -> dict[str, list[str]]:
+        """What the vectors stand for, for people: `tokens`, or `words` as the text has them."""
+        match self.choice.level:
+            case "subword":
+                return {"tokens": [self.model.tokenizer.pieces[i] for i in row.input_ids]}
+            case "word":
+                texts = (row.text.text_a, row.text.text_b or "")
+                places = features["word_characters"].tolist()
+                return {"words": [texts[which][start:stop] for which, start, stop in places]}
+            case _:
+                return {}
+
+    def array_specs(self, texts: int, tokens: int, words: int) -> dict[str, ArraySpec]:
+        """The arrays for so many texts of at most so many tokens and words."""
+        model, choice = self.model.config, self.choice
+        layers = model.num_layers + 1 if choice.layers == "all" else 1
+        size = model.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
+        specs = {
+            "input_ids": ArraySpec((texts, tokens), 0, np.int32),
+            "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
+        }
+        if choice.level == "sentence":
+            specs["embeddings"] = ArraySpec((texts, size), 0, np.float32)
+        else:
+            rows = words if choice.level == "word" else tokens
+            specs["hidden_states"] = ArraySpec((layers, texts, rows, size), 1, np.float32)
+        if choice.level == "word":
+            specs["word_spans"] = ArraySpec((texts, words, 2), 0, np.int32)
+            specs["word_characters"] = ArraySpec((texts, words, 3), 0, np.int32)
+        if model.next_sentence:  # or there is no pooler
+            specs["pooled"] = ArraySpec((texts, model.hidden_size), 0, np.float32)
+        return specs
+
+
+def combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
+    """[batch, seq, hidden] of the embeddings and each layer -> float32[batch, layers, ...]."""
+    layers = [hidden.astype(jnp.float32) for hidden in all_hidden]
+    match choice.layers:
+        case "last":
+            chosen = layers[-1:]
+        case "second_to_last":
+            chosen = layers[-2:-1]
+        case "concat_last_4":
+            chosen = [jnp.concatenate(layers[-4:], axis=-1)]
+        case "sum_last_4":
+            chosen = [sum(layers[-3:], layers[-4])]
+        case "weighted_sum":
+            last = layers[-len(choice.weights) :]
+            terms = [w * layer for w, layer in zip(choice.weights, last, strict=True)]
+            chosen = [sum(terms[1:], terms[0])]
+        case _:
+            chosen = layers
+    return jnp.stack(chosen, axis=1)
+
+
+def pool(pooling: str, hidden: jax.Array, is_token: jax.Array) -> jax.Array:
+    """float32[batch, seq, features], bool[batch, seq, 1] -> float32[batch, features]."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "max":
+        return jnp.where(is_token, hidden, -jnp.inf).max(axis=1)
+    return (hidden * is_token).sum(axis=1) / is_token.sum(axis=1)
+
+
+def _forward(
+    network: Bert, choice: Choice, params: Any, batch: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """float32: `hidden_states` [batch, layers, seq, features] or `embeddings`, and `pooled`."""
+    encoded: Any = network.apply(
+        {"params": params["bert"]}, batch, deterministic=True, keep_all=True
+    )
+    hidden = combine(choice, encoded.all_hidden)
+    if choice.level == "sentence":
+        is_token = (batch["example_ids"] > 0)[:, :, None]
+        features = {"embeddings": pool(choice.pooling, hidden[:, 0], is_token)}
+    else:
+        features = {"hidden_states": hidden}
+    if encoded.pooled is not None:
+        features["pooled"] = encoded.pooled[:, 0].astype(jnp.float32)
+    return features
+
+
+def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> int:
+    """Writes the features of every line of a file; the output is there whole or not at all.
+
+    Returns:
+      The number of texts.
+
+    Raises:
+      ValueError: before long work, for a file that cannot be read or written, a line that cannot
+        be used, or a disk without room.
+    """
+    check_files(input_path, output_path)
+    ending = check_ending(output_path)
+    is_word = extractor.choice.level == "word"
+
+    def rows() -> Iterator[Row]:
+        return map(extractor.model.row, read_texts(input_path))
+
+    # Only these numbers stay in memory: the texts are read again when their turn comes.
+    sizes = np.array(
+        [(len(row.input_ids), len(extractor.word_spans(row)) if is_word else 0) for row in rows()]
+    )
+    if not len(sizes):
+        raise ValueError(f"{input_path} holds no text: there is nothing to do.")
+    texts, (tokens, words) = len(sizes), sizes.max(axis=0).tolist()
+    specs = extractor.array_specs(texts, tokens, max(1, words))
+    progress = Progress(texts)
+    results = extractor.run(rows(), progress)
+    if ending == ".jsonl":
+        with open_json_lines(output_path) as file:
+            for row, features in in_order((n, (row, found)) for n, row, found in results):
+                file.write(extractor.names(row, features) | features)
+    else:
+        with open_arrays(output_path, specs) as arrays:
+            for number, _, features in results:
+                arrays.place(number, features)
+        for name, spec in specs.items():
+            shape = ", ".join(map(str, spec.shape))
+            progress.line(f"{name:<16} {np.dtype(spec.dtype).name}[{shape}]")
+    progress.finish(texts, f"texts of {input_path} in {output_path}")
+    return texts
