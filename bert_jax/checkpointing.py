@@ -1,8 +1,8 @@
 """Checkpoints: orbax behind one wrapper, with what it lacks, a checksum of every byte.
 
 A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone, which is
-all that evaluation and prediction read), `train_state` (the rest of the TrainState) and `meta`
-(JSON). orbax writes it in the background and moves it into place in one piece; then its files are
+all that evaluation and prediction read), `train_state` (the rest of the TrainState; missing where
+the parameters were imported) and `meta` (JSON). orbax writes it in the background and moves it into place in one piece; then its files are
 hashed into `checkpoints/STEP.sha256.json`, which holds the metrics of that step too. A checkpoint
 without that list was never finished; one that does not agree with it is damaged, is moved aside,
 and the one before it is used. What is not to be kept loses its list first, so that a deletion cut
@@ -100,15 +100,27 @@ class Checkpoints:
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
+        rest = ocp.args.StandardSave(_without_params(state))
+        self._begin_to_save(int(state.step), state.params, meta, metrics, train_state=rest)
+
+    def save_params(self, params: Any, meta: dict[str, Any]) -> None:
+        """Saves parameters that no training of ours has made, as step 0.
+
+        Raises:
+          ValueError: if they could not be written.
+        """
+        self._begin_to_save(0, params, meta, metrics={})
         self.wait()
-        step = int(state.step)
+
+    def _begin_to_save(
+        self, step: int, params: Any, meta: dict[str, Any], metrics: dict[str, float], **more: Any
+    ) -> None:
+        self.wait()
         with self._explaining(step):
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    params=ocp.args.StandardSave(state.params),
-                    train_state=ocp.args.StandardSave(_without_params(state)),
-                    meta=ocp.args.JsonSave(meta),
+                    params=ocp.args.StandardSave(params), meta=ocp.args.JsonSave(meta), **more
                 ),
             )
         self._saving = self._background.submit(self._finish, step, metrics)
@@ -267,6 +279,13 @@ class Checkpoints:
                 f"Checkpoint {step} in {self._folder} does not fit the configuration"
                 " (- in the checkpoint, + by the configuration): " + "; ".join(lines)
             )
+
+
+def has_imported_params_only(workdir: str) -> bool:
+    """Whether the checkpoints of a workdir are such as `save_params` makes: no run can resume."""
+    folder = pathlib.Path(workdir, _FOLDER)
+    steps = [path for path in folder.glob("*") if path.name.isdecimal()]
+    return bool(steps) and not any((path / "train_state").exists() for path in steps)
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

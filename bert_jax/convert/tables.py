@@ -63,6 +63,11 @@ class Format:
     non_parameters: tuple[NonParameter, ...]
     old_names: tuple[tuple[str, str], ...] = ()
 
+    def todays_name(self, name: str) -> str:
+        for pattern, replacement in self.old_names:
+            name = re.sub(pattern, replacement, name)
+        return name
+
 
 @dataclasses.dataclass(frozen=True)
 class Report:
@@ -216,7 +221,7 @@ def import_params(
       ValueError: for tensors that are neither parameters nor known not to be, parameters that are
         missing or have another shape, and copies that are not equal to their original.
     """
-    renamed = {name: _todays_name(name, form) for name in arrays}
+    renamed = {name: form.todays_name(name) for name in arrays}
     arrays = _by_todays_name(arrays, renamed)
     rows = {row.theirs: row for row in expand(form.rows, num_layers) if row.ours in expected}
     original = {new: old for old, new in renamed.items()}
@@ -313,12 +318,6 @@ def unflatten(params: Mapping[str, Any]) -> dict[str, Any]:
             place = place.setdefault(folder, {})
         place[name] = value
     return tree
-
-
-def _todays_name(name: str, form: Format) -> str:
-    for pattern, replacement in form.old_names:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def _by_todays_name(arrays: Arrays, renamed: dict[str, str]) -> Arrays:

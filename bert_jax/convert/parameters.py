@@ -1,0 +1,180 @@
+"""Parameters to begin with: of another program, or of another run, and new ones for the rest."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.checkpointing import Checkpoints, diff_of_trees
+from bert_jax.convert import source as sources
+from bert_jax.convert.foreign import Source
+from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
+from bert_jax.experiment import make_model_config
+from bert_jax.models.config import BertConfig
+from bert_jax.state import init_params, make_key
+from bert_jax.tasks import Pretraining
+
+# The parameter of each task's head whose length is the number of classes.
+_CLASSES = {
+    "classification": "classifier/bias",
+    "tagging": "classifier/bias",
+    "multiple_choice": "classifier/bias",
+    "span": "span/bias",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A checkpoint of another program as ours.
+
+    Attributes:
+      source: what it was.
+      config: configs/base.py with what the source decides.
+      params: all parameters by path, float32.
+      report: what became of the source's tensors, and which parameters are new.
+    """
+
+    source: Source
+    config: ConfigDict
+    params: Arrays
+    report: Report
+
+    @property
+    def own_params(self) -> Arrays:
+        """Without the new ones."""
+        return {n: array for n, array in self.params.items() if n not in self.report.fresh}
+
+
+def import_source(source: Source, workdir: str = "") -> Imported:
+    """Reads the source's parameters, and makes new ones for heads that it does not have.
+
+    Args:
+      source: what to import.
+      workdir: that the configuration is for.
+
+    Raises:
+      ValueError: its tensors are not those of its configuration.
+    """
+    config = _make_config(source, workdir)
+    model = make_model_config(config)
+    params, report = import_params(
+        source.read(), source.form, model.num_layers, _expected_shapes(source, model)
+    )
+    if report.fresh:
+        new = jax.jit(lambda key: init_params(_pretraining(model), key))(make_key(0, "init"))
+        params |= {name: np.asarray(flatten(new)[name]) for name in report.fresh}
+    return Imported(source, config, params, report)
+
+
+def _make_config(source: Source, workdir: str) -> ConfigDict:
+    sys.path.append(str(pathlib.Path(__file__).parents[2]))
+    from configs import base
+
+    config = base.get_config()
+    config.task = source.task
+    config.model.update(source.model)
+    config.data.vocab = os.path.join(workdir, "vocab.txt")
+    config.data.lowercase = source.lowercase
+    if not source.model["next_sentence"]:
+        config.data.segments = "full_sentences"
+    if (longest := source.model["max_position_embeddings"]) < 512:
+        config.phases = ((longest, 1.0),)
+    return config
+
+
+def _pretraining(model: BertConfig) -> Pretraining:
+    return Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
+
+
+def _expected_shapes(source: Source, model: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Of all parameters of the source's task."""
+    key = jax.random.key(0)
+    whole = flatten(jax.eval_shape(lambda key: init_params(_pretraining(model), key), key))
+    shapes = {name: leaf.shape for name, leaf in whole.items()}
+    if source.task == "pretraining":
+        return shapes
+    bias = _CLASSES[source.task]
+    theirs = {row.ours: row.theirs for row in source.form.rows}[bias]
+    names = {source.form.todays_name(name): shape for name, shape in source.shapes.items()}
+    (classes,) = names.get(theirs) or (2,)
+    return {name: shape for name, shape in shapes.items() if name.startswith("bert/")} | {
+        bias: (classes,),
+        bias.replace("/bias", "/kernel"): (model.hidden_size, classes),
+    }
+
+
+def initial_params(
+    init_from: str, like: Any, make_new: Callable[[], Any]
+) -> tuple[Any, tuple[str, ...]]:
+    """Parameters for a new run from a workdir, or from the folder of another program.
+
+    Args:
+      init_from: the folder.
+      like: abstract parameters of the run (shapes, dtypes, shardings).
+      make_new: makes random ones of the same form, for heads that the source does not have.
+
+    Returns:
+      The parameters in the shardings of `like`, and lines that say where they come from.
+
+    Raises:
+      ValueError: there are none, or they do not fit.
+    """
+    kind = sources.kind_of(init_from)
+    if kind == "workdir":
+        with contextlib.closing(Checkpoints(init_from, read_only=True)) as checkpoints:
+            if (step := checkpoints.newest_good_step()) is None:
+                raise ValueError(f"config.init_from={init_from} has no checkpoint.")
+            found, what = flatten(checkpoints.read_params(step)), f"{init_from}, step {step}"
+    else:
+        imported = import_source(sources.open_source(init_from))
+        found, what = imported.own_params, f"{init_from} ({imported.source.form.name})"
+    wanted = flatten(like)
+    new = _names_of_new(found, wanted, init_from)
+    left_out = sorted({_part(name) for name in found.keys() - wanted.keys()})
+    params = {name: _put(found[name], leaf) for name, leaf in wanted.items() if name not in new}
+    if new:
+        random = flatten(make_new())
+        params |= {name: random[name] for name in new}
+    lines = [f"from the parameters of {what}"]
+    lines += [f"with new, random ones for {', '.join(sorted(set(map(_part, new))))}"] if new else []
+    lines += [f"without {', '.join(left_out)}"] if left_out else []
+    return unflatten({name: params[name] for name in wanted}), tuple(lines)
+
+
+def _put(array: np.ndarray, like: Any) -> jax.Array:
+    return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
+
+
+def _names_of_new(found: Arrays, wanted: dict[str, Any], path: str) -> frozenset[str]:
+    """Parameters that are to be made anew: whole heads of which the source has nothing.
+
+    Raises:
+      ValueError: other parameters are missing, left over or of another shape.
+    """
+    have = {name: f"{list(array.shape)}" for name, array in found.items()}
+    want = {name: f"{list(leaf.shape)}" for name, leaf in wanted.items()}
+    there, asked = set(map(_part, have)), set(map(_part, want))
+    new = {name for name in want if _part(name) not in there and _part(name) != "bert"}
+    extra = {name for name in have if _part(name) not in asked and _part(name) != "bert"}
+    for name in new | extra:
+        have.pop(name, None)
+        want.pop(name, None)
+    if lines := diff_of_trees(have, want):
+        more = f"; and {len(lines) - 12} more" if len(lines) > 12 else ""
+        raise ValueError(
+            f"The parameters of config.init_from={path} do not fit the configuration (- there,"
+            f" + by the configuration): {'; '.join(lines[:12])}{more}."
+        )
+    return frozenset(new)
+
+
+def _part(name: str) -> str:
+    """What stands or falls as a whole: "bert", "bert/pooler", or a head."""
+    return "bert/pooler" if name.startswith("bert/pooler/") else name.split("/")[0]

@@ -1,0 +1,76 @@
+"""Reads safetensors files: the length of a header, the header in JSON, the tensors' bytes.
+
+    8 bytes | {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} | data
+
+The tensors are mapped into memory and not read before they are used. bfloat16 is read as it is,
+which the package of that name does not do for numpy. The format has no checksums.
+"""
+
+import json
+import os
+import struct
+
+import ml_dtypes
+import numpy as np
+
+_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+_MAX_HEADER = 100_000_000
+
+
+def read_safetensors(path: str) -> dict[str, np.ndarray]:
+    """The tensors of a file by name.
+
+    Raises:
+      ValueError: it is no such file, or cut off, or has tensors of types that are not read here.
+    """
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))
+        if length > min(size - 8, _MAX_HEADER):
+            raise ValueError(f"{path} is no safetensors file, or cut off: it has {size:,} bytes.")
+        header = file.read(length)
+    try:
+        entries = json.loads(header)
+        entries.pop("__metadata__", None)
+        end = 8 + length + max((e["data_offsets"][1] for e in entries.values()), default=0)
+        if end != size:
+            raise ValueError(f"its tensors end at byte {end:,} and the file at byte {size:,}")
+        data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
+        return {name: _tensor(name, entry, data[8 + length :]) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{path} cannot be read: {error}; it is damaged or cut off, get it again."
+        ) from None
+
+
+def _tensor(name: str, entry: dict, data: np.ndarray) -> np.ndarray:
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(f"{name} has the type {entry['dtype']}, which is not read here")
+    start, end = entry["data_offsets"]
+    return data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def write_safetensors(path: str | os.PathLike, tensors: dict[str, np.ndarray]) -> None:
+    """Writes float32 tensors, with the mark that transformers wants to see in the header."""
+    header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, tensor in sorted(tensors.items()):
+        start, end = end, end + 4 * tensor.size
+        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": [start, end]}
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    encoded += b" " * (-len(encoded) % 8)  # the tensors begin at a multiple of 8
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(encoded)) + encoded)
+        for _, tensor in sorted(tensors.items()):
+            file.write(np.ascontiguousarray(tensor, "<f4").data)
