@@ -1,12 +1,12 @@
 """Checkpoints: orbax behind one wrapper, with what it lacks, a checksum of every byte.
 
 A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone, which is
-all that evaluation and prediction read), `train_state` (the rest of the TrainState; missing where
-the parameters were imported) and `meta` (JSON). orbax writes it in the background and moves it into place in one piece; then its files are
-hashed into `checkpoints/STEP.sha256.json`, which holds the metrics of that step too. A checkpoint
-without that list was never finished; one that does not agree with it is damaged, is moved aside,
-and the one before it is used. What is not to be kept loses its list first, so that a deletion cut
-short looks like a save cut short, not like damage.
+all that evaluation and prediction read), `train_state` (the rest of the TrainState; imported
+parameters have none) and `meta` (JSON). orbax writes it in the background and moves it into place
+in one piece; then its files are hashed into `checkpoints/STEP.sha256.json`, which holds the metrics
+of that step too. A checkpoint without that list was never finished; one that does not agree with it
+is damaged, is moved aside, and the one before it is used. What is not to be kept loses its list
+first, so that a deletion cut short looks like a save cut short, not like damage.
 """
 
 import contextlib
