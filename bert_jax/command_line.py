@@ -18,6 +18,7 @@ from ml_collections import ConfigDict, config_flags
 
 from bert_jax import config as config_lib
 from bert_jax import presets
+from bert_jax.convert import source
 
 FLAGS = flags.FLAGS
 _PACKAGE = str(pathlib.Path(__file__).parent)
@@ -102,6 +103,9 @@ def parse_with_words(
         # The configuration of a run is what its preset has made of it already.
         if flag_value(argv, "config") or "preset" in explicit:
             presets.apply(config, explicit)
+        if path:
+            data_dir = flag_value(argv, "data_dir")
+            source.adopt(config, explicit, flag_value(argv, "workdir"), data_dir)
         config_lib.check(config)
     except flags.IllegalFlagValueError as error:
         _check_groups(argv, FLAGS.config)

@@ -14,8 +14,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
 from bert_jax import metrics, presets, processes, progress, sharding
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import Checkpoints, has_imported_params_only
 from bert_jax.config import Phase
+from bert_jax.convert.parameters import initial_params
 from bert_jax.data.loader import Prefetcher
 from bert_jax.evaluate import SPLIT, make_evaluator
 from bert_jax.experiment import Experiment, open_experiment
@@ -39,6 +40,11 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
       ValueError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
         was not finite and the configuration says to stop.
     """
+    if has_imported_params_only(workdir):
+        raise ValueError(
+            f"{workdir} holds imported parameters, not a run: start one from them with"
+            f" --config.init_from={workdir} --workdir=NEW."
+        )
     # ------------------------------------------------------------------ devices, data, phases
     experiment = open_experiment(config, workdir)
     screen = progress.Screen(experiment.steps, enabled=processes.is_main())
@@ -95,17 +101,18 @@ def restore_or_init(
         state, meta = checkpoints.restore(step, like)
         screen.line(f"resumed    after step {step} of {experiment.steps}")
         return state, metrics.Totals(meta["totals"])
-    # 2. The parameters of another run, with a new optimizer state.
+    # 2. The parameters of another run or program, with a new optimizer state.
+    key = experiment.key("init")
     if config.init_from:
-        source = Checkpoints(config.init_from, read_only=True)
-        if (step := source.newest_good_step()) is None:
-            raise ValueError(f"config.init_from={config.init_from} has no checkpoint.")
-        params = source.restore_params(step, like.params)
-        screen.line(f"start      from the parameters of {config.init_from}, step {step}")
-        return init_state(task, tx, mesh, experiment.key("init"), params), metrics.Totals()
+        params, origin = initial_params(
+            config.init_from, like.params, lambda: init_state(task, tx, mesh, key).params
+        )
+        for line in origin:
+            screen.line(f"start      {line}")
+        return init_state(task, tx, mesh, key, params), metrics.Totals()
     # 3. Random parameters.
     screen.line(f"start      from random parameters, seed {config.seed}")
-    return init_state(task, tx, mesh, experiment.key("init")), metrics.Totals()
+    return init_state(task, tx, mesh, key), metrics.Totals()
 
 
 def checkpoint_meta(experiment: Experiment, totals: metrics.Totals) -> dict[str, Any]:
