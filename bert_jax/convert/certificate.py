@@ -68,7 +68,7 @@ def lines(certificate: dict[str, Any]) -> list[str]:
         *([f"cast        {_casts(tensors['cast'])} to float32"] if tensors["cast"] else []),
         *(f"fresh       {name}" for name in tensors["fresh"]),
         f"weights     sha256 {certificate['weights_sha256']}",
-        *_comparison(certificate["comparison"]),
+        *comparison_lines(certificate["comparison"]),
     ]
 
 
@@ -88,7 +88,8 @@ def _casts(cast: dict[str, str]) -> str:
     return ", ".join(f"{list(cast.values()).count(dtype)} tensors of {dtype}" for dtype in dtypes)
 
 
-def _comparison(comparison: dict[str, Any]) -> list[str]:
+def comparison_lines(comparison: dict[str, Any]) -> list[str]:
+    """The largest differences, or why there are none, for people."""
     if reason := comparison.get("none_because"):
         return [f"comparison  none: {reason}"]
     return [

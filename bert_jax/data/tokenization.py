@@ -41,6 +41,7 @@ CJK_RANGES = (
 class Tokenizer(Protocol):
     """What the data pipeline and the tasks need from a tokenizer. Picklable, and light to load."""
 
+    lowercase: bool  # whether text is lower cased first
     pieces: tuple[str, ...]  # id -> piece
     pad_id: int
     unk_id: int

@@ -1,0 +1,241 @@
+"""The exported folder in transformers: loads strictly, and gives our numbers."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax.convert import certificate, to_huggingface
+from bert_jax.convert.tables import FORMATS, import_params, unflatten
+from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.experiment import make_model_config
+from bert_jax.models import Bert, BertForPreTraining
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+safetensors_numpy = pytest.importorskip("safetensors.numpy")
+
+FILES = [
+    "certificate.json",
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+]
+TEXTS = [("the quick fox", "jumps over"), ("it is [MASK].", "so they say it sleeps")]
+# Heads that the tables know, as parameters of a run.
+HEADS = {
+    "classification": {"classifier__kernel": (16, 3), "classifier__bias": (3,)},
+    "tagging": {"classifier__kernel": (16, 5), "classifier__bias": (5,)},
+    "span": {"span__kernel": (16, 2), "span__bias": (2,)},
+    "multiple_choice": {"classifier__kernel": (16, 1), "classifier__bias": (1,)},
+}
+AUTO = {
+    "pretraining": "AutoModelForPreTraining",
+    "masked_lm": "AutoModelForMaskedLM",
+    "classification": "AutoModelForSequenceClassification",
+    "tagging": "AutoModelForTokenClassification",
+    "span": "AutoModelForQuestionAnswering",
+    "multiple_choice": "AutoModelForMultipleChoice",
+}
+
+
+@pytest.fixture
+def export(make_workdir, tmp_path):
+    """Returns a function (**changes) -> (folder of the run, exported folder)."""
+
+    def make(**changes):
+        workdir = make_workdir(**changes)
+        to_huggingface.run([str(workdir), f"{tmp_path / 'out'}/", "--nocomparison"])
+        return workdir, tmp_path / "out"
+
+    return make
+
+
+def load(folder: pathlib.Path, auto: str):
+    """Their model; nothing may be missing, left over or of another shape."""
+    model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+def our_config(workdir: pathlib.Path):
+    return make_model_config(config_lib.load(str(workdir)))
+
+
+def our_batch(theirs) -> dict[str, np.ndarray]:
+    """The same batch in our form, every position asked for."""
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    ids, types, mask = (theirs[name].numpy() for name in names)
+    every = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    return {
+        "input_ids": ids,
+        "token_type_ids": types,
+        "position_ids": every,
+        "example_ids": mask,
+        "cls_positions": np.zeros((len(ids), 1), np.int32),
+        "masked_lm_positions": every,
+    }
+
+
+@pytest.mark.parametrize("task", ["pretraining", "masked_lm"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+def test_the_export_of_a_pretrained_model_gives_the_same_numbers(
+    export, random_params, task, activation
+):
+    changes = {"model__next_sentence": False} if task == "masked_lm" else {}
+    workdir, out = export(model__activation=activation, **changes)
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    model = load(out, AUTO[task])
+    assert type(model).__name__ == to_huggingface.CLASSES[task]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    ours = load_tokenizer(workdir / "vocab.txt", lowercase=True)
+    batch = tokenizer(*zip(*TEXTS, strict=True), padding=True, return_tensors="pt")
+    for row, (a, b) in zip(batch["input_ids"].tolist(), TEXTS, strict=True):
+        first, second = (ours.encode(text, special_tokens=True) for text in (a, b))
+        ids = [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
+        assert row == ids + [ours.pad_id] * (len(row) - len(ids))
+
+    params = random_params(config_lib.load(str(workdir)))
+    config, tree, arrays = our_config(workdir), unflatten(params), our_batch(batch)
+    hidden = Bert(config).apply({"params": tree["bert"]}, arrays, deterministic=True, keep_all=True)
+    with torch.no_grad():
+        theirs = model(**batch, output_hidden_states=True)
+    is_text = arrays["example_ids"] > 0
+    for mine, other in zip(hidden.all_hidden, theirs.hidden_states, strict=True):
+        np.testing.assert_allclose(mine[is_text], other.numpy()[is_text], atol=1e-5, rtol=0)
+    mine = BertForPreTraining(config).apply({"params": tree}, arrays, deterministic=True)
+    logits = theirs.logits if task == "masked_lm" else theirs.prediction_logits
+    np.testing.assert_allclose(
+        mine.masked_lm_logits[is_text], logits.numpy()[is_text], atol=1e-5, rtol=0
+    )
+    if task == "pretraining":
+        pairs = theirs.seq_relationship_logits.numpy()
+        np.testing.assert_allclose(mine.next_sentence_logits[:, 0], pairs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("task", HEADS)
+def test_the_export_of_a_task_gives_the_same_numbers(export, random_params, task):
+    workdir, out = export(task=task, heads=HEADS[task])
+    model = load(out, AUTO[task])
+    assert type(model).__name__ == to_huggingface.CLASSES[task]
+    params = random_params(config_lib.load(str(workdir)), **HEADS[task])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    batch = tokenizer(*zip(*TEXTS, strict=True), padding=True, return_tensors="pt")
+    shaped = {k: v[None] if task == "multiple_choice" else v for k, v in batch.items()}
+    config, arrays = our_config(workdir), our_batch(batch)
+    tree = unflatten(params)
+    ours = Bert(config).apply({"params": tree["bert"]}, arrays, deterministic=True)
+    with torch.no_grad():
+        theirs = model(**shaped)
+    on_cls = task in ("classification", "multiple_choice")
+    head = tree["span" if task == "span" else "classifier"]
+    mine = np.asarray(ours.pooled[:, 0] if on_cls else ours.hidden) @ head["kernel"] + head["bias"]
+    if task == "span":
+        other = torch.stack([theirs.start_logits, theirs.end_logits], -1)
+    else:
+        other = theirs.logits.T if task == "multiple_choice" else theirs.logits
+    keep = slice(None) if on_cls else arrays["example_ids"] > 0
+    np.testing.assert_allclose(mine[keep], other.numpy()[keep], atol=1e-5, rtol=0)
+
+
+def test_weights_come_back_bit_for_bit(export, random_params):
+    workdir, out = export()
+    params = random_params(config_lib.load(str(workdir)))
+    tensors = safetensors_numpy.load_file(out / "model.safetensors")
+    shapes = {name: array.shape for name, array in params.items()}
+    back, report = import_params(tensors, FORMATS["huggingface"], 2, shapes)
+    assert back.keys() == params.keys() and not report.fresh
+    for name, array in params.items():
+        assert back[name].tobytes() == array.tobytes(), name
+
+
+def test_what_transformers_saves_again_is_the_same(export, tmp_path):
+    """Byte for byte: the tensors that it would store, under its names, in its order."""
+    _, out = export()
+    load(out, "AutoModelForPreTraining").save_pretrained(tmp_path / "again")
+    ours, theirs = (
+        (folder / "model.safetensors").read_bytes() for folder in (out, tmp_path / "again")
+    )
+    assert ours == theirs
+    again = json.loads((tmp_path / "again" / "config.json").read_text())
+    for name, value in json.loads((out / "config.json").read_text()).items():
+        assert again[name] == value, name
+
+
+@pytest.mark.parametrize("task", ["pretraining", "tagging"])
+def test_the_certificate_compares_what_was_written(make_workdir, tmp_path, random_params, task):
+    workdir = make_workdir(task=task, heads=HEADS.get(task))
+    proof = to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert proof == json.loads((tmp_path / "out" / "certificate.json").read_text())
+    params = random_params(config_lib.load(str(workdir)), **HEADS.get(task, {}))
+    if task == "pretraining":
+        assert proof["weights_sha256"] == certificate.weights_sha256(params)
+    assert proof["class"] == to_huggingface.CLASSES[task]
+    assert proof["tensors"]["in"] == len(params)
+    assert "transformers" in proof["comparison"]["with"]
+    differences = proof["comparison"]["largest_difference"]
+    assert "hidden states" in differences and max(differences.values()) < 1e-5
+
+
+def test_rows_of_padding_and_unused_poolers_are_left_out_loudly(export, capsys):
+    _, out = export(task="span", heads=HEADS["span"], model__pad_vocab_to_multiple_of=50)
+    tensors = safetensors_numpy.load_file(out / "model.safetensors")
+    assert tensors["bert.embeddings.word_embeddings.weight"].shape == (64, 16)
+    assert not any("pooler" in name for name in tensors)
+    said = capsys.readouterr().out
+    assert "word_embeddings/embedding[64:]: 36 rows of padding" in said
+    assert "bert/pooler/kernel: BertForQuestionAnswering has no pooler" in said
+
+
+def test_a_sentencepiece_run_loads_too(export, sentencepiece_model):
+    workdir, out = export(vocabulary=sentencepiece_model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    ours = load_tokenizer(workdir / "vocab.model", lowercase=True)
+    ids = ours.encode("It is said [MASK] jumps.", special_tokens=True)
+    assert tokenizer("It is said [MASK] jumps.").input_ids == [ours.cls_id, *ids, ours.sep_id]
+    assert tokenizer.mask_token_id == ours.mask_id and tokenizer.pad_token_id == ours.pad_id
+
+
+@pytest.fixture
+def sentencepiece_model(tmp_path) -> bytes:
+    from bert_jax.data.vocabulary import count_words, train_vocabulary
+
+    path = tmp_path / "trained.model"
+    texts = ["The quick brown fox, it is said, jumps over the lazy dog; it sleeps."] * 5
+    train_vocabulary("unigram", count_words("unigram", texts, lowercase=True), 64, path)
+    return path.read_bytes()
+
+
+def test_nothing_is_left_of_an_export_that_fails(make_workdir, tmp_path, monkeypatch):
+    workdir = make_workdir()
+    monkeypatch.setattr(to_huggingface.shutil, "copyfile", lambda *_: 1 / 0)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError):
+        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
+    workdir = make_workdir(task="translation")
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="are required: OUT"):
+        to_huggingface.run([str(workdir)])
+    with pytest.raises(ValueError, match="no class for config.task='translation': only for"):
+        to_huggingface.export(str(workdir), str(out))
+    with pytest.raises(ValueError, match="holds no run"):
+        to_huggingface.export(str(tmp_path / "nowhere"), str(out))
+    (workdir / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="has no checkpoint yet"):
+        to_huggingface.export(str(workdir), str(out))
+    (workdir / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match="holds no vocabulary"):
+        to_huggingface.export(str(workdir), str(out))
+    assert not out.exists()
+    out.mkdir()
+    (out / "something").touch()
+    with pytest.raises(ValueError, match="exists already: name a new folder"):
+        to_huggingface.export(str(workdir), str(out))
