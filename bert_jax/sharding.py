@@ -32,7 +32,7 @@ PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r"output/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"masked_lm/bias$", PartitionSpec("tensor")),
     (r"kernel$", PartitionSpec("fsdp")),
-    (r"(bias|scale)$", PartitionSpec()),
+    (r"(bias|scale|transitions|scalar_mix/\w+)$", PartitionSpec()),
 )
 
 

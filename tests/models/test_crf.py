@@ -1,0 +1,71 @@
+"""The CRF against going through all tag sequences one by one."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models import crf as crf_lib
+
+LENGTHS, NUM_CLASSES = (4, 1, 3, 0), 3
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    crf = crf_lib.Crf(
+        transitions=rng.normal(size=(NUM_CLASSES, NUM_CLASSES)).astype(np.float32),
+        start=rng.normal(size=NUM_CLASSES).astype(np.float32),
+        end=rng.normal(size=NUM_CLASSES).astype(np.float32),
+    )
+    logits = rng.normal(size=(len(LENGTHS), 4, NUM_CLASSES)).astype(np.float32)
+    is_word = np.arange(4)[None] < np.array(LENGTHS)[:, None]
+    tags = rng.integers(0, NUM_CLASSES, is_word.shape).astype(np.int32)
+    return crf, logits, tags, is_word
+
+
+def score_of(crf, logits, tags):
+    total = crf.start[tags[0]] + crf.end[tags[-1]]
+    total += sum(logits[i, tag] for i, tag in enumerate(tags))
+    return total + sum(crf.transitions[a, b] for a, b in itertools.pairwise(tags))
+
+
+def all_scores(crf, logits, length):
+    sequences = list(itertools.product(range(NUM_CLASSES), repeat=length))
+    return sequences, np.array([score_of(crf, logits, s) for s in sequences], np.float64)
+
+
+def test_the_likelihood_is_that_of_enumeration(problem):
+    crf, logits, tags, is_word = problem
+    ours = crf_lib.log_likelihood(crf, jnp.asarray(logits), jnp.asarray(tags), jnp.asarray(is_word))
+    for row, length in enumerate(LENGTHS):
+        expected = 0.0
+        if length:
+            _, scores = all_scores(crf, logits[row], length)
+            expected = score_of(crf, logits[row], tags[row, :length]) - np.log(np.exp(scores).sum())
+        np.testing.assert_allclose(ours[row], expected, atol=1e-5)
+
+
+def test_the_best_sequence_is_that_of_enumeration(problem):
+    crf, logits, _, is_word = problem
+    found = np.asarray(crf_lib.decode(crf, jnp.asarray(logits), jnp.asarray(is_word)))
+    assert found.shape == is_word.shape
+    for row, length in enumerate(LENGTHS):
+        if length:
+            sequences, scores = all_scores(crf, logits[row], length)
+            assert tuple(found[row, :length]) == sequences[int(scores.argmax())]
+
+
+def test_what_stands_behind_the_last_word_does_not_matter(problem):
+    crf, logits, tags, is_word = problem
+    other = np.where(is_word[..., None], logits, 100.0)
+    other_tags = np.where(is_word, tags, 0)
+    for function, arguments in (
+        (crf_lib.log_likelihood, ((logits, tags), (other, other_tags))),
+        (crf_lib.decode, ((logits,), (other,))),
+    ):
+        first, second = (
+            function(crf, *map(jnp.asarray, values), jnp.asarray(is_word)) for values in arguments
+        )
+        np.testing.assert_array_equal(first[:3], second[:3])
