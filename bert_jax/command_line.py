@@ -108,7 +108,7 @@ def parse_with_words(
             source.adopt(config, explicit, flag_value(argv, "workdir"), data_dir)
         config_lib.check(config)
     except flags.IllegalFlagValueError as error:
-        _check_groups(argv, FLAGS.config)
+        _check_groups(argv, FLAGS["config"].value)
         raise ValueError(_wrong_type(error)) from error
     except (AttributeError, KeyError) as error:
         raise ValueError(_unknown_field(str(error))) from error
@@ -150,7 +150,7 @@ def _wrong_type(error: flags.IllegalFlagValueError) -> str:
     name = text.removeprefix("flag ").split("=")[0]
     if not _is_override(name):
         return text
-    default = config_lib.value_of(FLAGS.config, name.lstrip("-").removeprefix("config."))
+    default = config_lib.value_of(FLAGS["config"].value, name.lstrip("-").removeprefix("config."))
     return f"{text} -- {name} takes a value of type {type(default).__name__}, such as {default!r}."
 
 
