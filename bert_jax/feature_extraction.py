@@ -7,12 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.data.offsets import character_spans
 from bert_jax.feature_choice import Choice
 from bert_jax.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
-from bert_jax.inference import BATCH_TOKENS, Progress, Row, TrainedModel, in_order
+from bert_jax.inference import Progress, Row, TrainedModel, in_order
 from bert_jax.models import Bert
 from bert_jax.texts import check_files, read_texts
 
@@ -22,19 +21,16 @@ Features = dict[str, np.ndarray]
 class FeatureExtractor:
     """A trained model, ready to give features."""
 
-    def __init__(
-        self, config: ConfigDict, workdir: str, choice: Choice, batch_tokens: int = BATCH_TOKENS
-    ):
-        """Loads vocabulary and parameters.
+    def __init__(self, model: TrainedModel, choice: Choice):
+        """Makes the program that is compiled for each length.
 
         Raises:
-          ValueError: if there is no checkpoint, or the model has too few layers.
+          ValueError: if the model has too few layers.
         """
-        self.model = TrainedModel(config, workdir, batch_tokens)
+        choice.check_layers(model.config.num_layers)
+        self.model = model
         self.choice = choice
-        choice.check_layers(self.model.config.num_layers)
-        network = Bert(self.model.config)
-        self._forward = self.model.compile(functools.partial(_forward, network, choice))
+        self._forward = model.compile(functools.partial(_forward, Bert(model.config), choice))
 
     @property
     def compiled(self) -> int:

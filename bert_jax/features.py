@@ -57,9 +57,10 @@ def main(argv: Sequence[str]) -> None:
     check_ending(FLAGS.output)
 
     from bert_jax.feature_extraction import FeatureExtractor, extract
+    from bert_jax.inference import TrainedModel
 
-    extractor = FeatureExtractor(config, FLAGS.workdir, choice, FLAGS.batch_tokens)
-    extract(extractor, FLAGS.input, FLAGS.output)
+    model = TrainedModel(config, FLAGS.workdir, FLAGS.batch_tokens)
+    extract(FeatureExtractor(model, choice), FLAGS.input, FLAGS.output)
 
 
 def _numbers(words: Sequence[str]) -> tuple[float, ...]:

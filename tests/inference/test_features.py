@@ -1,0 +1,284 @@
+"""Features: against the model run on one text at a time, and against their definitions."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import feature_files
+from bert_jax.feature_choice import LAYERS, Choice
+from bert_jax.feature_extraction import FeatureExtractor, extract
+from bert_jax.inference import TrainedModel
+from bert_jax.models import Bert
+from bert_jax.texts import Text
+
+HIDDEN = 16
+LINES = [
+    "The list is returned.",
+    "",
+    "Unaffable, naïve   the",
+    json.dumps({"text_a": "the list", "text_b": "unaffable returned list, the"}),
+    "the " * 30,
+    "is",
+]
+TEXTS = [
+    (line, None) if not line.startswith("{") else tuple(json.loads(line).values()) for line in LINES
+]
+
+
+@pytest.fixture(scope="module")
+def model(workdir) -> TrainedModel:
+    return TrainedModel(config_lib.load(workdir), workdir, batch_tokens=128)
+
+
+@pytest.fixture
+def write(model, tmp_path):
+    """Returns a function that extracts the features of LINES and gives the path of the file."""
+
+    def run(ending: str, lines=LINES, **choice) -> pathlib.Path:
+        (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+        path = tmp_path / f"out{ending}"
+        extractor = FeatureExtractor(model, Choice(**choice))
+        assert extract(extractor, str(tmp_path / "in.txt"), str(path)) == len(lines)
+        return path
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def one_by_one(model):
+    """Of each text, not padded, not batched: ids, [layers + 1, tokens, hidden], pooled output."""
+    params = jax.device_get(model.params)
+    network = Bert(model.config)
+    found = []
+    for text_a, text_b in TEXTS:
+        row = model.row(Text(text_a, text_b))
+        ids = row.input_ids[None]
+        batch = {
+            "input_ids": ids,
+            "token_type_ids": (np.arange(ids.size) >= row.first_length).astype(np.int32)[None],
+            "position_ids": np.arange(ids.size, dtype=np.int32)[None],
+            "example_ids": np.ones_like(ids),
+            "cls_positions": np.zeros((1, 1), np.int32),
+        }
+        out = network.apply({"params": params["bert"]}, batch, deterministic=True, keep_all=True)
+        found.append((row.input_ids, np.concatenate(out.all_hidden), np.array(out.pooled[0, 0])))
+    return found
+
+
+def close(got, want):
+    np.testing.assert_allclose(got, want, atol=2e-5, rtol=0)
+
+
+def test_the_arrays_are_those_of_each_text_alone_in_the_order_of_the_input(write, one_by_one):
+    arrays = np.load(write(".npz", layers="all"))
+    longest = max(len(ids) for ids, _, _ in one_by_one)
+    assert set(arrays) == {"input_ids", "attention_mask", "hidden_states", "pooled"}
+    assert arrays["input_ids"].dtype == arrays["attention_mask"].dtype == np.int32
+    assert arrays["hidden_states"].dtype == arrays["pooled"].dtype == np.float32
+    assert arrays["input_ids"].shape == (len(LINES), longest)
+    assert arrays["hidden_states"].shape == (5, len(LINES), longest, HIDDEN)
+    for i, (ids, hidden, pooled) in enumerate(one_by_one):
+        size = len(ids)
+        np.testing.assert_array_equal(arrays["input_ids"][i, :size], ids)
+        np.testing.assert_array_equal(arrays["attention_mask"][i], np.arange(longest) < size)
+        close(arrays["hidden_states"][:, i, :size], hidden)
+        assert not arrays["hidden_states"][:, i, size:].any()
+        assert not arrays["input_ids"][i, size:].any()
+        close(arrays["pooled"][i], pooled)
+
+
+WEIGHTS = (0.5, -1.0, 2.0, 0.25, 1.5)
+COMBINED = {
+    "last": lambda all_hidden: all_hidden[4:],
+    "second_to_last": lambda all_hidden: all_hidden[3:4],
+    "concat_last_4": lambda all_hidden: np.concatenate(all_hidden[1:], axis=-1)[None],
+    "sum_last_4": lambda all_hidden: all_hidden[1:].sum(axis=0)[None],
+    "weighted_sum": lambda all_hidden: np.einsum("l,lsf->sf", WEIGHTS, all_hidden)[None],
+    "all": lambda all_hidden: all_hidden,
+}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_layers_are_combined_as_they_are_called(layers, write, one_by_one):
+    weights = WEIGHTS if layers == "weighted_sum" else ()
+    arrays = np.load(write(".npz", layers=layers, weights=weights))
+    for i, (ids, hidden, _) in enumerate(one_by_one):
+        close(arrays["hidden_states"][:, i, : len(ids)], COMBINED[layers](hidden))
+
+
+def test_fewer_weights_are_for_the_last_layers(write, one_by_one):
+    arrays = np.load(write(".npz", layers="weighted_sum", weights=(3.0, -1.0)))
+    for i, (ids, hidden, _) in enumerate(one_by_one):
+        close(arrays["hidden_states"][0, i, : len(ids)], 3 * hidden[3] - hidden[4])
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_sentences_are_pooled_over_all_their_tokens(pooling, normalize, write, one_by_one):
+    arrays = np.load(write(".npz", level="sentence", pooling=pooling, normalize=normalize))
+    assert set(arrays) == {"input_ids", "attention_mask", "embeddings", "pooled"}
+    assert arrays["embeddings"].dtype == np.float32
+    for got, (_, hidden, _) in zip(arrays["embeddings"], one_by_one, strict=True):
+        last = hidden[-1]
+        want = {"cls": last[0], "mean": last.mean(axis=0), "max": last.max(axis=0)}[pooling]
+        close(got, want / np.linalg.norm(want) if normalize else want)
+
+
+# Of LINES, in their order: the words, and the positions of their pieces.
+WORDS = [
+    (["The", "list", "is", "returned", "."], [[1], [2], [3], [4, 5, 6], [7]]),
+    ([], []),
+    (["Unaffable", ",", "naïve", "the"], [[1, 2, 3], [4], [5], [6]]),
+    (
+        ["the", "list", "unaffable", "returned", "list", ",", "the"],
+        [[1], [2], [4, 5, 6], [7, 8, 9], [10], [11], [12]],
+    ),
+    (["the"] * 30, [[i] for i in range(1, 31)]),
+    (["is"], [[1]]),
+]
+
+
+@pytest.mark.parametrize("word", ["first", "mean"])
+def test_a_word_is_its_first_piece_or_the_mean_of_all(word, write, one_by_one):
+    arrays = np.load(write(".npz", level="word", word=word, layers="all"))
+    assert arrays["hidden_states"].shape == (5, len(LINES), 30, HIDDEN)
+    assert arrays["word_spans"].dtype == arrays["word_characters"].dtype == np.int32
+    for i, ((words, places), (_, hidden, _)) in enumerate(zip(WORDS, one_by_one, strict=True)):
+        want = [hidden[:, p].mean(axis=1) if word == "mean" else hidden[:, p[0]] for p in places]
+        for j, vector in enumerate(want):
+            close(arrays["hidden_states"][:, i, j], vector)
+        assert not arrays["hidden_states"][:, i, len(places) :].any()
+        spans = [[p[0], p[-1] + 1] for p in places]
+        assert arrays["word_spans"][i, : len(places)].tolist() == spans
+        assert not arrays["word_spans"][i, len(places) :].any()
+        characters = arrays["word_characters"][i, : len(places)].tolist()
+        assert [(TEXTS[i][which] or "")[start:stop] for which, start, stop in characters] == words
+
+
+def test_each_vector_of_a_level_is_normalized(write):
+    arrays = np.load(write(".npz", level="word", normalize=True))
+    norms = np.linalg.norm(arrays["hidden_states"], axis=-1)[0]
+    sizes = [len(words) for words, _ in WORDS]
+    np.testing.assert_allclose(norms, np.arange(30) < np.array(sizes)[:, None], atol=1e-6)
+
+
+@pytest.mark.parametrize("choice", [{"layers": "all"}, {"level": "word"}, {"level": "sentence"}])
+def test_json_lines_and_safetensors_hold_the_same_numbers(choice, write):
+    numpy_file = np.load(write(".npz", **choice))
+    arrays = {name: numpy_file[name] for name in numpy_file}
+    rows = [json.loads(line) for line in write(".jsonl", **choice).read_text().splitlines()]
+    for i, row in enumerate(rows):
+        for name, array in arrays.items():
+            array = np.moveaxis(array, 1, 0)[i] if name == "hidden_states" else array[i]
+            value = np.array(row[name], array.dtype)
+            if value.size:
+                np.testing.assert_array_equal(array[tuple(map(slice, value.shape))], value)
+    if choice.get("level") == "word":
+        assert [row["words"] for row in rows] == [words for words, _ in WORDS]
+    if choice.get("layers"):
+        assert rows[0]["tokens"] == "[CLS] the list is re ##turn ##ed . [SEP]".split()
+
+    safetensors = pytest.importorskip("safetensors.numpy")
+    same = safetensors.load_file(write(".safetensors", **choice))
+    assert same.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(same[name], array)
+        assert same[name].dtype == array.dtype
+
+
+def test_each_length_is_compiled_once(model, tmp_path, capsys):
+    extractor = FeatureExtractor(model, Choice(level="sentence"))
+    lines = ["the " * (1 + n % 38) for n in range(300)]
+    (tmp_path / "in.txt").write_text("\n".join(lines))
+    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
+    assert extractor.compiled == 3  # 16, 32 and 40, the longest that the model takes
+    printed = capsys.readouterr().out
+    assert "300 texts of" in printed
+    assert "texts/s" in printed
+    embeddings = np.load(tmp_path / "out.npz")["embeddings"]
+    for n in range(300):
+        close(embeddings[n], embeddings[n % 38])
+    assert not np.allclose(embeddings[0], embeddings[1], atol=1e-3)
+
+
+def test_a_model_without_a_pooler_has_no_pooled_output(make_workdir, tmp_path):
+    workdir = make_workdir(**{"model.next_sentence": False})
+    (tmp_path / "in.txt").write_text("the list\n")
+    extractor = FeatureExtractor(TrainedModel(config_lib.load(workdir), workdir), Choice())
+    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
+    assert set(np.load(tmp_path / "out.npz")) == {"input_ids", "attention_mask", "hidden_states"}
+
+
+def test_equal_features_are_equal_bytes(write):
+    assert write(".npz").read_bytes() == write(".npz").read_bytes()
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    "choice, message",
+    [
+        ({"layers": "lost"}, "--layers=lost is none of last, second_to_last, concat_last_4"),
+        ({"level": "line"}, "--level=line is none of subword, word, sentence"),
+        ({"word": "last"}, "--word=last is none of first, mean"),
+        ({"pooling": "min"}, "--pooling=min is none of cls, mean, max"),
+        ({"layers": "weighted_sum"}, "--weights go together"),
+        ({"weights": (1.0,)}, "--weights go together"),
+        ({"layers": "weighted_sum", "weights": (float("nan"),)}, "not all finite"),
+        ({"layers": "all", "level": "sentence"}, "no single vector for a sentence"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused(choice, message):
+    with pytest.raises(ValueError, match=message):
+        Choice(**choice)
+
+
+def test_layers_that_the_model_does_not_have_are_refused():
+    with pytest.raises(ValueError, match="concat_last_4 needs 4 layers, and the model has 2"):
+        Choice(layers="concat_last_4").check_layers(2)
+    weights = Choice(layers="weighted_sum", weights=(1.0,) * 4)
+    weights.check_layers(3)
+    with pytest.raises(ValueError, match="4 numbers, and the model only 2 layers and the emb"):
+        weights.check_layers(2)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".jsonl"])
+def test_a_line_that_cannot_be_used_is_named_and_nothing_is_left(ending, write, tmp_path):
+    with pytest.raises(ValueError, match="in.txt, line 2 has 52 tokens, .* at most 40: shorten"):
+        write(ending, lines=["the", "the " * 50])
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.parametrize("ending", [".npz", ".jsonl"])
+def test_nothing_is_left_when_the_work_breaks_off(ending, write, tmp_path, monkeypatch):
+    for kind, method in ((feature_files.Arrays, "place"), (feature_files.JsonLines, "write")):
+        monkeypatch.setattr(kind, method, lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write(ending)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_an_empty_file_is_refused(write):
+    with pytest.raises(ValueError, match="in.txt holds no text"):
+        write(".npz", lines=[])
+
+
+def test_a_disk_without_room_is_said_before_the_work(write, monkeypatch):
+    usage = feature_files.shutil.disk_usage("/")._replace(free=1000)
+    monkeypatch.setattr(feature_files.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(ValueError, match="needs 0.0 GB on its disk .* choose fewer --layers"):
+        write(".npz")
+
+
+def test_the_ending_says_the_form(monkeypatch):
+    with pytest.raises(ValueError, match="the ending says the form, .npz, .safetensors or .jsonl"):
+        feature_files.check_ending("out.h5")
+    monkeypatch.setattr(feature_files.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match="needs the package safetensors: pip install"):
+        feature_files.check_ending("out.safetensors")
+    assert feature_files.check_ending("out.npz") == ".npz"

@@ -1,0 +1,155 @@
+"""Pseudo-log-likelihoods: against transformers, one text with one mask at a time."""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax.convert.tables import FORMATS, export_params, flatten
+from bert_jax.score import print_scores, write_scores
+from bert_jax.scoring import Scorer
+from bert_jax.texts import Text
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+TEXTS = [
+    Text("The list is returned."),
+    Text(""),
+    Text("list " * 20),
+    Text("unaffable [MASK] list"),
+    Text("the list", "is naive , returned"),
+    Text("naive"),
+]
+
+
+@pytest.fixture(scope="module")
+def scorer(workdir) -> Scorer:
+    return Scorer(config_lib.load(workdir), workdir, batch_tokens=128)
+
+
+@pytest.fixture(scope="module")
+def their_model(scorer):
+    """BertForPreTraining of transformers with the workdir's weights."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    config = scorer.model.config
+    model = transformers.BertForPreTraining(
+        transformers.BertConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            intermediate_size=config.intermediate_size,
+            max_position_embeddings=config.max_position_embeddings,
+            layer_norm_eps=config.layer_norm_epsilon,
+            hidden_act="gelu_new",
+        )
+    ).eval()
+    params = flatten(jax.device_get(scorer.model.params))
+    arrays = export_params(params, FORMATS["huggingface"])
+    state = {name: torch.tensor(np.array(array)) for name, array in arrays.items()}
+    _, unexpected = model.load_state_dict(state, strict=False)
+    assert not unexpected
+    return model
+
+
+def slow_scores(model, tokenizer, text: Text) -> list[float]:
+    """ln p(token | all others) of each token, by the definition."""
+    torch = pytest.importorskip("torch")
+    first = [tokenizer.cls_id, *tokenizer.encode(text.text_a), tokenizer.sep_id]
+    second = [*tokenizer.encode(text.text_b), tokenizer.sep_id] if text.text_b else []
+    ids, types = first + second, [0] * len(first) + [1] * len(second)
+    found = []
+    for place, token in enumerate(ids):
+        if token in (tokenizer.cls_id, tokenizer.sep_id):
+            continue
+        masked = [tokenizer.mask_id if i == place else t for i, t in enumerate(ids)]
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([masked]), token_type_ids=torch.tensor([types]))
+        logits = out.prediction_logits[0, place, : len(tokenizer.pieces)]
+        found.append(float(logits.double().log_softmax(0)[token]))
+    return found
+
+
+def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, their_model):
+    tokenizer = scorer.model.tokenizer
+    scores = list(scorer.score(map(scorer.model.row, TEXTS)))
+    assert len(scores) == len(TEXTS)
+    for text, score in zip(TEXTS, scores, strict=True):
+        want = slow_scores(their_model, tokenizer, text)
+        each = [entry["log_probability"] for entry in score["log_probabilities"]]
+        np.testing.assert_allclose(each, want, atol=1e-4, rtol=0)
+        assert score["tokens"] == len(want)
+        assert score["pseudo_log_likelihood"] == pytest.approx(sum(want), abs=1e-3)
+        if want:
+            assert score["per_token"] == pytest.approx(sum(want) / len(want), abs=1e-4)
+            assert score["perplexity"] == pytest.approx(math.exp(-score["per_token"]))
+        else:
+            assert score["per_token"] is score["perplexity"] is None
+            assert score["pseudo_log_likelihood"] == 0.0
+
+
+def test_tokens_have_their_names_and_unknown_ones_are_counted(scorer):
+    first, _, _, masked, *_ = scorer.score(map(scorer.model.row, TEXTS))
+    names = [entry["token"] for entry in first["log_probabilities"]]
+    assert names == "the list is re ##turn ##ed .".split()
+    assert first["unknown_tokens"] == 0
+    # "[MASK]" is text here: a bracket, a word and a bracket that the vocabulary does not have.
+    assert masked["tokens"] == 7
+    assert masked["unknown_tokens"] == 3
+
+
+def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
+    path = tmp_path / "scores.jsonl"
+    write_scores(scorer, lambda: TEXTS, str(path))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == list(scorer.score(map(scorer.model.row, TEXTS)))
+    printed = capsys.readouterr().out
+    assert f"6 texts scored in {path}: " in printed
+    total = sum(row["pseudo_log_likelihood"] for row in rows)
+    tokens = sum(row["tokens"] for row in rows)
+    assert f"all {tokens} tokens together: perplexity" in printed
+    assert float(printed.split()[-1]) == pytest.approx(math.exp(-total / tokens), abs=0.06)
+
+
+def test_the_table_has_a_line_for_each_text(scorer, capsys):
+    print_scores(scorer, lambda: TEXTS)
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["PLL", "per", "token", "tokens", "perplexity", "text"]
+    assert [line.split()[2] for line in lines[:6]] == ["7", "0", "20", "7", "8", "1"]
+    assert lines[0].endswith("The list is returned.")
+    assert lines[1].split()[1:4] == ["-", "0", "-"]
+    assert lines[4].endswith("the list | is naive , returned")
+
+
+def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_path):
+    texts = [Text("is"), Text("is " * 39, where="in.txt, line 2")]
+    with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* at most 40"):
+        write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["is"], "error: --config is missing"),
+        (["--workdir=WORKDIR"], "error: Give either texts, for example"),
+        (["--workdir=WORKDIR", "--input=in.txt", "is"], "error: Give either texts, for example"),
+        (["--workdir=WORKDIR", "--input=lost.txt"], "error: --input=lost.txt: there is no such"),
+        (["--workdir=WORKDIR", "is", "--output=lost/x"], "error: --output=lost/x: there is no fol"),
+    ],
+)
+def test_mistakes_are_answered_by_one_line(flags, message, workdir):
+    command = [sys.executable, "-m", "bert_jax.score"]
+    flags = [flag.replace("WORKDIR", workdir) for flag in flags]
+    done = subprocess.run(command + flags, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
