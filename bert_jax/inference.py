@@ -208,19 +208,25 @@ def check_has_masked_lm(config: ConfigDict, workdir: str) -> None:
     """Refuses a model that was never taught to fill in masks.
 
     Raises:
-      ValueError: if the task is another one than pre-training, or imported weights had no such
-        head, so that its numbers are random.
+      ValueError: if the task is another one than pre-training, or weights were imported without
+        that head, so that its numbers are random.
     """
     if config.task != "pretraining":
         raise ValueError(f"{workdir} is for config.task={config.task!r}: it has no masked-LM head.")
+    if is_random(workdir, "masked_lm"):
+        raise ValueError(
+            f"The weights in {workdir} were imported without a masked-LM head: they give features"
+            " (python -m bert_jax.features), but cannot fill in or score words."
+        )
+
+
+def is_random(workdir: str, module: str) -> bool:
+    """Whether weights were imported without this part of the model."""
     certificate = pathlib.Path(workdir, "certificate.json")
-    if certificate.is_file():
-        fresh = json.loads(certificate.read_text())["tensors"]["fresh"]
-        if any(name.startswith("masked_lm/") for name in fresh):
-            raise ValueError(
-                f"The weights in {workdir} were imported without a masked-LM head: they give"
-                " features (python -m bert_jax.features), but cannot fill in or score words."
-            )
+    if not certificate.is_file():
+        return False
+    fresh = json.loads(certificate.read_text())["tensors"]["fresh"]
+    return any(name.startswith(f"{module}/") for name in fresh)
 
 
 def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh) -> Any:

@@ -27,6 +27,7 @@ from bert_jax.inference import (
     TrainedModel,
     check_has_masked_lm,
     in_order,
+    is_random,
 )
 from bert_jax.models.heads import BertForPreTraining
 from bert_jax.texts import Text, check_files, read_texts
@@ -51,6 +52,7 @@ class Predictor:
         """
         check_has_masked_lm(config, workdir)
         self.model = TrainedModel(config, workdir, batch_tokens)
+        self._judges_pairs = not is_random(workdir, "next_sentence")
         num_pieces = len(self.model.tokenizer.pieces)
         network = BertForPreTraining(self.model.config)
         self._forward = self.model.compile(
@@ -87,7 +89,7 @@ class Predictor:
             )
         ]
         pair = None
-        if row.is_pair and "next_sentence" in output:
+        if row.is_pair and self._judges_pairs and "next_sentence" in output:
             is_next, random_next = map(float, output["next_sentence"])
             pair = {"is_next": is_next, "random_next": random_next}
         return {"next_sentence": pair, "masks": masks}

@@ -152,6 +152,21 @@ def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):
     assert all(len(m["candidates"]) == 2 for answer in answers for m in answer["masks"])
 
 
+def test_a_next_sentence_head_that_was_not_imported_says_nothing(make_workdir):
+    workdir = make_workdir()
+    config = config_lib.load(workdir)
+
+    def pair():
+        predictor = Predictor(config, workdir, top_k=1)
+        (answer,) = predictor.answer([predictor.question("the", "list")])
+        return answer["next_sentence"]
+
+    assert pair().keys() == {"is_next", "random_next"}
+    certificate = {"tensors": {"fresh": ["next_sentence/bias", "next_sentence/kernel"]}}
+    pathlib.Path(workdir, "certificate.json").write_text(json.dumps(certificate))
+    assert pair() is None
+
+
 def test_a_text_that_is_too_long_is_named_before_the_first_answer(workdir, tmp_path):
     source = write(tmp_path / "in.txt", b"is\n" + b"is " * 39)
     with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* begins 'is is is"):
