@@ -16,6 +16,7 @@ from bert_jax import config as config_lib
 from bert_jax import metrics, presets, processes, progress, sharding
 from bert_jax.checkpointing import Checkpoints, has_imported_params_only
 from bert_jax.config import Phase
+from bert_jax.convert import source
 from bert_jax.convert.parameters import initial_params
 from bert_jax.data.loader import Prefetcher
 from bert_jax.evaluate import SPLIT, make_evaluator
@@ -107,7 +108,7 @@ def restore_or_init(
         params, origin = initial_params(
             config.init_from, like.params, lambda: init_state(task, tx, mesh, key).params
         )
-        for line in origin:
+        for line in (*origin, f"as {source.describe(config)}"):
             screen.line(f"start      {line}")
         return init_state(task, tx, mesh, key, params), metrics.Totals()
     # 3. Random parameters.

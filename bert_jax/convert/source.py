@@ -77,6 +77,16 @@ def adopt(config: ConfigDict, explicit: Collection[str], workdir: str, data_dir:
     config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
 
 
+def describe(config: ConfigDict) -> str:
+    """What was taken from the source of config.init_from, for the banner of a run."""
+    model = config.model
+    return (
+        f"{model.num_layers} layers, hidden {model.hidden_size}, {model.num_heads} heads,"
+        f" {model.activation}, next_sentence={model.next_sentence}, vocabulary {config.data.vocab}"
+        f" ({'' if config.data.lowercase else 'not '}lower cased)"
+    )
+
+
 def _decided_before(config: ConfigDict, workdir: str) -> dict[str, Any]:
     """What this run took from the same source when it began; the source may be gone."""
     if not (workdir and os.path.isfile(os.path.join(workdir, "config.json"))):
