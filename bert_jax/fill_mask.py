@@ -19,8 +19,8 @@ from bert_jax.data.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS
 
-# Words that count as frequent: so many, or an eighth of the vocabulary's if that is more.
-_FREQUENT = 500
+# Words of four letters or more that count as frequent: so many, the first of the vocabulary.
+_FREQUENT = 150
 # Token slots of a batch: a single question is answered soon.
 _BATCH_TOKENS = 256
 
@@ -57,25 +57,26 @@ def held_out_sentences(manifest: Manifest, count: int) -> list[tuple[str, str]]:
     """Sentences of the held-out split with one word replaced by [MASK], and that word.
 
     The sentences are whole, of 6 to 30 tokens, most of them words. The word left out is one piece,
-    of four letters or more, and one of the frequent ones, so that a small model can know it: a
-    trained vocabulary has them first. Which one follows from the data alone.
+    of four letters or more, not the first, and one of the frequent ones, so that a small model can
+    know it: a trained vocabulary has them first. Which one follows from the data alone.
     """
     tokenizer, lowercase = manifest.tokenizer(), manifest.content["tokenizer"]["lowercase"]
     rows = manifest.rows("validation", manifest.sequence_lengths[0])
     is_word = np.array([piece.lstrip("▁").isalpha() for piece in tokenizer.pieces])
     is_long = np.array([len(piece.lstrip("▁")) > 3 for piece in tokenizer.pieces])
     is_whole = is_word & is_long & ~tokenizer.is_continuation
-    is_frequent = np.cumsum(is_whole) <= max(_FREQUENT, is_whole.sum() // 8)
+    is_frequent = np.cumsum(is_whole) <= _FREQUENT
     rng, chosen, seen = np.random.default_rng(0), [], set()
     for number in rng.permutation(len(rows)).tolist():
         ids = _a_sentence(rows.read(np.array([number])), tokenizer)
-        if len(ids) < 6 or is_word[ids].mean() < 0.7 or tokenizer.unk_id in ids:
+        if not len(ids) or not is_word[ids[0]] or is_word[ids].mean() < 0.8:
             continue
         goes_on = np.append(tokenizer.is_continuation[ids[1:]], False)
         spots = np.flatnonzero((is_whole & is_frequent)[ids] & ~goes_on)
-        if not len(spots) or (text := tokenizer.decode(ids)) in seen:
+        spots = spots[spots > 0]
+        if not len(spots) or (whole := tokenizer.decode(ids)) in seen:
             continue
-        seen.add(text)
+        seen.add(whole)
         spot = int(rng.choice(spots))
         word = tokenizer.pieces[ids[spot]].lstrip("▁")
         before, after = tokenizer.decode(ids[:spot]), tokenizer.decode(ids[spot + 1 :])
