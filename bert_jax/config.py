@@ -107,8 +107,8 @@ def check(config: ConfigDict) -> None:
                 f"The global batch size {phase.batch_size} is not divisible by"
                 f" config.microbatch_size={config.microbatch_size}."
             )
-    _check_next_sentence(config)
     data_config(config)
+    _check_next_sentence(config)
 
 
 def _check_next_sentence(config: ConfigDict) -> None:

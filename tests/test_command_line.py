@@ -64,7 +64,47 @@ def test_a_run_brings_its_own_configuration(parse, tmp_path):
     assert (again.steps, again.seed) == (7, 3)
 
 
+def test_a_preset_changes_the_file_and_what_is_given_wins(parse):
+    words = ["--config.preset=roberta", "--config.model.activation=gelu_tanh"]
+    for order in (words, words[::-1]):
+        config = parse(TINY, *order)
+        assert config.model.activation == "gelu_tanh"
+        assert config.model.layer_norm_epsilon == 1e-5
+        assert config.optimizer.no_decay == ()
+        assert config.model.num_layers == 2
+    for given in (["--config.optimizer.beta2", "0.9"], ["-config.optimizer.beta2=0.9"]):
+        assert parse(TINY, "--config.preset=roberta", *given).optimizer.beta2 == 0.9
+
+
+def test_a_flag_that_says_no_is_given_too(parse):
+    config = parse(TINY, "--config.preset=google_2018", "--noconfig.model.next_sentence")
+    assert config.model.next_sentence is False
+    assert config.data.mode == "static"
+
+
+def test_the_preset_of_a_run_is_not_applied_again_unless_asked_for(parse, tmp_path):
+    config = parse(TINY, "--config.preset=roberta", "--config.optimizer.beta2=0.9")
+    config_lib.save(config, str(tmp_path))
+    run = f"--workdir={tmp_path}"
+    again = parse(run, workdir_is_enough=True)
+    assert (again.preset, again.optimizer.beta2) == ("roberta", 0.9)
+    anew = parse(run, "--config.preset=roberta", workdir_is_enough=True)
+    assert anew.optimizer.beta2 == 0.98
+
+
 MISTAKES = {
+    "unknown preset": (
+        ["--config.preset=bart"],
+        "Unknown preset 'bart'. Available: paper, google_2018, google_2019, hf, roberta.",
+    ),
+    "a preset and what it excludes": (
+        ["--config.preset=google_2019", "--config.data.mask_rounding=bernoulli"],
+        "data.mask_rounding=bernoulli needs data.mode=dynamic",
+    ),
+    "no pairs to guess about": (
+        ["--config.preset=hf", "--config.model.next_sentence=true"],
+        "config.model.next_sentence=True needs config.data.segments='pairs'",
+    ),
     "unknown field": (
         ["--config.model.hiden_size=3"],
         "There is no configuration field 'hiden_size': did you mean 'hidden_size'?",

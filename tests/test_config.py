@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import sys
 
@@ -172,6 +173,23 @@ def test_shares_must_add_up_to_one(shares, make_config):
             "batch size 256 is not divisible by config.microbatch_size=100.",
         ),
         ({"data.mode": "live"}, "data.mode='live' is none of dynamic, static."),
+        ({"data.segments": "lines"}, "data.segments='lines' is none of pairs, full_sentences."),
+        ({"data.mask_rounding": "up"}, "data.mask_rounding='up' is none of half_even, stochastic,"),
+        ({"model.mask_value": 0.0}, "config.model.mask_value=0.0 must be below 0."),
+        ({"model.mask_value": float("-inf")}, "config.model.mask_value=-inf is not a finite"),
+        (
+            {"data.segments": "full_sentences"},
+            "config.model.next_sentence=True needs config.data.segments='pairs', not"
+            " 'full_sentences'",
+        ),
+        (
+            {"model.next_sentence": False, "checkpoint.best_metric": "next_sentence_loss"},
+            "config.checkpoint.best_metric='next_sentence_loss' is not measured",
+        ),
+        (
+            {"data.mode": "static", "phases": ((128, 0.5, 0, 20), (128, 0.5))},
+            "config.phases has sequences of 128 tokens with 20 and with 19 predictions",
+        ),
     ],
 )
 def test_a_value_that_no_run_can_use_is_named(values, message, make_config):
@@ -196,6 +214,7 @@ def test_what_is_saved_is_loaded_tuples_included(make_config, tmp_path):
 def test_differences_name_what_decides_the_numbers(make_config):
     changes = {"seed": 1, "model.num_layers": 6}
     free = {
+        "preset": "hf",  # only a name, as long as the fields that it sets are the same
         "log.every": "7",
         "eval.every": "7",
         "checkpoint.keep": 9,
@@ -226,6 +245,32 @@ def test_data_are_made_for_each_sequence_length_once(make_config):
     assert data.sequence_lengths == (64, 128)
     assert data.max_predictions_per_seq == (10, 20)
     assert data.vocab_size == config.model.vocab_size
+
+
+def test_without_stored_masks_phases_of_one_length_may_differ_in_predictions(make_config):
+    config = make_config(phases=((128, 0.5, 0, 20), (128, 0.5)))
+    config_lib.check(config)
+    assert [p.max_predictions_per_seq for p in config_lib.make_phases(config, 10)] == [20, 19]
+
+
+@pytest.mark.parametrize(
+    "rounding, at_128, at_512, at_8",
+    [("half_even", 19, 77, 1), ("stochastic", 20, 77, 2), ("bernoulli", 44, 126, 8)],
+)
+def test_slots_for_the_most_masks(rounding, at_128, at_512, at_8, make_config):
+    config = make_config(**{"data.mask_rounding": rounding, "phases": ((128, 0.9), (512, 0.1))})
+    found = [p.max_predictions_per_seq for p in config_lib.make_phases(config, 10)]
+    assert found == [at_128, at_512]
+    assert config_lib.most_masks(8, 0.15, rounding) == at_8
+
+
+@pytest.mark.parametrize("length", [8, 24, 64, 128, 512])
+def test_of_ten_million_rows_of_coins_not_one_overflows(length):
+    slots = config_lib.most_masks(length, 0.15, "bernoulli")
+    beyond = sum(
+        math.comb(length, n) * 0.15**n * 0.85 ** (length - n) for n in range(slots + 1, length + 1)
+    )
+    assert beyond < 1e-7
 
 
 def test_data_stand_in_the_run_unless_told_otherwise(make_config):

@@ -51,6 +51,15 @@ def test_bad_numbers_come_with_what_to_look_at(values, advice):
     assert "good" not in verdict(**values)
 
 
+def test_without_next_sentence_prediction_nothing_is_said_of_pairs():
+    values = {name: value for name, value in GOOD.items() if not name.startswith("next_sentence")}
+    lines = health.verdict(values, manifest(), PHASE)
+    assert lines[-1] == "health: good, it has learned from context."
+    assert len(lines) == 3 and "next-sentence" not in "".join(lines)
+    values["masked_lm_loss"] = 6.6
+    assert "Next-sentence" not in health.verdict(values, manifest(), PHASE)[-1]
+
+
 def test_enough_pairs_make_a_small_difference_count():
     values = GOOD | {"next_sentence_accuracy": 0.55}
     assert "good" in health.verdict(values, manifest(rows=100_000), PHASE)[-1]

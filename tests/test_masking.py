@@ -2,18 +2,27 @@
 
 import collections
 import dataclasses
+import math
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.masking import LONGEST_SPAN, SPAN_PROBABILITY, MaskingRule, mask_batch
+from bert_jax.masking import (
+    LONGEST_SPAN,
+    ROUNDINGS,
+    SPAN_PROBABILITY,
+    MaskingRule,
+    mask_batch,
+)
 
 CLS, SEP, MASK, FIRST_WORD, VOCAB = 2, 3, 4, 5, 1000
 mask = jax.jit(mask_batch, static_argnums=2)
 
 
-def make_rule(masking="subword", max_predictions=20, masked_lm_prob=0.15):
+def make_rule(
+    masking="subword", max_predictions=20, masked_lm_prob=0.15, rounding="half_even"
+) -> MaskingRule:
     """Ids from 5 on that are divisible by 3 continue a word."""
     return MaskingRule(
         masked_lm_prob=masked_lm_prob,
@@ -23,6 +32,7 @@ def make_rule(masking="subword", max_predictions=20, masked_lm_prob=0.15):
         mask_id=MASK,
         never_masked=(0, CLS, SEP),
         is_continuation=tuple(i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)),
+        rounding=rounding,
     )
 
 
@@ -108,6 +118,92 @@ def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
     )
     by_length = dict(zip(lengths.tolist(), counts.tolist(), strict=True))
     assert [by_length[n] for n in (30, 50, 70, 90, 128)] == [4, 8, 10, 14, 19]
+
+
+def choose_by_hand(key, rows, rule):
+    """bool[batch, seq] from the same random bits: example by example, word by word."""
+    ids, example_ids = rows["input_ids"], rows["example_ids"]
+    examples = rows["cls_positions"].shape[1]
+    bits = np.asarray(jax.random.bits(jax.random.split(key, 4)[0], ids.shape))
+    coins = jax.random.uniform(jax.random.fold_in(key, 4), (len(ids), examples + 1))
+    chosen = np.zeros(ids.shape, bool)
+    for row in range(len(ids)):
+        for example in range(1, examples + 1):
+            tokens = np.flatnonzero(example_ids[row] == example)
+            words = [i for i in tokens if ids[row, i] not in (0, CLS, SEP)]
+            if rule.rounding == "bernoulli":
+                chosen[row, [i for i in words if bits[row, i] / 2**32 < rule.masked_lm_prob]] = True
+                continue
+            if rule.rounding == "stochastic":
+                count = int(rule.masked_lm_prob * len(tokens) + float(coins[row, example]))
+            else:
+                count = max(1, int(round(len(tokens) * rule.masked_lm_prob)))
+            in_order = sorted(words, key=lambda i, row=row: bits[row, i])
+            chosen[row, in_order[: min(count, rule.max_predictions)]] = True
+        slots = sorted(np.flatnonzero(chosen[row]), key=lambda i, row=row: bits[row, i])
+        chosen[row, slots[rule.max_predictions :]] = False
+    return chosen
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("prob", [0.15, 0.4])
+def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
+    lengths = list(range(3, 65)) * 3
+    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding=rounding)
+    for rows in (make_rows(lengths, 64), pack(make_rows([31] * 9, 31), [4, 3, 2])):
+        key = jax.random.key(7)
+        chosen = chosen_of(mask(key, rows, rule))
+        np.testing.assert_array_equal(chosen, choose_by_hand(key, rows, rule))
+        assert not (chosen & np.isin(rows["input_ids"], (0, CLS, SEP))).any()
+
+
+@pytest.mark.parametrize(
+    "length, prob, counts",
+    [
+        (50, 0.15, {7: 0.5, 8: 0.5}),
+        (128, 0.15, {19: 0.8, 20: 0.2}),
+        (60, 0.15, {9: 1.0}),
+        (5, 0.15, {0: 0.25, 1: 0.75}),
+    ],
+)
+def test_stochastic_rounding_is_right_on_average(length, prob, counts):
+    rows = make_rows([length] * 20_000, length)
+    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding="stochastic")
+    found = np.asarray(mask(jax.random.key(0), rows, rule)["masked_lm_weights"]).sum(1)
+    shares = {int(n): (found == n).mean() for n in np.unique(found)}
+    assert shares == pytest.approx(counts, abs=0.015)
+
+
+def test_each_token_by_itself_is_a_coin_of_its_own():
+    """Numbers as of a binomial distribution; neighbours are independent; a row may have none."""
+    rows = make_rows([20] * 40_000, 20)
+    rows["input_ids"][:, 1:19] = 10
+    rule = make_rule(max_predictions=20, rounding="bernoulli")
+    masked = mask(jax.random.key(1), rows, rule)
+    chosen = chosen_of(masked)[:, 1:19]
+    expected = np.array([math.comb(18, n) * 0.15**n * 0.85 ** (18 - n) for n in range(19)])
+    found = np.bincount(chosen.sum(1), minlength=19) / len(chosen)
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / len(chosen)))
+    assert found[0] > 0.04
+    np.testing.assert_allclose(np.cov(chosen.T.astype(float)), np.eye(18) * 0.1275, atol=0.004)
+    new, old = np.asarray(masked["input_ids"])[:, 1:19][chosen], 10
+    assert np.mean(new == MASK) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(new == old) == pytest.approx(0.1, abs=0.01)
+
+
+def test_coins_beyond_the_slots_are_left_out_without_regard_to_place():
+    rows = make_rows([64] * 4000, 64)
+    rows["input_ids"][:, 32] = 10
+    rule = make_rule(max_predictions=3, masked_lm_prob=0.5, rounding="bernoulli")
+    chosen = chosen_of(mask(jax.random.key(0), rows, rule))
+    assert (chosen.sum(1) == 3).all()
+    np.testing.assert_allclose(chosen[:, 1:63].mean(0), 3 / 62, atol=0.018)
+
+
+def test_the_key_of_rounding_is_none_of_the_others():
+    key = jax.random.key(0)
+    keys = [*jax.random.split(key, 4), jax.random.fold_in(key, 4)]
+    assert len({tuple(jax.random.key_data(k).tolist()) for k in keys}) == 5
 
 
 def test_no_more_than_the_slots_and_slots_beyond_the_row_stay_empty():
@@ -292,5 +388,11 @@ def test_masks_are_the_same_on_a_mesh():
 def test_a_rule_that_cannot_work_is_refused():
     with pytest.raises(ValueError, match="masking='words' is none of subword, whole_word, span"):
         make_rule("words")
+    with pytest.raises(ValueError, match="rounding='up' is none of half_even, stochastic, bern"):
+        make_rule(rounding="up")
+    with pytest.raises(
+        ValueError, match="rounding='bernoulli' needs masking='subword', not 'span'"
+    ):
+        make_rule("span", rounding="bernoulli")
     with pytest.raises(ValueError, match="needs is_continuation for each of the 1000 ids; it has"):
         dataclasses.replace(make_rule("span"), is_continuation=())

@@ -1,5 +1,6 @@
 """Preparation as a whole: equal bytes on any number of processes, and work that is never lost."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -93,6 +94,7 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     [
         ({}, (1, 2, 4)),
         ({"mode": "static", "masking": "whole_word"}, (1, 2, 4)),
+        ({"segments": "full_sentences"}, (1, 2, 4)),
         ({"vocab": "train:wordpiece"}, (1, 2)),
         ({"vocab": "train:bpe"}, (1, 2)),
     ],
@@ -434,3 +436,41 @@ def wait_for(path: pathlib.Path) -> None:
 def test_preparation_does_not_import_jax():
     code = "import bert_jax.prepare, sys; assert not {'jax', 'flax'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+def test_rows_of_full_sentences_hold_the_text_once_in_order(text, tmp_path):
+    """Joined, the rows of a unit are its documents with a [SEP] between them, or a new row."""
+    lengths = {"sequence_lengths": (32,), "max_predictions_per_seq": (6,)}
+    config = make_config(text, segments="full_sentences", **lengths)
+    manifest = prepare(config, str(tmp_path / "full"), 1)
+    pairs = prepare(make_config(text, dupe_factor=1, **lengths), str(tmp_path / "pairs"), 1)
+    assert manifest.content["corpus"] == pairs.content["corpus"]
+    examples = list(dump.examples(manifest, "train", 32))
+    sizes = [sum(example["input_mask"]) for example in examples]
+    assert max(sizes) <= 32 and sum(sizes) / len(sizes) > 24
+    words = []
+    for example, size in zip(examples, sizes, strict=True):
+        first, *inner, last = example["tokens"]
+        assert (first, last) == ("[CLS]", "[SEP]")
+        assert inner[0] != "[SEP]" and inner[-1] != "[SEP]"
+        assert not any(example["segment_ids"]) and example["next_sentence_labels"] == []
+        words += [word for word in inner if word != "[SEP]"]
+        assert example["input_mask"] == [1] * size + [0] * (32 - size)
+    assert len(words) == manifest.content["splits"]["train"]["tokens"]
+    statistics = manifest.statistics("train", 32)
+    assert (statistics["mean_b_length"], statistics["random_next_share"]) == (0, 0)
+    assert any("[SEP]" in example["tokens"][1:-1] for example in examples)
+
+    shown = dump.describe(examples[0], manifest.tokenizer())
+    assert shown.startswith("A: [CLS] ") and "\n" not in shown
+    assert "random next" not in dump.summarize(manifest)
+    assert "random next" in dump.summarize(pairs)
+
+
+def test_settings_of_pairs_do_not_matter_to_full_sentences(text, tmp_path):
+    config = make_config(text, segments="full_sentences")
+    manifest = prepare(config, str(tmp_path), 1)
+    again = dataclasses.replace(config, dupe_factor=7, short_seq_prob=0.5)
+    assert prepare(again, str(tmp_path), 1).fingerprint == manifest.fingerprint
+    with pytest.raises(ValueError, match="segments: full_sentences there, pairs asked for"):
+        prepare(make_config(text), str(tmp_path), 1)

@@ -53,6 +53,31 @@ def test_a_row_may_hold_several_examples():
     }
 
 
+def test_an_example_may_have_no_second_segment():
+    """10 11 SEP 12 as one segment, then a pair in the same row."""
+    block = Block(
+        input_ids=np.array([CLS, 10, 11, SEP, 12, SEP, CLS, 13, SEP, 14, SEP]),
+        masked_lm_ids=np.empty(0, int),
+        masked_lm_positions=np.empty(0, int),
+        a_lengths=np.array([4, 1]),
+        b_lengths=np.array([0, 1]),
+        num_masked=np.array([0]),
+        num_examples=np.array([2]),
+        next_sentence_labels=np.array([0, 1]),
+    )
+    form = RowFormat(13, 2, 0, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP)
+    batch = make_batch([block.row(0)], form)
+    assert {name: array.tolist() for name, array in batch.items()} == {
+        "input_ids": [[CLS, 10, 11, SEP, 12, SEP, CLS, 13, SEP, 14, SEP, PAD, PAD]],
+        "token_type_ids": [[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]],
+        "position_ids": [[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0, 0]],
+        "example_ids": [[1] * 6 + [2] * 5 + [0] * 2],
+        "cls_positions": [[0, 6]],
+        "next_sentence_labels": [[0, 1]],
+        "next_sentence_weights": [[0, 1]],
+    }
+
+
 def test_blocks_survive_their_bytes():
     rng = np.random.default_rng(0)
     block = Block(

@@ -194,3 +194,24 @@ def test_an_interrupted_chunk_does_not_look_complete(tmp_path):
     with pytest.raises(ValueError, match="bad text"):
         tokenize_chunk(Breaking([]), 0, NumberTokenizer(10), b"", str(tmp_path / "c"))  # pyright: ignore
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("vocab_size", [1000, 70_000])
+def test_a_run_goes_on_into_the_next_document_after_a_separator(vocab_size, tmp_path):
+    dtype = id_dtype(vocab_size)
+    chunks = [make_documents(30, vocab_size), make_documents(20, vocab_size)]
+    folder = store(tmp_path, chunks, vocab_size)
+    split_documents(folder, 0.2)
+    for split in ("train", "validation"):
+        texts = [sum(document, []) for document in contents(folder, split, dtype)]
+        documents = Documents(folder, split, dtype)
+        for number in range(len(texts) - 3):
+            joined = sum(([*text, 3] for text in texts[number : number + 4]), [])
+            start = documents.starts(number)[0]
+            for skipped in (0, len(texts[number]) - 1):
+                for length in range(1, len(joined) - skipped):
+                    run = documents.run(number, start + skipped, length, dtype.type(3).tobytes())
+                    found = np.frombuffer(run, dtype).tolist()
+                    # A run never ends with a separator: it would reach for the next document.
+                    assert found == joined[skipped : skipped + length]
+        documents.close()

@@ -7,7 +7,15 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 
-from bert_jax.data.pairs import PAIR, Pair, sample_pairs, sample_unit
+from bert_jax.data.pairs import (
+    PAIR,
+    RUN,
+    Pair,
+    Run,
+    full_sentences,
+    sample_pairs,
+    sample_unit,
+)
 
 MAX_NUM_TOKENS = 125
 
@@ -150,6 +158,80 @@ def test_with_two_documents_the_released_program_errs_one_time_in_1024():
     assert 5 <= same <= 40
     ours = [next(sample_unit(documents, (0, 1), str(i), 20, 0.0)) for i in range(5000)]
     assert all(documents.owner(pair.b_start, pair.b_length) == 1 for pair in ours)
+
+
+# --------------------------------------------------------------------------------- full sentences
+
+
+def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[list]:
+    """The token positions of each run, and None where a separator stands; token by token."""
+    runs, run = [], []
+    for number in range(*unit):
+        is_first = True
+        for begin, end in pairwise(documents.starts(number)):
+            tokens = list(range(begin, end))
+            joined = [None, *tokens] if is_first and run else tokens
+            if run and len(run) + len(joined) > size:
+                runs.append(run)
+                run, joined = [], tokens
+            run = run + joined
+            while len(run) > size:
+                runs.append(run[:size])
+                run = run[size:]
+            is_first = False
+    return runs + [run] * bool(run)
+
+
+@pytest.mark.parametrize("size", [8, 40, 126, 510])
+def test_full_sentences_are_those_of_plain_loops(documents, size):
+    unit = (0, len(documents))
+    found, most_crossed = [], 0
+    for run in full_sentences(documents, unit, size):
+        positions, document, start = [], run.document, run.start
+        while True:
+            stop = documents.starts(document)[-1]
+            positions += range(start, min(stop, start + run.length - len(positions)))
+            if len(positions) == run.length:
+                break
+            positions.append(None)
+            document += 1
+            start = documents.starts(document)[0]
+        found.append(positions)
+        most_crossed = max(most_crossed, document - run.document)
+    assert found == runs_by_hand(documents, unit, size)
+    # Nothing is lost or said twice, and no run begins or ends with a separator.
+    assert [p for run in found for p in run if p is not None] == list(range(found[-1][-1] + 1))
+    assert all(run[0] is not None and run[-1] is not None for run in found)
+    assert max(map(len, found)) <= size
+    if size == 510:
+        assert most_crossed > 1
+
+
+def test_a_sentence_longer_than_a_row_goes_on_in_the_next():
+    documents = Lengths([[5, 23, 4], [3]])
+    # A separator and the last sentence would make 11.
+    assert list(full_sentences(documents, (0, 2), 10)) == [
+        Run(0, 0, 5),
+        Run(0, 5, 10),
+        Run(0, 15, 10),
+        Run(0, 25, 7),
+        Run(1, 32, 3),
+    ]
+    assert list(full_sentences(documents, (0, 2), 11))[-1] == Run(0, 27, 9)
+
+
+def test_each_unit_begins_a_run_of_its_own(documents):
+    first, second = (list(full_sentences(documents, u, 126)) for u in ((0, 100), (100, 200)))
+    assert first[0][:2] == (0, documents.starts(0)[0])
+    assert second[0][:2] == (100, documents.starts(100)[0])
+    assert max(run.document for run in first) < 100 <= min(run.document for run in second)
+    assert list(full_sentences(documents, (7, 7), 126)) == []
+
+
+def test_runs_are_stored_as_items_of_their_dtype(documents):
+    for run in full_sentences(documents, (0, 5), 126):
+        (item,) = np.frombuffer(run.to_bytes(), RUN)
+        assert Run(*item.tolist()) == run
 
 
 def test_pairs_are_stored_as_items_of_their_dtype(pairs):

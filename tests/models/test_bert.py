@@ -36,6 +36,22 @@ def assert_close(tree, other, **tolerance):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), tree, other)
 
 
+def test_masked_words_are_answered_alike_without_next_sentence_prediction(
+    make_config, make_batch, random_params
+):
+    config = make_config()
+    batch = make_batch(config)
+    params = random_params(config, batch)
+    whole = forward(config, params, batch, deterministic=True)
+    bert = {name: part for name, part in params["bert"].items() if name != "pooler"}
+    less = {"bert": bert, "masked_lm": params["masked_lm"]}
+    without = make_config(next_sentence=False)
+    found = forward(without, less, batch, deterministic=True)
+    np.testing.assert_array_equal(found.masked_lm_logits, whole.masked_lm_logits)
+    assert found.next_sentence_logits is None
+    assert Bert(without).apply({"params": bert}, batch, deterministic=True).pooled is None
+
+
 def test_a_position_sees_its_own_example_and_nobody_sees_padding():
     bias = attention_bias(jnp.array([[1, 1, 2, 0]]), -10_000.0)
     hidden = np.full((4, 4), -10_000.0, np.float32)
@@ -43,7 +59,7 @@ def test_a_position_sees_its_own_example_and_nobody_sees_padding():
     np.testing.assert_array_equal(bias, hidden[None, None])
 
 
-@pytest.mark.parametrize("hidden_value", [-10_000.0, -1e9])
+@pytest.mark.parametrize("hidden_value", [-10_000.0, -1e9, np.finfo(np.float32).min])
 def test_what_stands_in_padding_changes_nothing(
     make_config, make_batch, random_params, hidden_value
 ):

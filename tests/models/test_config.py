@@ -45,6 +45,20 @@ def test_numbers_of_parameters_are_the_published_ones(
     assert count(BertForPreTraining(config)) == parameter_count(config) == with_heads
 
 
+def test_without_next_sentence_prediction_there_is_no_pooler_and_no_head(make_config, make_batch):
+    config = make_config(**BASE, next_sentence=False)
+    batch = make_batch(config)
+
+    def count(model):
+        init = lambda: model.init(jax.random.key(0), batch, deterministic=True)  # noqa: E731
+        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(init)))
+
+    pooler, head = 768 * 768 + 768, 768 * 2 + 2
+    assert count(Bert(config)) == parameter_count(config, heads=False) == 109_482_240 - pooler
+    assert count(BertForPreTraining(config)) == parameter_count(config)
+    assert parameter_count(config) == 110_106_428 - pooler - head
+
+
 def test_the_closed_form_counts_padded_rows_too(make_config, make_batch):
     config = make_config(vocab_size=97, pad_vocab_to_multiple_of=64)
     assert config.padded_vocab_size == 128
