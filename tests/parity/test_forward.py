@@ -1,0 +1,59 @@
+"""Every output of the model against transformers', with padding and token types, at all lengths."""
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+BASE = dict(hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072)
+TINY = dict(hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512)
+REAL = dict(vocab_size=30522, sequence_length=512)
+
+
+@pytest.mark.parametrize(
+    "sizes, lengths, tolerance",
+    [
+        pytest.param({}, (16, 9, 2, 1), 1e-5, id="narrow"),
+        pytest.param({"activation": "gelu_tanh"}, (16, 9, 2, 1), 1e-5, id="narrow, tanh"),
+        pytest.param({"layer_norm_epsilon": 1e-5}, (16, 9, 2, 1), 1e-5, id="narrow, epsilon"),
+        pytest.param(
+            dict(hidden_size=48, num_heads=3, num_layers=3, type_vocab_size=4, vocab_size=1001),
+            (16, 15, 3),
+            1e-5,
+            id="odd",
+        ),
+        pytest.param(TINY | REAL, (512, 130, 77), 1e-5, id="BERT-Tiny"),
+        pytest.param(
+            dict(hidden_size=48, num_heads=4, num_layers=12), (16, 7), 1e-4, id="12 narrow layers"
+        ),
+        pytest.param(BASE | REAL, (256, 99), 1e-4, id="BERT-Base"),
+    ],
+)
+def test_every_output(make_model, make_rows, ours, theirs, assert_same, sizes, lengths, tolerance):
+    task, params, model = make_model(**sizes)
+    batch = make_rows(task.model, lengths)
+    mine = ours(task.model)(params, batch)
+    assert len(mine["hidden states"]) == task.model.num_layers + 1
+    assert len(mine["attention"]) == task.model.num_layers
+    assert_same(mine, theirs(model, batch), batch, tolerance)
+
+
+def test_every_length_from_1_to_512(make_model, make_rows, ours, theirs, assert_same):
+    """Ours padded to one of four widths, theirs one row at a time and without padding."""
+    task, params, model = make_model(hidden_size=32, sequence_length=512)
+    run = ours(task.model)
+    for width in (128, 256, 384, 512):
+        lengths = np.arange(width - 127, width + 1)
+        batch = make_rows(task.model, lengths, width, seed=width)
+        padded = run(params, batch)
+        for i, length in enumerate(lengths):
+            row = {
+                name: array[i : i + 1, :length] if array.shape[1] == width else array[i : i + 1]
+                for name, array in batch.items()
+            }
+            mine = jax.tree.map(lambda array, i=i: array[i : i + 1], padded)
+            mine["hidden states"] = [x[:, :length] for x in mine["hidden states"]]
+            mine["attention"] = [x[:, :, :length, :length] for x in mine["attention"]]
+            assert_same(mine, theirs(model, row), row, 1e-5)

