@@ -1,0 +1,84 @@
+"""CMRC 2018's scores: exact match, and F1 of the longest run of segments in common.
+
+Written from the definition of cmrc2018_evaluate.py, version 5. A segment is a Chinese character, or
+a word of what stands between two. For the latter that script asks nltk's tokenizer; this has a rule
+of its own, the same but for dots within a run, which nltk may take for the end of a sentence, and
+for rarities such as "gonna". It takes gold and prediction apart alike.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+# What does not count: this list and no more. ASCII's full stop and comma, for example, do count.
+_IGNORED = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+_RUNS = re.compile("[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
+# The Penn Treebank's words: quotes that open are not those that close, 1,000 and U.S. stay whole,
+# the last full stop stands alone.
+_OPENING = re.compile(r'(?:^|(?<=[\s(\[{<]))"')
+_MARKS = re.compile(
+    r""" `` | \.{2,} | [;@\#$%&?!()\[\]{}<>"«»‘„\u2012-\u2015] | ,(?!\d)
+       | (?<=[^.])\.(?=[\])}>"'»\s]*$) | (?<!\w)'(?=\w)(?!(?:s|m|d|t|n|ll|re|ve)\b) """,
+    re.VERBOSE,
+)
+_CLITICS = re.compile(r"(?<=[^'\s])(?:'(?:s|m|d|ll|re|ve)?|n't)(?!\S)")
+
+
+def segments(text: str) -> list[str]:
+    """Chinese characters and words, in lower case, without what does not count."""
+    found = []
+    for run in _RUNS.findall(_clean(text)):
+        spaced = _MARKS.sub(r" \g<0> ", _OPENING.sub("``", run))
+        found += _CLITICS.sub(r" \g<0>", spaced).split()
+    return found
+
+
+def _clean(text: str) -> str:
+    return text.lower().strip().translate(_IGNORED)
+
+
+def exact(answer: str, predicted: str) -> float:
+    """Whether the texts are equal but for case and what does not count."""
+    return float(_clean(answer) == _clean(predicted))
+
+
+def f1(answer: str, predicted: str) -> float:
+    """Of the longest run of segments in both, as a part of either text."""
+    true, guessed = segments(answer), segments(predicted)
+    matcher = difflib.SequenceMatcher(None, true, guessed, autojunk=False)
+    common = matcher.find_longest_match().size
+    return 2 * common / (len(true) + len(guessed)) if common else 0.0
+
+
+def cmrc2018(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
+    """CMRC 2018's scores in percent; the best of the gold answers counts.
+
+    Args:
+      gold: id of a question -> texts of its answers.
+      predictions: id -> text. A question without one scores 0.
+
+    Returns:
+      `AVERAGE` (of the next two), `F1`, `EM`; `TOTAL` questions, `SKIP` without a prediction.
+
+    Raises:
+      ValueError: there is no question, or one without an answer.
+    """
+    if not gold:
+        raise ValueError("There are no questions to score.")
+    for key, answers in gold.items():
+        if not answers:
+            raise ValueError(f"Question {key!r} has no answer, and CMRC 2018 has none such.")
+    answered = [key for key in gold if key in predictions]
+    totals = [
+        100
+        / len(gold)
+        * sum(max(score(a, predictions[key]) for a in gold[key]) for key in answered)
+        for score in (f1, exact)
+    ]
+    return {
+        "AVERAGE": sum(totals) / 2,
+        "F1": totals[0],
+        "EM": totals[1],
+        "TOTAL": len(gold),
+        "SKIP": len(gold) - len(answered),
+    }
