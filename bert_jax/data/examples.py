@@ -29,7 +29,7 @@ class TaggedExample:
     """A sentence of words.
 
     Attributes:
-      words: none is empty or has white space around it.
+      words: one may be blank, or vanish in tokenization; its tag stands all the same.
       tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
       document: number of the document in its file, from 0 on.
     """
