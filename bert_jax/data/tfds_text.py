@@ -51,31 +51,26 @@ class TfdsText:
     """
 
     def __init__(self, argument: str, config: DataConfig):
-        match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
-        if not match:
-            raise ValueError(
-                f"data.source=tfds:{argument} is no name: give tfds:NAME or tfds:NAME[SPLIT]."
-            )
-        self.name, self.split = match[1], match[2] or "train"
+        self.name, self.split = parse_name(argument)
         self.config = config
-        features = _open_builder(self.name).info.features
+        features = open_builder(self.name).info.features
         if config.field not in features:
             raise ValueError(
                 f"data.field={config.field!r} is no field of {self.name}, which has"
                 f" {', '.join(sorted(features))}."
             )
-        _open_split(self.name, self.split)
+        open_split(self.name, self.split)
 
     def chunks(self) -> list[RecordRange]:
-        splits = _open_builder(self.name).info.splits.values()
+        splits = open_builder(self.name).info.splits.values()
         num_bytes = sum(split.num_bytes for split in splits)
         num_records = sum(split.num_examples for split in splits)
         step = max(1, RANGE_BYTES * num_records // num_bytes) if num_bytes else _RECORDS
-        total = len(_open_split(self.name, self.split))
+        total = len(open_split(self.name, self.split))
         return [RecordRange(start, min(start + step, total)) for start in range(0, total, step)]
 
     def read(self, chunk: RecordRange, counts: Counter) -> Iterator[Document]:
-        config, records = self.config, _open_split(self.name, self.split)
+        config, records = self.config, open_split(self.name, self.split)
         bad_text = BadText(config.on_bad_text, counts)
         for start in range(chunk.start, chunk.stop, _BATCH):
             numbers = range(start, min(start + _BATCH, chunk.stop))
@@ -92,17 +87,29 @@ class TfdsText:
 
     def fingerprint(self) -> dict[str, Any]:
         """Name, version and split, and of the files the names and sizes, not the contents."""
-        builder = _open_builder(self.name)
+        builder = open_builder(self.name)
         folder = os.fspath(builder.data_dir)
         files = sorted(name for name in os.listdir(folder) if not name.startswith("."))
         sizes = [(name, os.path.getsize(os.path.join(folder, name))) for name in files]
         return {
             "dataset": builder.info.full_name,
             "split": self.split,
-            "records": len(_open_split(self.name, self.split)),
+            "records": len(open_split(self.name, self.split)),
             "files_sha256": hashlib.sha256(repr(sizes).encode()).hexdigest(),
             "sentencex": importlib.metadata.version("sentencex"),
         }
+
+
+def parse_name(argument: str) -> tuple[str, str]:
+    """Takes NAME or NAME[SPLIT] apart.
+
+    Raises:
+      ValueError: it is neither.
+    """
+    match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
+    if not match:
+        raise ValueError(f"tfds:{argument} is no name: give tfds:NAME or tfds:NAME[SPLIT].")
+    return match[1], match[2] or "train"
 
 
 def _place(record: str, line: int) -> str:
@@ -110,7 +117,12 @@ def _place(record: str, line: int) -> str:
 
 
 @functools.cache
-def _open_builder(name: str) -> Any:
+def open_builder(name: str) -> Any:
+    """Opens a prepared dataset, by its name or its folder.
+
+    Raises:
+      ValueError: it is not there.
+    """
     # Slow to import, and wanted by few.
     from tensorflow_datasets.core import read_only_builder, registered
 
@@ -128,8 +140,13 @@ def _open_builder(name: str) -> Any:
 
 
 @functools.cache
-def _open_split(name: str, split: str) -> Any:
-    builder = _open_builder(name)
+def open_split(name: str, split: str) -> Any:
+    """Opens a split, or a slice of one, for reading by record number.
+
+    Raises:
+      ValueError: there is none, or it is not readable without TensorFlow.
+    """
+    builder = open_builder(name)
     try:
         return builder.as_data_source(split=split)
     except NotImplementedError:

@@ -69,8 +69,8 @@ def read(data_dir, monkeypatch):
         return documents, +counts
 
     yield read
-    tfds_text._open_builder.cache_clear()
-    tfds_text._open_split.cache_clear()
+    tfds_text.open_builder.cache_clear()
+    tfds_text.open_split.cache_clear()
 
 
 EXPECTED = sorted([f"Record {i} is here.", "It has", "two or three lines."] for i in range(300))
@@ -109,7 +109,7 @@ def test_form_of_the_text(read):
 @pytest.mark.parametrize(
     "source, changes, message",
     [
-        ("tfds:", {}, "data.source=tfds: is no name"),
+        ("tfds:", {}, "tfds: is no name"),
         ("tfds:no_such/en", {}, "tfds:no_such/en is not prepared in .*: prepare it with .*array"),
         ("tfds:tiny_corpus/en[dev]", {}, "no split 'dev' but bad, test, train"),
         ("tfds:tiny_corpus/en", {"field": "body"}, "data.field='body' .* has number, text"),

@@ -1,0 +1,278 @@
+"""The published sets of texts and pairs: GLUE's nine tasks and its diagnostic set, Chinese ones.
+
+Of each file the quirks are here, as values: which columns, whether there is a header, how the
+labels are written. A few rows of QQP are broken (a question goes on in the next line); as in
+everyone's scores they are left out, and counted.
+"""
+
+import dataclasses
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bert_jax.data.examples import TextExample
+from bert_jax.data.tables import Columns, first_row, read_table
+from bert_jax.data.tfds_examples import read_tfds_texts
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """A published set.
+
+    Attributes:
+      folder: where its files usually lie within the folder of the whole collection.
+      files: split -> names of its file; the first that exists counts.
+      columns: of its files; the first that the file's first line has count.
+      test_columns: the same for files without labels, where they differ.
+      tfds: columns of its dataset in tensorflow-datasets, if it has one.
+      labels: in the order of their numbers; empty: a regression.
+      metrics: names of its scores, the one that the paper reports first.
+      aliases: other ways in which files write labels -> label.
+      submissions: split -> name of the file to hand in.
+      limits: of a regression's numbers.
+    """
+
+    folder: str
+    files: dict[str, tuple[str, ...]]
+    columns: tuple[Columns, ...]
+    test_columns: tuple[Columns, ...] = ()
+    tfds: Columns | None = None
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
+    aliases: dict[str, str] = field(default_factory=dict)
+    submissions: dict[str, str] = field(default_factory=dict)
+    limits: tuple[float, float] | None = None
+
+    @property
+    def is_regression(self) -> bool:
+        return self.limits is not None
+
+    def path(self, folder: str, split: str) -> str:
+        """Finds the file of a split, in `folder` or the task's folder within it.
+
+        Raises:
+          ValueError: there is no such split, or no file.
+        """
+        if split not in self.files:
+            raise ValueError(f"There is no split {split!r} but {', '.join(self.files)}.")
+        names = [os.path.join(at, n) for n in self.files[split] for at in (self.folder, "")]
+        for name in names:
+            if os.path.isfile(path := os.path.join(folder, name)):
+                return path
+        raise ValueError(f"{folder} has no {' nor '.join(names)}.")
+
+    def read(self, source: str, counts: Counter, labelled: bool = True) -> Iterator[TextExample]:
+        """Streams the examples of one of the set's files, or of `tfds:NAME[SPLIT]`.
+
+        Raises:
+          ValueError: naming the line, for whatever does not look like the set's.
+        """
+        if source.startswith("tfds:"):
+            if self.tfds is None:
+                raise ValueError(f"{source}: this set is not read from tensorflow-datasets.")
+            examples = read_tfds_texts(source.removeprefix("tfds:"), self.tfds, counts, labelled)
+        else:
+            columns = self._columns(source, labelled)
+            examples = read_table(source, columns, counts, labelled, leave_out_broken_rows=True)
+        return map(self._known, examples) if labelled else examples
+
+    def _columns(self, path: str, labelled: bool) -> Columns:
+        if not os.path.isfile(path):
+            raise ValueError(f"{path}: there is no such file.")
+        choices = self.columns if labelled else (*self.test_columns, *self.columns)
+        there = first_row(path)
+        names = {*(name.strip() for name in there), *range(len(there))}
+        for columns in choices:
+            if names.issuperset(columns.names(labelled)):
+                # GLUE's files have their own column of ids in some splits only.
+                ids = [name for name in ("index", "id") if name in names and columns.has_header]
+                return dataclasses.replace(columns, id=ids[0] if ids else None)
+        wanted = " or ".join(str(list(columns.names(labelled))) for columns in choices)
+        raise ValueError(f"{path}, line 1: no columns {wanted} but {there}.")
+
+    def _known(self, example: TextExample) -> TextExample:
+        assert example.labels is not None
+        label = self.aliases.get(example.labels[0], example.labels[0])
+        if self.limits is not None:
+            low, high = self.limits
+            if not low <= number_of(label) <= high:
+                raise ValueError(f"{example.where}: {label!r} is no number from {low} to {high}.")
+        elif label not in self.labels:
+            known = ", ".join((*self.labels, *self.aliases))
+            raise ValueError(f"{example.where}: unknown label {label!r}, not of {known}.")
+        return dataclasses.replace(example, labels=(label,))
+
+
+def number_of(text: str) -> float:
+    """The number that stands in a text, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _files(train: str = "train.tsv") -> dict[str, tuple[str, ...]]:
+    return {"train": (train,), "validation": ("dev.tsv",), "test": ("test.tsv",)}
+
+
+def _numbered(labels: tuple[str, ...]) -> dict[str, str]:
+    return {str(number): label for number, label in enumerate(labels)}
+
+
+def _pairs(text_a: str, text_b: str, label: str = "label") -> Columns:
+    return Columns(text_a, text_b, label)
+
+
+_ACCEPTABLE = ("unacceptable", "acceptable")
+_SENTIMENT = ("negative", "positive")
+_PARAPHRASE = ("not_equivalent", "equivalent")
+_DUPLICATE = ("not_duplicate", "duplicate")
+_INFERENCE = ("entailment", "neutral", "contradiction")
+_ENTAILMENT = ("entailment", "not_entailment")
+_WINOGRAD = ("not_entailment", "entailment")
+
+# Labels in the order of tensorflow-datasets; file names as gluebenchmark.com takes them.
+GLUE: dict[str, TextTask] = {
+    "cola": TextTask(
+        folder="CoLA",
+        files=_files(),
+        # No header, but for the test file: source, label, the author's mark, sentence.
+        columns=(Columns("sentence", label="label"), Columns(3, label=1)),
+        test_columns=(Columns("sentence"),),
+        tfds=Columns("sentence", label="label"),
+        labels=_ACCEPTABLE,
+        metrics=("matthews", "accuracy"),
+        aliases=_numbered(_ACCEPTABLE),
+        submissions={"test": "CoLA.tsv"},
+    ),
+    "sst2": TextTask(
+        folder="SST-2",
+        files=_files(),
+        columns=(Columns("sentence", label="label"),),
+        tfds=Columns("sentence", label="label"),
+        labels=_SENTIMENT,
+        aliases=_numbered(_SENTIMENT),
+        submissions={"test": "SST-2.tsv"},
+    ),
+    "mrpc": TextTask(
+        folder="MRPC",
+        files={
+            "train": ("train.tsv", "msr_paraphrase_train.txt"),
+            "validation": ("dev.tsv",),
+            "test": ("test.tsv", "msr_paraphrase_test.txt"),
+        },
+        columns=(_pairs("#1 String", "#2 String", "Quality"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_PARAPHRASE,
+        metrics=("f1", "accuracy"),
+        aliases=_numbered(_PARAPHRASE),
+        submissions={"test": "MRPC.tsv"},
+    ),
+    "qqp": TextTask(
+        folder="QQP",
+        files=_files(),
+        columns=(_pairs("question1", "question2", "is_duplicate"),),
+        tfds=_pairs("question1", "question2"),
+        labels=_DUPLICATE,
+        metrics=("f1", "accuracy"),
+        aliases=_numbered(_DUPLICATE),
+        submissions={"test": "QQP.tsv"},
+    ),
+    "stsb": TextTask(
+        folder="STS-B",
+        files=_files(),
+        columns=(_pairs("sentence1", "sentence2", "score"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        metrics=("spearman", "pearson"),
+        submissions={"test": "STS-B.tsv"},
+        limits=(0.0, 5.0),
+    ),
+    "mnli": TextTask(
+        folder="MNLI",
+        files={
+            "train": ("train.tsv",),
+            "validation_matched": ("dev_matched.tsv",),
+            "validation_mismatched": ("dev_mismatched.tsv",),
+            "test_matched": ("test_matched.tsv",),
+            "test_mismatched": ("test_mismatched.tsv",),
+        },
+        # train.tsv has label1 before gold_label, the others label1 to label5.
+        columns=(_pairs("sentence1", "sentence2", "gold_label"),),
+        tfds=_pairs("premise", "hypothesis"),
+        labels=_INFERENCE,
+        submissions={"test_matched": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+    ),
+    "qnli": TextTask(
+        folder="QNLI",
+        files=_files(),
+        columns=(_pairs("question", "sentence"),),
+        tfds=_pairs("question", "sentence"),
+        labels=_ENTAILMENT,
+        submissions={"test": "QNLI.tsv"},
+    ),
+    "rte": TextTask(
+        folder="RTE",
+        files=_files(),
+        columns=(_pairs("sentence1", "sentence2"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_ENTAILMENT,
+        submissions={"test": "RTE.tsv"},
+    ),
+    "wnli": TextTask(
+        folder="WNLI",
+        files=_files(),
+        columns=(_pairs("sentence1", "sentence2"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_WINOGRAD,
+        aliases=_numbered(_WINOGRAD),
+        submissions={"test": "WNLI.tsv"},
+    ),
+    # The diagnostic set, answered by a model of MNLI; diagnostic-full.tsv has the labels.
+    "ax": TextTask(
+        folder="diagnostic",
+        files={"test": ("diagnostic.tsv",), "validation": ("diagnostic-full.tsv",)},
+        columns=(
+            _pairs("sentence1", "sentence2"),
+            _pairs("Premise", "Hypothesis", "Label"),
+        ),
+        tfds=_pairs("premise", "hypothesis"),
+        labels=_INFERENCE,
+        metrics=("matthews", "accuracy"),
+        submissions={"test": "AX.tsv"},
+    ),
+}
+
+CHINESE: dict[str, TextTask] = {
+    # Training on MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
+    "xnli": TextTask(
+        folder="",
+        files={
+            "train": ("multinli/multinli.train.zh.tsv", "multinli.train.zh.tsv", "train.tsv"),
+            "validation": ("xnli.dev.tsv", "dev.tsv"),
+            "test": ("xnli.test.tsv", "test.tsv"),
+        },
+        columns=(
+            _pairs("premise", "hypo"),
+            Columns("sentence1", "sentence2", "gold_label", keep=("language", "zh")),
+            _pairs("text_a", "text_b"),
+        ),
+        labels=_INFERENCE,
+        aliases={"contradictory": "contradiction"},
+    ),
+    "chnsenticorp": TextTask(
+        folder="",
+        files=_files(),
+        columns=(Columns("text_a", label="label"), Columns(1, label=0)),
+        labels=_SENTIMENT,
+        aliases=_numbered(_SENTIMENT),
+    ),
+    "lcqmc": TextTask(
+        folder="",
+        files=_files() | {"train": ("train.tsv", "train.txt")},
+        columns=(_pairs("text_a", "text_b"), Columns(0, 1, 2)),
+        labels=_DUPLICATE,
+        aliases=_numbered(_DUPLICATE),
+    ),
+}
