@@ -13,6 +13,7 @@ top of what bert_jax.data.example_files counts:
     empty_texts          rows whose text_a or text_b is empty: kept
     labels_stripped      white space around a label: dropped
     broken_rows          rows with too few columns, where the caller lets them be left out
+    long_rows            rows with too many, there: those too many are left out
     rows_left_out        rows that `Columns.keep` does not keep
 """
 
@@ -115,7 +116,7 @@ def read_table(
       labelled: whether labels are read; every row must have one then.
       quoted: whether fields may stand in double quotes; None: in CSV they may, in TSV not.
       leave_out_broken_rows: leave rows with too few columns out and count them, instead of
-        raising, and ignore columns too many.
+        raising, and count columns too many.
 
     Raises:
       ValueError: naming the line, for broken rows, missing columns, labels or texts; and for a file
@@ -178,8 +179,8 @@ def read_rows(
                     f"{place(path, number)}: {len(row)} columns where"
                     f" {'the header has' if has_header else 'the first row has'} {len(header)}."
                 )
+            counts["broken_rows" if len(row) < len(header) else "long_rows"] += 1
             if len(row) < len(header):
-                counts["broken_rows"] += 1
                 continue
         yield place(path, number), dict(zip(header, row, strict=False))
 

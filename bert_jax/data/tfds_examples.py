@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from bert_jax.data.examples import TaggedExample, TextExample
 from bert_jax.data.tables import Columns
 from bert_jax.data.tags import TagReader
@@ -84,8 +86,6 @@ def _features(name: str, wanted: tuple[Any, ...]) -> Any:
 
 def _records(name: str, split: str) -> Iterator[tuple[str, int, Any]]:
     records = open_split(name, split)
-    if not len(records):
-        raise ValueError(f"tfds:{name}[{split}] has no records.")
     for start in range(0, len(records), _BATCH):
         numbers = list(range(start, min(start + _BATCH, len(records))))
         for number, record in zip(numbers, records.__getitems__(numbers), strict=True):
@@ -101,6 +101,9 @@ def _labels(features: Any, columns: Columns, record: Any, where: str) -> tuple[s
 
 def _named(feature: Any, value: Any, where: str) -> str:
     """The name of a class, or what else stands there as text."""
+    if isinstance(value, float):
+        # The shortest number in the dataset's own precision: 3.8, not 3.799999952316284.
+        return str(np.dtype(feature.np_dtype).type(value))
     if not hasattr(feature, "int2str"):
         return _plain(value)
     # tensorflow-datasets writes -1 where a test set hides its labels.
