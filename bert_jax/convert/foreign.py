@@ -145,9 +145,10 @@ def read_vocabulary(path: str) -> bytes:
 
 
 def is_lowercase(vocabulary: bytes) -> bool:
-    """Whether no piece of a vocabulary, special tokens apart, has an upper-case letter."""
-    pieces = vocabulary.decode("utf-8", "replace").split("\n")
-    return all(piece.lower() == piece for piece in pieces if not piece.startswith("["))
+    """Whether no word of a vocabulary has an upper-case letter. (`<S>` and `[CLS]` are no words.)"""
+    pieces = vocabulary.decode("utf-8", "replace").split()
+    words = (piece for piece in pieces if piece.removeprefix("##").isalpha())
+    return all(word == word.lower() for word in words)
 
 
 def check_vocabulary(pieces: int, rows: int, path: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from bert_jax import config as config_lib
 from bert_jax.convert import __main__ as convert
 from bert_jax.convert import importing, workdir
 from bert_jax.convert.certificate import weights_sha256
+from bert_jax.convert.foreign import is_lowercase
 from bert_jax.convert.outputs import largest_differences, make_batch, run_ours
 from bert_jax.convert.tables import FORMATS, GOOGLE, HUGGINGFACE, expand, export_params
 from tests.convert.bundle_writer import write_bundle
@@ -364,6 +365,19 @@ def test_who_decides_on_lower_case(save, says, words, expected):
     folder, _ = save()
     (folder / "tokenizer_config.json").write_text(json.dumps(says))
     assert from_hf(folder, *words).config.data.lowercase is expected
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("bert-base-uncased", True),
+        ("bert-base-cased", False),
+        ("bert-base-multilingual-cased", False),
+        ("bert-base-chinese", True),  # its pieces <S> and <T> are no words
+    ],
+)
+def test_the_case_of_the_released_vocabularies(shared_data, name, expected):
+    assert is_lowercase((shared_data / "vocab" / name / "vocab.txt").read_bytes()) is expected
 
 
 def test_labels_are_kept_in_their_order(save):
