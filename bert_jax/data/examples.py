@@ -48,7 +48,7 @@ class Question:
     Attributes:
       answers: (text, offset of its first character in the context) of every gold answer; an offset
         of -1: the answer's text is not where the file says, and takes part in the score only.
-        Empty where the question is impossible or has no gold answer.
+        Empty where the question is impossible, or its answers were not read.
       is_impossible: the context does not answer it.
       document: title of the article.
     """
