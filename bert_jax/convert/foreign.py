@@ -145,7 +145,7 @@ def read_vocabulary(path: str) -> bytes:
 
 
 def is_lowercase(vocabulary: bytes) -> bool:
-    """Whether no word of a vocabulary has an upper-case letter. (`<S>` and `[CLS]` are no words.)"""
+    """Whether no word of a vocabulary has an upper-case letter; `<S>` and `[CLS]` are no words."""
     pieces = vocabulary.decode("utf-8", "replace").split()
     words = (piece for piece in pieces if piece.removeprefix("##").isalpha())
     return all(word == word.lower() for word in words)
