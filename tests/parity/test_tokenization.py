@@ -1,0 +1,252 @@
+"""In what transformers' tokenizers differ from google-research/bert's, and in nothing else.
+
+Ours gives the ids of google-research/bert (tests/data/test_tokenization.py). transformers has one
+on the library in Rust, which AutoTokenizer loads, and one in Python, its earlier one.
+"""
+
+import collections
+import dataclasses
+import itertools
+import json
+import random
+import re
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+
+from bert_jax.data.tokenization import (
+    CLEAN,
+    SPECIAL_TOKENS,
+    WordPieceTokenizer,
+    basic_tokens,
+    load_tokenizer,
+    split_runs,
+)
+
+transformers = pytest.importorskip("transformers")
+legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """One way in which a tokenizer of transformers differs.
+
+    Attributes:
+      name: as README lists it.
+      programs: `rust`, `python` or both.
+      applies: (a run of text without spaces, lowercase) -> whether it may differ in this way.
+      example: a text that does, in lower case or as it is.
+      ours, theirs: its pieces.
+    """
+
+    name: str
+    programs: tuple[str, ...]
+    applies: Callable[[str, bool], bool]
+    example: str
+    lowercase: bool
+    ours: list[str]
+    theirs: list[str]
+
+
+def any_character(test):
+    return lambda run, lowercase: any(map(test, run))
+
+
+def is_newer(character):
+    """Unassigned, or of another category than in Unicode 3.2: the programs' tables may differ."""
+    category = unicodedata.category(character)
+    return category == "Cn" or category != unicodedata.ucd_3_2_0.category(character)
+
+
+BOTH = ("rust", "python")
+SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
+LONG = "a" * 101
+KINDS = (
+    Kind(
+        "special tokens in the text",
+        BOTH,
+        lambda run, lowercase: SPECIAL.search(run) is not None,
+        *("a [MASK]", True, ["a", "[", "mask", "]"], ["a", "[MASK]"]),
+    ),
+    Kind(
+        "words of 101 to 200 characters",
+        BOTH,
+        lambda run, lowercase: any(100 < len(word) <= 200 for word in basic_tokens(run, lowercase)),
+        *(LONG, True, ["a", *["##a"] * 100], ["[UNK]"]),
+    ),
+    Kind(
+        "private use",
+        BOTH,
+        any_character(lambda c: unicodedata.category(c) == "Co"),
+        *("a\ue001a", False, ["a", "##\ue001", "##a"], ["a", "##a"]),
+    ),
+    Kind(
+        "final sigma",
+        ("rust",),
+        lambda run, lowercase: lowercase and "Σ" in run,
+        *("ΑΣ", True, ["α", "##ς"], ["α", "##σ"]),
+    ),
+    Kind(
+        "ideographs U+2B820 to U+2B91F",
+        ("rust",),
+        any_character(lambda c: 0x2B820 <= ord(c) <= 0x2B91F),
+        *("a\U0002b820", True, ["a", "\U0002b820"], ["a", "##\U0002b820"]),
+    ),
+    Kind(
+        "characters of newer Unicode",
+        ("rust",),
+        any_character(is_newer),
+        *("a\u2e5da", True, ["a", "\u2e5d", "a"], ["a", "##\u2e5d", "##a"]),
+    ),
+    Kind(
+        "unassigned characters",
+        ("python",),
+        any_character(lambda c: unicodedata.category(c) == "Cn"),
+        *("a\u0378a", True, ["a", "##\u0378", "##a"], ["a", "##a"]),
+    ),
+    Kind(
+        "characters that NFC composes",
+        ("python",),
+        lambda run, lowercase: not unicodedata.is_normalized("NFC", run.translate(CLEAN)),
+        *("e\u0301", False, ["e", "##\u0301"], ["é"]),
+    ),
+)
+
+
+def make_theirs(program, path, lowercase):
+    """A function text -> ids."""
+    if program == "rust":
+        vocabulary = transformers.models.bert.tokenization_bert.load_vocab(path)
+        tokenizer = transformers.BertTokenizer(vocab=vocabulary, do_lower_case=lowercase)
+    else:
+        tokenizer = legacy.BertTokenizerLegacy(str(path), do_lower_case=lowercase)
+    return lambda text: tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+
+
+def kinds_of(run, program, lowercase):
+    return [k.name for k in KINDS if program in k.programs and k.applies(run, lowercase)]
+
+
+@pytest.mark.parametrize(
+    "program, kind",
+    [
+        pytest.param(program, kind, id=f"{kind.name}, {program}")
+        for kind in KINDS
+        for program in kind.programs
+    ],
+)
+def test_what_is_listed_differs(tmp_path, program, kind):
+    pieces = (*SPECIAL_TOKENS, *sorted({*kind.ours, *kind.theirs} - {*SPECIAL_TOKENS}))
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    theirs = make_theirs(program, path, kind.lowercase)
+    ours = load_tokenizer(path, kind.lowercase)
+    assert [pieces[i] for i in ours.encode(kind.example)] == kind.ours
+    assert [pieces[i] for i in theirs(kind.example)] == kind.theirs
+    assert kind.name in kinds_of(kind.example, program, kind.lowercase)
+
+
+@pytest.fixture(params=BOTH)
+def program(request):
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["uncased", "cased"])
+def lowercase(request):
+    return request.param
+
+
+@pytest.fixture
+def their_words(program, lowercase):
+    """The function text -> words, before they are cut into pieces."""
+    if program == "python":
+        return legacy.BasicTokenizer(do_lower_case=lowercase).tokenize
+    backend = transformers.BertTokenizer(do_lower_case=lowercase).backend_tokenizer
+
+    def words(text):
+        text = backend.normalizer.normalize_str(text)
+        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
+
+    return words
+
+
+def test_no_other_character_differs(program, lowercase, their_words):
+    """All assigned characters, and some of the many others."""
+    for code in range(0x110000):
+        category = unicodedata.category(character := chr(code))
+        if category == "Cs" or (category in ("Co", "Cn") and code % 997):
+            continue
+        text = f"A{character}b"
+        if their_words(text) != basic_tokens(text, lowercase):
+            assert kinds_of(text, program, lowercase), f"U+{code:04X}"
+
+
+def test_texts_of_no_listed_kind_do_not_differ(program, lowercase, their_words):
+    draw = random.Random(0)
+    blocks = ((0x20, 0x7E), (0xA1, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x5D0, 0x669))
+    blocks += ((0x900, 0x97F), (0x1E00, 0x20CF), (0x3000, 0x30FF), (0x4E00, 0x9FFF))
+    blocks += ((0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0, 0x20), (0x1F600, 0x1F640))
+    compared = 0
+    for _ in range(20_000):
+        parts = draw.choices(blocks, k=draw.randrange(1, 4))
+        text = "".join(chr(draw.randint(*b)) for b in parts for _ in range(draw.randrange(1, 5)))
+        if not any(kinds_of(run, program, lowercase) for run in split_runs(text)):
+            compared += 1
+            assert their_words(text) == basic_tokens(text, lowercase), ascii(text)
+    assert compared > 2_000
+
+
+@pytest.fixture(scope="session")
+def real_runs(shared_data):
+    """How often each run of characters between spaces occurs in all real text."""
+    runs = collections.Counter()
+    for folder in ("text", "squad", "ner", "multiple_choice"):
+        for path in sorted((shared_data / folder).rglob("*.*")):
+            text = path.read_text(encoding="utf-8")
+            if path.suffix == ".json":  # one value, or one a line
+                text = "\n".join(
+                    itertools.chain(*map(strings_in, map(json.loads, text.splitlines())))
+                )
+            runs.update(split_runs(text))
+    return runs
+
+
+def strings_in(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(item)
+
+
+@pytest.mark.parametrize(
+    "name, lowercase",
+    [
+        ("bert-base-uncased", True),
+        ("bert-base-cased", False),
+        ("bert-base-chinese", True),
+        ("bert-base-multilingual-cased", False),
+    ],
+)
+def test_real_text_differs_in_no_other_way(shared_data, real_runs, name, lowercase, program):
+    """`pytest -s` shows the counts that README has."""
+    path = shared_data / "vocab" / name / "vocab.txt"
+    ours: WordPieceTokenizer = load_tokenizer(path, lowercase)  # type: ignore
+    theirs = make_theirs(program, path, lowercase)
+    counts = collections.Counter()
+    for run, times in real_runs.items():
+        if theirs(run) != ours.encode(run):
+            kinds = kinds_of(run, program, lowercase)
+            assert kinds, ascii(run)
+            counts[" or ".join(kinds)] += times
+    print(f"\n{name}, {program}, of {real_runs.total():,} runs: {dict(counts)}")
+    assert counts.total() < 1e-4 * real_runs.total()
+
+
+def test_whole_lines_are_no_more_than_their_runs(shared_data, program):
+    path = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
+    theirs = make_theirs(program, path, lowercase=False)
+    lines = (shared_data / "text" / "wiki.valid.raw").read_text(encoding="utf-8").splitlines()
+    for line in lines[::5]:
+        assert theirs(line) == [i for run in split_runs(line) for i in theirs(run)], ascii(line)
