@@ -106,7 +106,10 @@ def restore_or_init(
     key = experiment.key("init")
     if config.init_from:
         params, origin = initial_params(
-            config.init_from, like.params, lambda: init_state(task, tx, mesh, key).params
+            config.init_from,
+            like.params,
+            lambda: init_state(task, tx, mesh, key).params,
+            config.model.vocab_size,
         )
         for line in (*origin, f"as {source.describe(config)}"):
             screen.line(f"start      {line}")

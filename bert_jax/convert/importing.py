@@ -57,9 +57,8 @@ def convert(source: Source, out: str, *, compare: bool = True) -> dict[str, Any]
     Raises:
       ValueError: `out` is not empty, or the source's tensors are not those of its configuration.
     """
-    out = os.path.abspath(out)
     check_out(out)
-    imported = import_source(source, out)
+    imported = import_source(source, os.path.abspath(out))
     compared: dict[str, Any] = {"none_because": "--nocomparison"}
     proof = certificate.make(imported, comparison.with_source(imported) if compare else compared)
     with whole_folder(out) as folder:

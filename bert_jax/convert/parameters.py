@@ -29,6 +29,9 @@ _CLASSES = {
     "span": "span/bias",
 }
 
+# Parameters that have a row for each word.
+_BY_WORD = {"bert/embeddings/word_embeddings/embedding", "masked_lm/bias"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
@@ -111,7 +114,7 @@ def _expected_shapes(source: Source, model: BertConfig) -> dict[str, tuple[int, 
 
 
 def initial_params(
-    init_from: str, like: Any, make_new: Callable[[], Any]
+    init_from: str, like: Any, make_new: Callable[[], Any], vocab_size: int
 ) -> tuple[Any, tuple[str, ...]]:
     """Parameters for a new run from a workdir, or from the folder of another program.
 
@@ -119,6 +122,7 @@ def initial_params(
       init_from: the folder.
       like: abstract parameters of the run (shapes, dtypes, shardings).
       make_new: makes random ones of the same form, for heads that the source does not have.
+      vocab_size: rows beyond it only pad a table: they are added as zeros.
 
     Returns:
       The parameters in the shardings of `like`, and lines that say where they come from.
@@ -136,6 +140,10 @@ def initial_params(
         imported = import_source(sources.open_source(init_from))
         found, what = imported.own_params, f"{init_from} ({imported.source.form.name})"
     wanted = flatten(like)
+    for name in _BY_WORD & found.keys() & wanted.keys():
+        if len(found[name]) == vocab_size:
+            padding = wanted[name].shape[0] - vocab_size
+            found[name] = np.pad(found[name], [(0, padding)] + [(0, 0)] * (found[name].ndim - 1))
     new = _names_of_new(found, wanted, init_from)
     left_out = sorted({_part(name) for name in found.keys() - wanted.keys()})
     params = {name: _put(found[name], leaf) for name, leaf in wanted.items() if name not in new}

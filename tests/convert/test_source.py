@@ -137,14 +137,15 @@ def test_what_is_no_source(tmp_path, name):
 def like_of(config):
     task = Pretraining(make_model_config(config), None, 8, max_predictions_per_seq=1)
     mesh = make_mesh()
-    return abstract_params(task, mesh), lambda: init_params(task, make_key(5, "init"))
+    params = abstract_params(task, mesh)
+    return params, lambda: init_params(task, make_key(5, "init")), config.model.vocab_size
 
 
 def test_initial_params_of_a_run_bit_for_bit(make_workdir, random_params):
     workdir = make_workdir()
     config = config_lib.load(str(workdir))
-    like, make_new = like_of(config)
-    params, lines = initial_params(str(workdir), like, make_new)
+    like, make_new, vocab_size = like_of(config)
+    params, lines = initial_params(str(workdir), like, make_new, vocab_size)
     expected = random_params(config)
     for name, array in flatten(params).items():
         np.testing.assert_array_equal(array, expected[name])
@@ -156,8 +157,8 @@ def test_heads_that_the_source_lacks_are_new_and_said(make_workdir):
     workdir = make_workdir(
         heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"
     )
-    like, make_new = like_of(config_lib.load(str(workdir)))
-    params, lines = initial_params(str(workdir), like, make_new)
+    like, make_new, vocab_size = like_of(config_lib.load(str(workdir)))
+    params, lines = initial_params(str(workdir), like, make_new, vocab_size)
     assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, like)
     new = make_new()
     np.testing.assert_array_equal(
@@ -176,6 +177,23 @@ def test_without_next_sentence_the_pooler_is_left_out(make_workdir):
     params, lines = initial_params(str(workdir), *like_of(config))
     assert "pooler" not in params["bert"]
     assert lines[1:] == ("without bert/pooler, next_sentence",)
+
+
+def test_a_table_that_is_to_be_padded(make_workdir, random_params):
+    """As tensor parallelism needs it; the rows that are added mean nothing."""
+    workdir = make_workdir(model__vocab_size=60)
+    config = config_lib.load(str(workdir))
+    expected = random_params(config)["bert/embeddings/word_embeddings/embedding"]
+    config.model.pad_vocab_to_multiple_of = 32
+    params, _ = initial_params(str(workdir), *like_of(config))
+    table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
+    np.testing.assert_array_equal(table, np.concatenate([expected, np.zeros((4, 16))]))
+    assert params["masked_lm"]["bias"].shape == (64,)
+    config.model.vocab_size = 64
+    with pytest.raises(
+        ValueError, match=r"- bert/embeddings/word_embeddings/embedding: \[60, 16\]"
+    ):
+        initial_params(str(workdir), *like_of(config))
 
 
 def test_an_encoder_of_another_size_is_refused(make_workdir):
