@@ -33,6 +33,7 @@ Json = dict[str, Any]
 _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
+_MOST_BETWEEN = 30
 # transformers' names of the special tokens, in the order of SPECIAL_TOKENS.
 _ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
@@ -133,7 +134,7 @@ def _template(tokenizer: Tokenizer) -> Json:
 def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
     """The steps of `basic_tokens`, then the longest pieces from the left."""
     clean = [_replace(_in_class(SPACES.match), " "), _replace(_in_class(_is_deleted), "")]
-    fold = [*_lower(), {"type": "NFD"}, _replace(_in_class(_is_mark), "")]
+    fold = [*_lower(), *_decompose(), _replace(_in_class(_is_mark), "")]
     return {
         "normalizer": _sequence([*clean, *(fold if tokenizer.lowercase else [])]),
         "pre_tokenizer": {
@@ -170,12 +171,21 @@ def _sentencepiece(tokenizer: SentencePieceTokenizer, vocabulary: bytes) -> Json
         steps.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
     steps += [_replace(" {2,}", " "), _replace(" $", "")]
     metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first"}
+    words = {**metaspace, "split": True}
     return {
         "normalizer": _sequence(steps),
-        "pre_tokenizer": {**metaspace, "split": True},
-        "decoder": {**metaspace, "split": True},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [words, _cut(tokenizer)]},
+        "decoder": words,
         "model": (_unigram if kind.model_type == kind.UNIGRAM else _bpe)(model, tokenizer.unk_id),
     }
+
+
+def _cut(tokenizer: Tokenizer) -> Json:
+    """Cuts the special tokens that are left in words after their first character: they are text."""
+    parts = (
+        f"(?<={re.escape(name[0])}){re.escape(name[1:])}" for name in _special_pieces(tokenizer)
+    )
+    return _split("|".join(parts), "Isolated")
 
 
 def _unigram(model: Any, unk_id: int) -> Json:
@@ -230,11 +240,19 @@ def _split(pattern: str, behavior: str) -> Json:
 def _lower() -> list[Json]:
     """`str.lower`; the library's looks at each character by itself, so the final sigma goes first.
 
-    Final is one that has a cased letter before it and none after it, others in between apart.
+    Final is one that has a cased letter before it and none after it, not counting what may stand in
+    between (accents, apostrophes). Without a bound on the latter, looking back takes time in
+    proportion to all the text before.
     """
-    cased, passed_over = _in_class(_is_cased), _in_class(_is_case_ignorable)
-    final = f"(?<={cased}{passed_over}*){_SIGMA}(?!{passed_over}*{cased})"
+    cased, between = _in_class(_is_cased), _in_class(_is_case_ignorable)
+    final = f"(?<={cased}{between}{{0,{_MOST_BETWEEN}}}){_SIGMA}(?!{between}*{cased})"
     return [_replace(final, _FINAL_SIGMA), {"type": "Lowercase"}]
+
+
+def _decompose() -> list[Json]:
+    """Normal form D, and the one decomposition that the library (0.23) does not know."""
+    vowel = "\U00011938"
+    return [_replace(vowel, unicodedata.normalize("NFD", vowel)), {"type": "NFD"}]
 
 
 def _is_deleted(character: str) -> bool:

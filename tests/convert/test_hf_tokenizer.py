@@ -4,17 +4,26 @@ import argparse
 import asyncio
 import collections
 import functools
+import io
 import itertools
 import json
+import re
 import unicodedata
 from collections.abc import Iterable
 
 import pytest
+import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.convert.hf_tokenizer import tokenizer_json
-from bert_jax.data.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
+from bert_jax.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from bert_jax.data.tokenization import (
+    SPECIAL_TOKENS,
+    WordPieceTokenizer,
+    basic_tokens,
+    load_tokenizer,
+)
 from bert_jax.data.vocabulary import count_words, train_vocabulary
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -83,14 +92,30 @@ def test_special_tokens_in_text_stand_for_themselves_unless_told_otherwise(text,
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_every_code_point_that_python_knows_gives_our_ids(lowercase):
-    """Of characters newer than Python's version of Unicode the library may know a lower case."""
-    ours, theirs = pair(lowercase)
-    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-    texts = [f"{c} A{c}b É{c}Σ" for c in characters]
-    wrong = [text[0] for text in differences(ours, theirs, texts)]
+def test_every_character_is_treated_alike(lowercase):
+    """Alone, in a word and before a sigma, whatever the vocabulary.
+
+    Of the private planes, and of those in which nothing is assigned, a sample.
+
+    The library may lower characters that are newer than Python's version of Unicode: 55 of them in
+    tokenizers 0.23 and Python 3.11.
+    """
+    _, theirs = pair(lowercase)
+
+    def is_alike(codes: Iterable[int]) -> bool:
+        text = " ".join(f"{chr(code)} A{chr(code)}b É{chr(code)}Σ" for code in codes)
+        words = theirs.pre_tokenizer.pre_tokenize_str(theirs.normalizer.normalize_str(text))
+        return [word for word, _ in words] == basic_tokens(text, lowercase)
+
+    planes = itertools.chain(range(0x32000), range(0xE0000, 0xE1000), range(0x32000, 0x110000, 61))
+    codes = [code for code in planes if not 0xD800 <= code <= 0xDFFF]
+    wrong = []
+    for first in range(0, len(codes), 32):
+        some = codes[first : first + 32]
+        if not is_alike(some):
+            wrong += [chr(code) for code in some if not is_alike([code])]
     assert {unicodedata.category(character) for character in wrong} <= {"Cn"}
-    assert len(wrong) < 300
+    assert len(wrong) <= (55 if lowercase else 0)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +145,21 @@ def test_all_real_text_gives_our_ids(shared_data, name, lowercase):
 
 
 def real_lines(folder, every: int = 1) -> list[str]:
-    """Each line of all text, questions and sentences there are; of the novels each `every`th."""
-    files = [
-        p for p in sorted(folder.rglob("*")) if p.suffix in (".txt", ".raw", ".json", ".conll")
-    ]
+    """All lines, and strings of JSON, that there are; of large files each `every`th."""
     lines = []
-    for path in files:
-        step = every if path.name == "eltec_eng_train.txt" else 1
-        lines += path.read_text(encoding="utf-8").split("\n")[::step]
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".txt", ".raw", ".json", ".conll"):
+            step = every if path.stat().st_size > 100_000 else 1
+            lines += re.split('[\n"]', path.read_text(encoding="utf-8"))[::step]
     return lines
+
+
+def test_final_sigma_depends_on_the_word():
+    ours, theirs = pair(True)
+    texts = ["ΟΔΟΣ. ΟΔΟΣ", "ΣΑΣ", "Α'Σ", "Α'Σ'Α", "'Σ", "Σ", "ΑΣ\u0301", "Α" + "\u0301" * 30 + "Σ"]
+    assert differences(ours, theirs, texts) == []
+    too_far = "Α" + "\u0301" * 31 + "Σ"  # known to differ: it looks back 30 characters
+    assert differences(ours, theirs, [too_far]) == [too_far]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -174,8 +205,43 @@ def test_sentencepiece_models_give_our_ids(sentencepiece_model, lowercase):
     ours = load_tokenizer(sentencepiece_model, lowercase)
     theirs = exported(ours, sentencepiece_model.read_bytes())
     texts = [*pieces_of_text(), "", " ", "  two  spaces ", "unseen ¿qué? ÀÉ ﬁ x² ™", "tab\tand\r"]
+    texts += ["a [MASK].", "[MASK]", "［MASK］ the[CLS]the"]
     assert differences(ours, theirs, texts) == []
     theirs.encode_special_tokens = False
     for text in ["a [MASK].", "[MASK] is", "the[MASK]of [SEP] [MASK]  end [CLS]"]:
         found = theirs.encode(text, add_special_tokens=False).ids
         assert found == ours.encode(text, special_tokens=True), text
+
+
+def test_a_mark_after_a_character_that_is_normalized_is_lost_in_the_library(sentencepiece_model):
+    """Known to differ: of "ﬁ" and an accent the library drops the accent."""
+    ours = load_tokenizer(sentencepiece_model, lowercase=True)
+    theirs = exported(ours, sentencepiece_model.read_bytes())
+    texts = ["ﬁ\u0301", "ﬁ", "i\u0301", "x\u0301\u0301"]
+    assert differences(ours, theirs, texts) == texts[:1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": "char"}, "Only SentencePiece models of the kinds unigram and bpe"),
+        ({"add_dummy_prefix": False}, "keeps spaces as they are or puts none before a text"),
+    ],
+)
+def test_models_that_the_library_does_not_have_are_refused(options, message):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a few words of text"] * 9),
+        model_writer=model,
+        vocab_size=30,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **dict(pad_id=0, pad_piece="[PAD]", unk_id=1, unk_piece="[UNK]", bos_id=-1, eos_id=-1),
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        **options,
+    )
+    ours = SentencePieceTokenizer(model.getvalue(), lowercase=True)
+    with pytest.raises(ValueError, match=message):
+        tokenizer_json(ours, model.getvalue())
+    with pytest.raises(ValueError, match="There is no tokenizer.json for a object"):
+        tokenizer_json(object(), b"")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax.convert import certificate, to_huggingface
+from bert_jax.convert import certificate, importing, to_huggingface
+from bert_jax.convert import workdir as workdirs
 from bert_jax.convert.tables import FORMATS, import_params, unflatten
 from bert_jax.data.tokenization import load_tokenizer
 from bert_jax.experiment import make_model_config
@@ -151,6 +152,20 @@ def test_weights_come_back_bit_for_bit(export, random_params):
     assert back.keys() == params.keys() and not report.fresh
     for name, array in params.items():
         assert back[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("task", ["pretraining", "classification"])
+def test_an_export_comes_back_by_from_hf_and_goes_out_the_same(export, tmp_path, task):
+    workdir, out = export(task=task, heads=HEADS.get(task))
+    importing.run("huggingface", [str(out), str(tmp_path / "back"), "--nocomparison"])
+    first, second = workdirs.read(str(workdir)), workdirs.read(str(tmp_path / "back"))
+    assert first.params.keys() == second.params.keys()
+    for name, array in first.params.items():
+        assert array.tobytes() == second.params[name].tobytes(), name
+    assert first.tokenizer.fingerprint == second.tokenizer.fingerprint
+    to_huggingface.run([str(tmp_path / "back"), str(tmp_path / "again"), "--nocomparison"])
+    for name in FILES[1:]:
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
 
 
 def test_what_transformers_saves_again_is_the_same(export, tmp_path):
