@@ -19,7 +19,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from bert_jax.data.atomic import whole_file
 from bert_jax.data.blocks import Block, RowFormat, example_lengths, make_batch
 from bert_jax.data.documents import Documents
-from bert_jax.data.pairs import PAIR, RUN
+from bert_jax.data.pairs import PAIR, RUN, Run
 from bert_jax.data.static_instances import KEEP
 from bert_jax.data.statistics import RowCounts
 
@@ -89,7 +89,7 @@ def _make_block(
     if items.dtype == RUN:
         pairs = np.zeros(items.size, PAIR)  # of which there is A only
         pairs["a_length"] = items["length"]
-        runs = (documents.run(*run, sep) for run in items.tolist())
+        runs = (documents.run(*Run(*item), sep) for item in items.tolist())
         tokens = [part for run in runs for part in (cls, run, sep)]
     else:
         pairs = items["pair"] if has_masks else items

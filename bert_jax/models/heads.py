@@ -82,9 +82,9 @@ class BertForPreTraining(nn.Module):
         positions = batch["masked_lm_positions"][:, :, None]
         asked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
         embedding = self.bert.embeddings.word_embeddings.embedding
-        has_pairs = self.config.next_sentence
+        pooled = encoded.pooled
         return PreTrainingOutputs(
             masked_lm_logits=self.masked_lm(asked, embedding),
-            next_sentence_logits=self.next_sentence(encoded.pooled) if has_pairs else None,
+            next_sentence_logits=None if pooled is None else self.next_sentence(pooled),
             hidden=encoded.hidden,
         )
