@@ -85,14 +85,14 @@ class TrainedModel:
         if jax.process_count() > 1:
             raise ValueError("A trained model is used in one process: leave out --num_processes.")
         self.config = make_model_config(config)
+        self._mesh = sharding.make_mesh()
+        self.params = load_params(config, self.config, workdir, self._mesh)
         self.tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
         if (pieces := len(self.tokenizer.pieces)) > self.config.padded_vocab_size:
             raise ValueError(
                 f"The vocabulary in {workdir} has {pieces} pieces, the model only"
                 f" {self.config.padded_vocab_size}: it is another model's vocabulary."
             )
-        self._mesh = sharding.make_mesh()
-        self.params = load_params(config, self.config, workdir, self._mesh)
         self._batch_tokens = batch_tokens
         longest = self.config.max_position_embeddings
         self._lengths = [*(n for n in _LENGTHS if n < longest), longest]

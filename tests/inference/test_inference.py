@@ -1,6 +1,7 @@
 """What features, scores and answers share: reading texts, batches, errors at the edge."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -207,10 +208,11 @@ def test_only_one_process_uses_a_model(workdir, monkeypatch):
 # --------------------------------------------------------------------------------- as a user
 
 
-def start(*flags: str) -> subprocess.CompletedProcess:
+def start(*flags: str, module="bert_jax.features", **environment) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "bert_jax.features", *flags],
+        [sys.executable, "-m", module, *flags],
         cwd=REPOSITORY,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -231,12 +233,22 @@ def start(*flags: str) -> subprocess.CompletedProcess:
         ("--output=x.npz --batch_tokens=0", "flag --batch_tokens=0"),
     ],
 )
-def test_mistakes_are_answered_by_one_line_without_jax(flags, message, workdir):
-    done = start(f"--workdir={workdir}", "--input=setup.py", *flags.split())
+def test_mistakes_are_answered_by_one_line_without_jax(flags, message, workdir, tmp_path):
+    (tmp_path / "jax.py").write_text("raise ImportError('jax was imported')")
+    flags = [f"--workdir={workdir}", "--input=setup.py", *flags.split()]
+    done = start(*flags, PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {message}")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("module", ["bert_jax.features", "bert_jax.score"])
+def test_help_shows_the_flags(module):
+    done = start("--help", module=module)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"python -m {module}" in done.stdout
+    assert "--batch_tokens" in done.stdout
 
 
 def test_features_on_the_command_line(workdir, tmp_path):
