@@ -202,11 +202,11 @@ def _windows(num_tokens: int, room: int, doc_stride: int) -> list[range]:
 def _answer(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
     """First and last token of the first answer that is where the file says; None without one."""
     for text, start in () if question.is_impossible else question.answers:
-        # The tokens that have a character of the answer.
-        first = int(np.searchsorted(spans[:, 1], start, "right"))
-        last = int(np.searchsorted(spans[:, 0], start + len(text))) - 1
-        if start >= 0 and first <= last:
-            return first, last
+        # The tokens that have a character of the answer. (SentencePiece has some without any.)
+        first, stop = np.maximum(spans[:, 0], start), np.minimum(spans[:, 1], start + len(text))
+        tokens = np.flatnonzero(first < stop)
+        if start >= 0 and len(tokens):
+            return int(tokens[0]), int(tokens[-1])
     return None
 
 

@@ -10,6 +10,7 @@ from bert_jax.data.encode_questions import encode_questions
 from bert_jax.data.examples import Question
 from bert_jax.data.squad import read_questions
 from bert_jax.data.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.data.vocabulary import count_words, train_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", *"中文国.-1", "##9"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
@@ -100,6 +101,38 @@ def test_answers_are_the_tokens_that_have_their_characters():
         rows, counts = encode([ask(context, answer)])
         assert (rows.start_positions[0] - 3, rows.end_positions[0] - 3) == (first, last), answer
         assert not counts
+
+
+@pytest.fixture(scope="module", params=["train:wordpiece", "train:bpe"])
+def trained(request, tmp_path_factory):
+    kind = request.param.removeprefix("train:")
+    path = tmp_path_factory.mktemp("vocab") / (
+        "vocab.txt" if kind == "wordpiece" else "vocab.model"
+    )
+    texts = ["The quick brown fox, it is said, jumps.", "我们是中国人。我们说中文。"] * 5
+    train_vocabulary(kind, count_words(kind, texts, lowercase=True), 120, path)
+    return load_tokenizer(path, lowercase=True)
+
+
+def test_the_tokens_of_any_answer_are_those_that_share_characters_with_it(trained):
+    rng = random.Random(0)
+    for _ in range(300):
+        parts = ["fox", "The", " ", "  ", ",", "jump", "é", "e\u0301", "\u200b", "我们", "国", "☃"]
+        context = "".join(rng.choices(parts, k=rng.randint(1, 12)))
+        start = rng.randrange(len(context))
+        text = context[start : rng.randint(start + 1, len(context))]
+        question = Question("", "", "it", context, ((text, start),))
+        rows = encode_questions([question], trained, 128, 64, 64, Counter())
+        (window,) = rows.windows(0)
+        shared = [
+            token
+            for token, (first, stop) in enumerate(window.spans.tolist())
+            if set(range(first, stop)) & set(range(start, start + len(text)))
+        ]
+        assert rows.weights[0] == bool(shared)
+        if shared:
+            found = rows.start_positions[0] - window.first, rows.end_positions[0] - window.first
+            assert found == (shared[0], shared[-1])
 
 
 def test_answers_that_teach_nothing_are_counted():
