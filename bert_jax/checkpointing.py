@@ -11,12 +11,10 @@ first, so that a deletion cut short looks like a save cut short, not like damage
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -27,6 +25,7 @@ from absl import logging
 from jax.experimental import multihost_utils
 
 from bert_jax import processes
+from bert_jax.checksums import checksum_file, find_damage, read_metrics, write_checksums
 from bert_jax.state import TrainState
 
 _FOLDER = "checkpoints"
@@ -160,13 +159,13 @@ class Checkpoints:
         with self._explaining(step):
             self._manager.wait_until_finished()
             if processes.is_main():
-                _write_checksums(self._folder / str(step), metrics)
+                write_checksums(self._folder / str(step), metrics)
                 self._delete_old()
 
     def _delete_old(self) -> None:
         sealed = self._sealed_steps()
         for step in set(sealed) - set(sealed[-self._keep :] + self._best(self._keep_best)):
-            _checksum_file(self._folder / str(step)).unlink()
+            checksum_file(self._folder / str(step)).unlink()
             shutil.rmtree(self._folder / str(step))
 
     def _best(self, count: int) -> list[int]:
@@ -174,8 +173,7 @@ class Checkpoints:
         sign = 1 if "loss" in self._best_metric else -1
         ranks = {}
         for step in self._sealed_steps():
-            seal = json.loads(_checksum_file(self._folder / str(step)).read_text())
-            value = seal["metrics"].get(self._best_metric, math.nan)
+            value = read_metrics(self._folder / str(step)).get(self._best_metric, math.nan)
             if not math.isnan(value):
                 ranks[step] = sign * value
         return sorted(ranks, key=ranks.__getitem__)[:count]
@@ -186,11 +184,36 @@ class Checkpoints:
 
     def newest_good_step(self) -> int | None:
         """The newest step whose checkpoint is whole; damaged ones are moved aside, loudly."""
+        return self._first_good(lambda: self._sealed_steps()[::-1])
+
+    def chosen_step(self, use: str) -> int:
+        """The step whose checkpoint evaluates, predicts and is exported.
+
+        Args:
+          use: `newest`, or `best` by the metric; the newest where none was evaluated.
+
+        Raises:
+          ValueError: there is no whole checkpoint.
+        """
+        step = None
+        if use == "best":
+            step = self._first_good(lambda: self._best(len(self._sealed_steps())))
+        if step is None and (step := self.newest_good_step()) is None:
+            workdir = self._folder.parent
+            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+        return step
+
+    def metrics_of(self, step: int) -> dict[str, float]:
+        """The metrics of a checkpoint's evaluation; empty if there was none."""
+        return read_metrics(self._folder / str(step))
+
+    def _first_good(self, candidates: Callable[[], list[int]]) -> int | None:
+        """The first of these steps whose checkpoint is whole, the same on all processes."""
         step = -1
         if processes.is_main():
             if not self._read_only:
                 self._remove_unfinished()
-            step = next(filter(self._is_whole, reversed(self._sealed_steps())), -1)
+            step = next(filter(self._is_whole, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
         self._manager.reload()
@@ -199,7 +222,7 @@ class Checkpoints:
     def _remove_unfinished(self) -> None:
         for folder in self._folder.iterdir():
             is_step = folder.is_dir() and folder.name.isdecimal()
-            if is_step and not _checksum_file(folder).is_file():
+            if is_step and not checksum_file(folder).is_file():
                 logging.warning("Checkpoint %s was not finished and is removed.", folder.name)
                 shutil.rmtree(folder)
 
@@ -211,7 +234,7 @@ class Checkpoints:
         if not self._read_only:
             aside = _free_name(self._folder / f"damaged-{step}")
             folder.rename(aside)
-            _checksum_file(folder).unlink()
+            checksum_file(folder).unlink()
             done = f"moved to {aside}"
         logging.warning(
             "Checkpoint %d is damaged (%s): %s; the one before it is used.", step, damage, done
@@ -317,44 +340,6 @@ def diff_of_trees(old: dict[str, str], new: dict[str, str]) -> list[str]:
             lines += [f"- {name}: {old[name]}"] if name in old else []
             lines += [f"+ {name}: {new[name]}"] if name in new else []
     return lines
-
-
-def _checksum_file(folder: pathlib.Path) -> pathlib.Path:
-    return folder.with_name(folder.name + ".sha256.json")
-
-
-def _checksums(folder: pathlib.Path) -> dict[str, str]:
-    sums = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        sums[str(path.relative_to(folder))] = digest
-    return sums
-
-
-def _write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
-    path = _checksum_file(folder)
-    temporary = path.with_name(path.name + ".tmp")
-    content = {"metrics": metrics, "files": _checksums(folder)}
-    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-    temporary.replace(path)
-
-
-def find_damage(folder: pathlib.Path) -> str:
-    """What is wrong with a checkpoint's files, in a few words; empty if nothing is."""
-    try:
-        expected = json.loads(_checksum_file(folder).read_text())["files"]
-    except (ValueError, KeyError, TypeError, OSError):
-        return "its list of checksums cannot be read"
-    found = _checksums(folder)
-    for name in sorted(expected.keys() | found.keys()):
-        if name not in found:
-            return f"{name} is missing"
-        if name not in expected:
-            return f"{name} is not in its list of checksums"
-        if found[name] != expected[name]:
-            return f"{name} has another checksum"
-    return ""
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:

@@ -11,6 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl import flags
 from absl import logging as absl_logging
@@ -108,13 +109,18 @@ def parse_with_words(
             source.adopt(config, explicit, flag_value(argv, "workdir"), data_dir)
         config_lib.check(config)
     except flags.IllegalFlagValueError as error:
-        _check_groups(argv, FLAGS["config"].value)
+        _check_groups(argv, _parsed_config())
         raise ValueError(_wrong_type(error)) from error
     except (AttributeError, KeyError) as error:
         raise ValueError(_unknown_field(str(error))) from error
     except (OSError, SyntaxError, ImportError, TypeError, IndexError) as error:
         raise ValueError(f"The configuration cannot be used: {error}") from error
     return config, left_over
+
+
+def _parsed_config() -> Any:
+    """What has been parsed before the flag that is wrong."""
+    return FLAGS["config"].value
 
 
 def _print_help() -> None:
@@ -150,7 +156,7 @@ def _wrong_type(error: flags.IllegalFlagValueError) -> str:
     name = text.removeprefix("flag ").split("=")[0]
     if not _is_override(name):
         return text
-    default = config_lib.value_of(FLAGS["config"].value, name.lstrip("-").removeprefix("config."))
+    default = config_lib.value_of(_parsed_config(), name.lstrip("-").removeprefix("config."))
     return f"{text} -- {name} takes a value of type {type(default).__name__}, such as {default!r}."
 
 

@@ -22,7 +22,8 @@ _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
     " model.attention_dropout_rate data.seed data.short_seq_prob data.max_predictions_per_seq"
     " data.validation_share data.num_processes optimizer.weight_decay optimizer.clip_norm"
-    " optimizer.beta1 optimizer.learning_rate eval.batches eval.batch_size checkpoint.keep_best"
+    " optimizer.beta1 optimizer.learning_rate eval.batches eval.batch_size eval.patience"
+    " checkpoint.keep_best reinit_layers"
 ).split()
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
@@ -30,15 +31,18 @@ _BELOW_ONE = (
     " data.validation_share optimizer.beta1 optimizer.beta2"
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
+TASKS = ("pretraining", "classification", "tagging", "span", "multiple_choice")
 _CHOICES = {
+    "task": TASKS,
     "dtype": ("float32", "bfloat16"),
     "prng_impl": ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"),
     "nonfinite": ("abort", "skip"),
     "model.activation": ("gelu", "gelu_tanh"),
-    "checkpoint.best_metric": (
-        "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
-    ).split(),
+    "checkpoint.use": ("newest", "best"),
 }
+_PRETRAINING_METRICS = (
+    "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
+).split()
 # What a run may change when it is resumed: nothing that decides the numbers it computes. (What a
 # preset decides stands in the fields that it sets.)
 _FREE_TO_CHANGE = (
@@ -107,21 +111,50 @@ def check(config: ConfigDict) -> None:
                 f"The global batch size {phase.batch_size} is not divisible by"
                 f" config.microbatch_size={config.microbatch_size}."
             )
+    if config.task == "pretraining":
+        _check_pretraining(config)
+    else:
+        _check_finetuning(config)
+
+
+def _check_pretraining(config: ConfigDict) -> None:
     data_config(config)
-    _check_next_sentence(config)
-
-
-def _check_next_sentence(config: ConfigDict) -> None:
     if config.model.next_sentence and config.data.segments != "pairs":
         raise ValueError(
             "config.model.next_sentence=True needs config.data.segments='pairs', not"
             f" {config.data.segments!r}, which has no second segment: set one or the other."
         )
     best = config.checkpoint.best_metric
+    if best not in _PRETRAINING_METRICS:
+        raise ValueError(
+            f"config.checkpoint.best_metric={best!r} is none of {', '.join(_PRETRAINING_METRICS)}."
+        )
     if not config.model.next_sentence and best.startswith("next_sentence"):
         raise ValueError(
             f"config.checkpoint.best_metric={best!r} is not measured with"
             " config.model.next_sentence=False."
+        )
+
+
+def _check_finetuning(config: ConfigDict) -> None:
+    if "head" not in config:
+        raise ValueError(
+            f"config.task={config.task!r} is set by its own configuration: take one such as"
+            " configs/classification.py."
+        )
+    if len(config.phases) > 1:
+        raise ValueError(
+            f"config.phases={config.phases!r}: fine-tuning has one, such as ((128, 1.0),)."
+        )
+    best, known = config.checkpoint.best_metric, ("loss", *config.metrics)
+    if best not in known:
+        raise ValueError(f"config.checkpoint.best_metric={best!r} is none of {', '.join(known)}.")
+    lengths = config.data.lengths
+    if not lengths or list(lengths) != sorted(set(lengths)) or min(lengths) < 1:
+        raise ValueError(f"config.data.lengths={lengths!r} are not ascending lengths of rows.")
+    if config.reinit_layers > config.model.num_layers:
+        raise ValueError(
+            f"config.reinit_layers={config.reinit_layers} of {config.model.num_layers} layers."
         )
 
 
@@ -131,6 +164,11 @@ def _check_number(name: str, value: float) -> None:
     if name.startswith("mesh."):
         if value < 1 and value != -1:
             raise ValueError(f"config.{name}={value} must be at least 1, or -1 for what is left.")
+    elif name == "optimizer.frozen_layers":
+        if value < -1:
+            raise ValueError(f"config.{name}={value} must be 0 or above, or -1 for all layers.")
+    elif name == "head.null_threshold":
+        pass
     elif name in _BELOW_ZERO:
         if value >= 0:
             raise ValueError(f"config.{name}={value} must be below 0.")
@@ -177,14 +215,14 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
     phases, done = [], 0.0
     for length, share, *rest in entries:
         batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
-        predictions = predictions or config.data.max_predictions_per_seq
+        if config.task == "pretraining":
+            predictions = predictions or _most_predictions(config, length)
         first, done = round(done * steps), done + share
         phases.append(
             Phase(
                 sequence_length=length,
                 batch_size=batch_size or config.global_batch_size,
-                max_predictions_per_seq=predictions
-                or most_masks(length, config.data.masked_lm_prob, config.data.mask_rounding),
+                max_predictions_per_seq=predictions,
                 share=share,
                 first_step=first,
                 last_step=round(done * steps),
@@ -203,6 +241,13 @@ def most_masks(length: int, prob: float, rounding: str) -> int:
     if rounding == "bernoulli":
         return min(length, math.ceil(mean + 6 * math.sqrt(mean * (1 - prob))))
     return max(1, math.ceil(mean) if rounding == "stochastic" else round(mean))
+
+
+def _most_predictions(config: ConfigDict, sequence_length: int) -> int:
+    data = config.data
+    return data.max_predictions_per_seq or most_masks(
+        sequence_length, data.masked_lm_prob, data.mask_rounding
+    )
 
 
 def _is_phase(entry: Any) -> bool:
@@ -290,7 +335,7 @@ def data_config(config: ConfigDict) -> DataConfig:
 
 def data_dir(config: ConfigDict, workdir: str) -> str:
     """Where vocabulary and shards of the run are."""
-    return config.data.dir or os.path.join(workdir, "data")
+    return config.data.get("dir") or os.path.join(workdir, "data")
 
 
 def differences(old: ConfigDict, new: ConfigDict) -> list[str]:
@@ -337,3 +382,10 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _tuples(item) for name, item in value.items()}
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def made_anew(config: ConfigDict) -> str:
+    """Regular expression of the parameters that are not taken from `init_from`; empty: none."""
+    count, top = config.get("reinit_layers", 0), config.model.num_layers
+    layers = "|".join(str(layer) for layer in range(top - count, top))
+    return rf"^bert/(pooler|encoder/layer_({layers}))/" if count else ""

@@ -1,7 +1,12 @@
 """What training, evaluation and prediction set up alike: devices, data, phases, tasks."""
 
+import abc
 import dataclasses
+import os
 import pathlib
+import shutil
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import optax
@@ -9,35 +14,35 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
-from bert_jax import processes, sharding
+from bert_jax import sharding
 from bert_jax.config import Phase
-from bert_jax.data.manifest import Manifest
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
-from bert_jax.masking import MaskingRule
+from bert_jax.feed import Feed
 from bert_jax.models.config import BertConfig
 from bert_jax.optim import OptimizerConfig, make_optimizer
-from bert_jax.prepare import prepare
+from bert_jax.progress import training_flops_per_token
 from bert_jax.state import make_key
-from bert_jax.tasks import TASKS, Task
+from bert_jax.tasks import Task
+
+# From parameters to the metrics of the split that is held out.
+Evaluator = Callable[[Any], dict[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Experiment:
+class Experiment(abc.ABC):
     """A run's settings made concrete on the devices and the data that are here.
 
     Attributes:
       config: as configs/base.py describes it.
       workdir: folder of the run.
       mesh: all devices.
-      manifest: the prepared data.
-      tokenizer: that made it.
+      tokenizer: that made the data.
       phases: with the steps of the whole run shared out.
     """
 
     config: ConfigDict
     workdir: str
     mesh: Mesh
-    manifest: Manifest
     tokenizer: Tokenizer
     phases: tuple[Phase, ...]
 
@@ -45,10 +50,6 @@ class Experiment:
     def steps(self) -> int:
         """Updates of the whole run."""
         return self.phases[-1].last_step
-
-    def rows_of(self, phase: Phase) -> int:
-        """Training examples of an epoch."""
-        return self.manifest.num_rows("train", phase.sequence_length)
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """A duration of the configuration in updates."""
@@ -62,31 +63,67 @@ class Experiment:
         """The random key for one purpose (state.PURPOSES)."""
         return make_key(self.config.seed, purpose)
 
-    def task(self, phase: Phase) -> Task:
-        """The task at the sequence length of a phase."""
-        rule = None
-        if self.config.data.mode == "dynamic":
-            rule = MaskingRule(
-                masked_lm_prob=self.config.data.masked_lm_prob,
-                max_predictions=phase.max_predictions_per_seq,
-                masking=self.config.data.masking,
-                vocab_size=len(self.tokenizer.pieces),
-                mask_id=self.tokenizer.mask_id,
-                never_masked=(self.tokenizer.cls_id, self.tokenizer.sep_id),
-                is_continuation=tuple(self.tokenizer.is_continuation.tolist()),
-                rounding=self.config.data.mask_rounding,
-            )
-        return TASKS[self.config.task](
-            model=make_model_config(self.config),
-            rule=rule,
-            sequence_length=phase.sequence_length,
-            max_predictions_per_seq=phase.max_predictions_per_seq,
-        )
-
     def optimizer(self) -> tuple[optax.GradientTransformation, optax.Schedule]:
         """The optimizer over the whole run, and its learning rate by step."""
         warmup_steps = self.steps_of("optimizer.warmup", self.phases[0])
-        return make_optimizer(_optimizer_config(self.config), self.steps, warmup_steps)
+        return make_optimizer(optimizer_config(self.config), self.steps, warmup_steps)
+
+    def save_to_workdir(self) -> None:
+        """Copies there what predictions need beside the parameters."""
+        config_lib.save(self.config, self.workdir)
+        name = os.path.basename(self.vocabulary_path)
+        name = "vocab" + os.path.splitext(name)[1]
+        copy = os.path.join(self.workdir, name)
+        if not (os.path.exists(copy) and os.path.samefile(copy, self.vocabulary_path)):
+            shutil.copy(self.vocabulary_path, copy)
+
+    def flops_per_token(self, phase: Phase, sequence_length: int) -> float:
+        """FLOPs of an update by token slot, for rows of this length."""
+        return training_flops_per_token(
+            make_model_config(self.config), sequence_length, self.predicted_share(phase)
+        )
+
+    @property
+    @abc.abstractmethod
+    def data_fingerprint(self) -> str:
+        """Equal for equal data."""
+
+    @property
+    @abc.abstractmethod
+    def vocabulary_path(self) -> str:
+        """The file that the tokenizer is made of."""
+
+    @abc.abstractmethod
+    def rows_of(self, phase: Phase) -> int:
+        """Training rows of an epoch."""
+
+    @abc.abstractmethod
+    def predicted_share(self, phase: Phase) -> float:
+        """Share of the token slots that meet the vocabulary."""
+
+    @abc.abstractmethod
+    def task(self, phase: Phase) -> Task:
+        """The task at the sequence length of a phase."""
+
+    @abc.abstractmethod
+    def feed(self, phase: Phase) -> Feed:
+        """The training batches of a phase."""
+
+    @abc.abstractmethod
+    def evaluator(self, phase: Phase) -> Evaluator | None:
+        """What evaluates parameters, compiled once; None where nothing is held out."""
+
+    @abc.abstractmethod
+    def verdict(self, values: dict[str, float], phase: Phase) -> list[str]:
+        """Lines that say what an evaluation is worth."""
+
+    @abc.abstractmethod
+    def describe_data(self) -> list[str]:
+        """Lines of the banner about the data and the phases."""
+
+    @abc.abstractmethod
+    def describe_evaluation(self, phase: Phase) -> dict[str, Any]:
+        """What an evaluation was computed on, for results.json."""
 
 
 def make_model_config(config: ConfigDict) -> BertConfig:
@@ -94,10 +131,31 @@ def make_model_config(config: ConfigDict) -> BertConfig:
     return BertConfig(**config.model.to_dict(), dtype=config.dtype, prng_impl=config.prng_impl)
 
 
-def _optimizer_config(config: ConfigDict) -> OptimizerConfig:
+def optimizer_config(config: ConfigDict) -> OptimizerConfig:
+    """Settings of the optimizer.
+
+    Raises:
+      ValueError: for an optimizer or a schedule that does not exist.
+    """
     values = config.optimizer.to_dict()
     del values["warmup"]
     return OptimizerConfig(**values)
+
+
+def make_checked_mesh(config: ConfigDict) -> Mesh:
+    """The mesh of all devices, on which every batch of the run can be split evenly.
+
+    Raises:
+      ValueError: if one cannot.
+    """
+    mesh = sharding.make_mesh(**config.mesh.to_dict())
+    for phase in config_lib.make_phases(config, steps=0):
+        name = "microbatch_size" if config.microbatch_size else "global_batch_size"
+        size = config.microbatch_size or phase.batch_size
+        sharding.check_batch_size(mesh, name, size)
+    if config.eval.batch_size:
+        sharding.check_batch_size(mesh, "eval.batch_size", config.eval.batch_size)
+    return mesh
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
@@ -109,39 +167,3 @@ def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
     for path in sorted(pathlib.Path(workdir).glob("vocab.*")):
         return load_tokenizer(path, lowercase)
     raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
-
-
-def open_experiment(config: ConfigDict, workdir: str) -> Experiment:
-    """Prepares what is missing and puts everything together. All processes call it.
-
-    Raises:
-      ValueError: for a mesh, a batch size, a task, an optimizer or data that cannot be used.
-    """
-    if config.task not in TASKS:
-        raise ValueError(f"Unknown task {config.task!r}. Available: {', '.join(sorted(TASKS))}.")
-    make_optimizer(_optimizer_config(config), num_steps=1, warmup_steps=0)  # before long work
-    mesh = sharding.make_mesh(**config.mesh.to_dict())
-    for phase in config_lib.make_phases(config, steps=0):
-        name = "microbatch_size" if config.microbatch_size else "global_batch_size"
-        size = config.microbatch_size or phase.batch_size
-        sharding.check_batch_size(mesh, name, size)
-    if config.eval.batch_size:
-        sharding.check_batch_size(mesh, "eval.batch_size", config.eval.batch_size)
-
-    folder = config_lib.data_dir(config, workdir)
-    if processes.is_main():
-        pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare(config_lib.data_config(config), folder, config.data.num_processes).verify()
-    processes.barrier("data")
-    manifest = Manifest.load(folder)
-
-    lengths = [p.sequence_length for p in config_lib.make_phases(config, steps=0)]
-    rows = tuple(manifest.num_rows("train", length) for length in lengths)
-    return Experiment(
-        config=config,
-        workdir=workdir,
-        mesh=mesh,
-        manifest=manifest,
-        tokenizer=manifest.tokenizer(),
-        phases=config_lib.make_phases(config, config_lib.total_steps(config, rows)),
-    )

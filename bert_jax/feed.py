@@ -1,29 +1,30 @@
-"""From rows on disk to batches on the devices; a batch is a function of its update's number."""
+"""From rows to batches on the devices; a batch is a function of its update's number."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from bert_jax import sharding
 from bert_jax.config import Phase
-from bert_jax.data.loader import Loader
-from bert_jax.experiment import Experiment
+
+# (number of the batch, first row, row behind the last) -> these rows of the global batch.
+ReadRows = Callable[[int, int, int], dict[str, np.ndarray]]
 
 
 class Feed:
     """The training batches of one phase."""
 
-    def __init__(self, experiment: Experiment, phase: Phase):
-        self._mesh = experiment.mesh
+    def __init__(self, mesh: Mesh, phase: Phase, read: ReadRows):
+        self._mesh = mesh
         self._phase = phase
-        rows = experiment.manifest.rows("train", phase.sequence_length)
-        self._loader = Loader(rows, phase.batch_size, experiment.config.seed)
-        self._start, self._stop = sharding.local_rows(self._mesh, phase.batch_size)
+        self._read = read
+        self._start, self._stop = sharding.local_rows(mesh, phase.batch_size)
 
     def host_batch(self, step: int) -> dict[str, np.ndarray]:
         """This process's rows of the batch of update number `step`."""
-        return self._loader.batch(step - self._phase.first_step, self._start, self._stop)
+        return self._read(step - self._phase.first_step, self._start, self._stop)
 
     def batches(self, step: int) -> Iterator[dict[str, jax.Array]]:
         """The batches from update number `step` to the end of the phase, on the devices."""

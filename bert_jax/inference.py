@@ -25,7 +25,7 @@ from bert_jax.experiment import load_workdir_tokenizer, make_model_config
 from bert_jax.models.config import BertConfig
 from bert_jax.progress import Screen
 from bert_jax.state import abstract_params
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import Pretraining
 from bert_jax.texts import Text
 
 # A batch is padded to the first of these that is long enough.
@@ -235,10 +235,11 @@ def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh)
     Raises:
       ValueError: if there is no checkpoint, or it does not fit the configuration.
     """
-    task = TASKS[config.task](model, None, sequence_length=8, max_predictions_per_seq=1)
-    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        if (step := checkpoints.newest_good_step()) is None:
-            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+    task = Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
+    best_metric = config.checkpoint.best_metric
+    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
+    with contextlib.closing(reading) as checkpoints:
+        step = checkpoints.chosen_step(config.checkpoint.use)
         return checkpoints.restore_params(step, abstract_params(task, mesh))
 
 

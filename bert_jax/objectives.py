@@ -56,6 +56,59 @@ def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
     return _classify("next_sentence", logits, labels, weights)
 
 
+def classification(logits: jax.Array, batch: Batch) -> Sums:
+    """Cross-entropy and accuracy of one class of several, for each example or each word.
+
+    Args:
+      logits: float32[..., classes].
+      batch: int32[...] `labels`, float32[...] `weights`.
+    """
+    return _classify("task", logits, batch["labels"], batch["weights"])
+
+
+def multi_label(logits: jax.Array, batch: Batch) -> Sums:
+    """Binary cross-entropy, the mean over the classes, of any number of classes.
+
+    Args:
+      logits: float32[batch, classes].
+      batch: float32[batch, classes] `labels` of 0 and 1, float32[batch] `weights`.
+    """
+    labels, weights = batch["labels"], batch["weights"]
+    losses = jnp.logaddexp(0.0, logits) - labels * logits
+    return {"task_loss": Sum((losses.mean(-1) * weights).sum(), weights.sum())}
+
+
+def regression(values: jax.Array, batch: Batch) -> Sums:
+    """Squared error.
+
+    Args:
+      values: float32[batch].
+      batch: float32[batch] `labels` and `weights`.
+    """
+    weights = batch["weights"]
+    return {"task_loss": Sum(((values - batch["labels"]) ** 2 * weights).sum(), weights.sum())}
+
+
+def span(start_logits: jax.Array, end_logits: jax.Array, batch: Batch) -> Sums:
+    """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
+
+    Args:
+      start_logits, end_logits: float32[batch, seq].
+      batch: int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`.
+
+    Returns:
+      `task_loss`, and `task_accuracy`: how often both positions are right.
+    """
+    weights = batch["weights"]
+    start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
+    end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
+    losses = (start_losses + end_losses) / 2
+    return {
+        "task_loss": Sum((losses * weights).sum(), weights.sum()),
+        "task_accuracy": Sum((start_hits * end_hits * weights).sum(), weights.sum()),
+    }
+
+
 def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
     losses, hits = cross_entropy(logits, labels)
     total = weights.sum()

@@ -31,6 +31,8 @@ class OptimizerConfig:
     epsilon: float
     clip_norm: float
     no_decay: tuple[str, ...]
+    layer_decay: float = 1.0
+    frozen_layers: int = 0
 
     def __post_init__(self):
         for what, name, table in (
@@ -120,8 +122,13 @@ def make_optimizer(
     """
     schedule = SCHEDULES[config.schedule](config.learning_rate, num_steps, warmup_steps)
     clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
-    tx = optax.chain(clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule))
-    return tx, schedule
+    stages = [clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule)]
+    if config.layer_decay != 1.0:
+        stages.append(_by_path(lambda params: depth_factors(params, config.layer_decay)))
+    if config.frozen_layers:
+        freeze = _by_path(lambda params: trained_mask(params, config.frozen_layers))
+        stages = [freeze, *stages, freeze]  # before clipping: they add nothing to the norm
+    return optax.chain(*stages), schedule
 
 
 def scale_by_uncorrected_adam(
@@ -162,3 +169,62 @@ def decay_mask(params: Any, no_decay: tuple[str, ...]) -> Any:
         return pattern is None or pattern.search(name) is None
 
     return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def _by_path(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
+    """Multiplies each update by a number of its own; by 0 it is nothing, not even NaN."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+
+        def scale(update, factor):
+            return update * factor if factor else jnp.zeros_like(update)
+
+        return jax.tree.map(scale, updates, factors_of(updates)), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def depth_factors(params: Any, layer_decay: float) -> Any:
+    """Factor of each parameter's learning rate: layer_decay for each layer that is above it.
+
+    1 for what stands on the encoder, layer_decay for its last layer, and so on down to the
+    embeddings (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").
+    """
+    names = jax.tree.leaves(_names(params))
+    top = 1 + max(map(_depth, names), default=0)
+    above = jax.tree.map(
+        lambda name: top - (_depth(name) if _is_encoder(name) else top), _names(params)
+    )
+    return jax.tree.map(lambda count: layer_decay**count, above)
+
+
+def trained_mask(params: Any, frozen_layers: int) -> Any:
+    """1 for each parameter that is trained; 0 for the embeddings and the first layers.
+
+    -1: nothing of "bert/" is trained.
+    """
+
+    def is_trained(name: str) -> int:
+        if frozen_layers == -1:
+            return int(not name.startswith("bert/"))
+        return int(not _is_encoder(name) or _depth(name) > frozen_layers)
+
+    return jax.tree.map(is_trained, _names(params))
+
+
+def _names(params: Any) -> Any:
+    def name(path, _):
+        return "/".join(str(getattr(key, "key", key)) for key in path)
+
+    return jax.tree_util.tree_map_with_path(name, params)
+
+
+def _is_encoder(name: str) -> bool:
+    return name.startswith(("bert/embeddings/", "bert/encoder/"))
+
+
+def _depth(name: str) -> int:
+    """0 for the embeddings, n for the n-th layer; 0 for what is neither."""
+    found = re.search(r"/layer_(\d+)/", name)
+    return int(found[1]) + 1 if found else 0

@@ -1,15 +1,16 @@
 """What becomes of the metrics of the updates: means over a window, lines, files, and the alarm."""
 
 import collections
+import math
 import os
 from collections.abc import Callable
 
 import jax
 import numpy as np
 
-from bert_jax import health, metrics, processes, progress
+from bert_jax import metrics, processes, progress
 from bert_jax.config import Phase
-from bert_jax.experiment import Experiment, make_model_config
+from bert_jax.experiment import Experiment
 from bert_jax.state import TrainState
 from bert_jax.step import StepMetrics
 
@@ -46,23 +47,27 @@ class Reporter:
         self._phase = phase
         self._host_batch = host_batch
         self._loss_terms = self._experiment.task(phase).loss_terms
-        self._tokens = phase.batch_size * phase.sequence_length
-        self._flops = self._tokens * progress.training_flops_per_token(
-            make_model_config(self._experiment.config),
-            phase.sequence_length,
-            phase.max_predictions_per_seq / phase.sequence_length,
-        )
         self._clock = progress.Clock()
         self._waited = 0.0
 
-    def push(self, step: int, step_metrics: StepMetrics, waited: float) -> None:
+    def push(
+        self, step: int, step_metrics: StepMetrics, waited: float, shape: tuple[int, ...]
+    ) -> None:
         """Takes the metrics of the update that made the state's step `step`.
+
+        Args:
+          step: updates done.
+          step_metrics: still on the devices.
+          waited: seconds that the phase has waited for data so far.
+          shape: [batch, ..., sequence length] of the batch.
 
         Raises:
           ValueError: if an update was not finite and the configuration says to stop.
         """
         self._in_flight.append((step, step_metrics))
-        self._clock.count(self._tokens, self._flops, waited - self._waited)
+        tokens = math.prod(shape)
+        flops = tokens * self._experiment.flops_per_token(self._phase, shape[-1])
+        self._clock.count(tokens, flops, waited - self._waited)
         self._waited = waited
         self._screen.tick(step)
         self.drain(_STEPS_IN_FLIGHT)
@@ -121,7 +126,7 @@ class Reporter:
             self._file.write(step, "validation", values, {})
         self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))
         if is_last:
-            for line in health.verdict(values, self._experiment.manifest, self._phase):
+            for line in self._experiment.verdict(values, self._phase):
                 self._screen.line(line)
         self._clock.read()  # the next report is of training alone
 

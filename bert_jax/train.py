@@ -5,11 +5,14 @@ was stopped anywhere goes on exactly as if it had not been.
 """
 
 import contextlib
+import functools
 import importlib.metadata
-import shutil
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
@@ -19,12 +22,14 @@ from bert_jax.config import Phase
 from bert_jax.convert import source
 from bert_jax.convert.parameters import initial_params
 from bert_jax.data.loader import Prefetcher
-from bert_jax.evaluate import SPLIT, make_evaluator
-from bert_jax.experiment import Experiment, open_experiment
-from bert_jax.feed import Feed
+from bert_jax.evaluate import write_results
+from bert_jax.experiment import Experiment, optimizer_config
+from bert_jax.experiments import open_experiment
+from bert_jax.optim import OptimizerConfig, make_optimizer
 from bert_jax.reporting import Reporter
 from bert_jax.state import TrainState, abstract_state, init_state
-from bert_jax.step import make_train_step
+from bert_jax.step import StepMetrics, make_train_step
+from bert_jax.tasks import Task
 
 
 def train(config: ConfigDict, workdir: str) -> TrainState:
@@ -50,7 +55,7 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
     experiment = open_experiment(config, workdir)
     screen = progress.Screen(experiment.steps, enabled=processes.is_main())
     screen.line(f"devices    {progress.describe_devices(experiment.mesh)}")
-    for line in [*presets.describe(config), *describe_data(experiment)]:
+    for line in [*presets.describe(config), *experiment.describe_data()]:
         screen.line(line)
 
     # ------------------------------------------------------------------ state
@@ -60,19 +65,18 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         keep_best=config.checkpoint.keep_best,
         best_metric=config.checkpoint.best_metric,
     )
-    state, totals = restore_or_init(experiment, checkpoints, screen)
-    if int(state.step) == experiment.steps:
-        screen.line(f"This run is complete: all its {experiment.steps} steps were done before.")
+    state, meta = restore_or_init(experiment, checkpoints, screen)
+    if int(state.step) == experiment.steps or meta.get("ended_early"):
+        screen.line(f"This run is complete: all its {int(state.step)} steps were done before.")
         checkpoints.close()
         return state
     for line in progress.parameter_table(state.params):
         screen.line(line)
     if processes.is_main():
-        config_lib.save(config, workdir)
-        shutil.copy(experiment.manifest.vocabulary_path, workdir)
+        experiment.save_to_workdir()
 
     # ------------------------------------------------------------------ loop
-    reporter = Reporter(experiment, screen, state, totals)
+    reporter = Reporter(experiment, screen, state, metrics.Totals(meta.get("totals")))
     with (
         contextlib.closing(checkpoints),  # however it ends, the last save is brought to its end
         contextlib.closing(reporter),
@@ -81,6 +85,8 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         for phase in experiment.phases:
             if int(state.step) < phase.last_step and not stop.granted:
                 state = train_phase(experiment, phase, state, checkpoints, reporter, stop)
+    if config.checkpoint.use == "best" and not stop.granted:
+        report_best(experiment, checkpoints, screen)
     if stop.granted and int(state.step) < experiment.steps:
         screen.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
@@ -91,8 +97,8 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
 
 def restore_or_init(
     experiment: Experiment, checkpoints: Checkpoints, screen: progress.Screen
-) -> tuple[TrainState, metrics.Totals]:
-    """The state that training begins with, and the sums since the last report."""
+) -> tuple[TrainState, dict[str, Any]]:
+    """The state that training begins with, and the `checkpoint_meta` it was saved with."""
     config, mesh = experiment.config, experiment.mesh
     task, (tx, _) = experiment.task(experiment.phases[0]), experiment.optimizer()
     like = abstract_state(task, tx, mesh)
@@ -101,7 +107,7 @@ def restore_or_init(
         check_unchanged(experiment, checkpoints.read_meta(step))
         state, meta = checkpoints.restore(step, like)
         screen.line(f"resumed    after step {step} of {experiment.steps}")
-        return state, metrics.Totals(meta["totals"])
+        return state, meta
     # 2. The parameters of another run or program, with a new optimizer state.
     key = experiment.key("init")
     if config.init_from:
@@ -110,22 +116,26 @@ def restore_or_init(
             like.params,
             lambda: init_state(task, tx, mesh, key).params,
             config.model.vocab_size,
+            config_lib.made_anew(config),
         )
         for line in (*origin, f"as {source.describe(config)}"):
             screen.line(f"start      {line}")
-        return init_state(task, tx, mesh, key, params), metrics.Totals()
+        return init_state(task, tx, mesh, key, params), {}
     # 3. Random parameters.
     screen.line(f"start      from random parameters, seed {config.seed}")
-    return init_state(task, tx, mesh, key), metrics.Totals()
+    return init_state(task, tx, mesh, key), {}
 
 
-def checkpoint_meta(experiment: Experiment, totals: metrics.Totals) -> dict[str, Any]:
+def checkpoint_meta(
+    experiment: Experiment, totals: metrics.Totals, ended_early: bool
+) -> dict[str, Any]:
     """What a checkpoint holds beside the state."""
     packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
     return {
         "config": experiment.config.to_dict(),
-        "data": experiment.manifest.fingerprint,
+        "data": experiment.data_fingerprint,
         "totals": totals.to_json(),
+        "ended_early": ended_early,
         "versions": {name: importlib.metadata.version(name) for name in packages},
     }
 
@@ -137,33 +147,13 @@ def check_unchanged(experiment: Experiment, meta: dict[str, Any]) -> None:
       ValueError: listing what differs.
     """
     changed = config_lib.differences(config_lib.from_json(meta["config"]), experiment.config)
-    if meta["data"] != experiment.manifest.fingerprint:
-        changed.append(f"data: {meta['data'][:12]} -> {experiment.manifest.fingerprint[:12]}")
+    if meta["data"] != experiment.data_fingerprint:
+        changed.append(f"data: {meta['data'][:12]} -> {experiment.data_fingerprint[:12]}")
     if changed and not experiment.config.checkpoint.allow_changes:
         raise ValueError(
             f"{experiment.workdir} was trained with other settings: {'; '.join(changed)}. Take"
             " another --workdir, or go on all the same with --config.checkpoint.allow_changes=true."
         )
-
-
-def describe_data(experiment: Experiment) -> list[str]:
-    """Lines of the banner about the data and the phases."""
-    lines = []
-    for phase in experiment.phases:
-        rows = experiment.rows_of(phase)
-        updates = phase.last_step - phase.first_step
-        lines.append(
-            f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
-            f" {phase.sequence_length} tokens a step, {phase.max_predictions_per_seq} predictions"
-            f" a sequence; {rows:,} sequences, {updates * phase.batch_size / rows:.1f} epochs"
-        )
-    manifest = experiment.manifest
-    lines.append(
-        f"data       {experiment.config.data.source} in {manifest.folder},"
-        f" fingerprint {manifest.fingerprint[:12]}, {len(experiment.tokenizer.pieces):,} tokens in"
-        " the vocabulary"
-    )
-    return lines
 
 
 def train_phase(
@@ -176,22 +166,18 @@ def train_phase(
 ) -> TrainState:
     """Trains from the state's step to the end of the phase, or until a request to stop."""
     config, mesh = experiment.config, experiment.mesh
-    task = experiment.task(phase)
-    tx, _ = experiment.optimizer()
-    train_step = jax.jit(
-        make_train_step(
-            task,
-            tx,
-            dropout_key=experiment.key("dropout"),
-            masking_key=experiment.key("masking"),
-            num_microbatches=phase.batch_size // (config.microbatch_size or phase.batch_size),
-            nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
-        ),
-        out_shardings=(jax.tree.map(lambda x: x.sharding, state), sharding.replicated(mesh)),
-        donate_argnums=0,
+    train_step = jitted_train_step(
+        experiment.task(phase),
+        optimizer_config(config),
+        experiment.steps,
+        experiment.steps_of("optimizer.warmup", experiment.phases[0]),
+        phase.batch_size // (config.microbatch_size or phase.batch_size),
+        config.nonfinite_limit if config.nonfinite == "skip" else 0,
+        mesh,
     )
-    has_split = SPLIT in experiment.manifest.splits
-    evaluator = make_evaluator(experiment, phase) if has_split else None
+    keys = {purpose: experiment.key(purpose) for purpose in ("dropout", "masking")}
+    evaluator = experiment.evaluator(phase)
+    patience = Patience(config, experiment.workdir, int(state.step))
     every = {
         name: experiment.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")
     }
@@ -200,24 +186,90 @@ def train_phase(
         return step == experiment.steps or (every[name] > 0 and step % every[name] == 0)
 
     step = int(state.step)
-    feed = Feed(experiment, phase)
+    feed = experiment.feed(phase)
     with Prefetcher(lambda: feed.batches(step)) as ready:
         reporter.begin(phase, feed.host_batch)
         for batch in ready:
-            state, step_metrics = train_step(state, batch)
+            state, step_metrics = train_step(state, batch, keys)
             step += 1
-            reporter.push(step, step_metrics, ready.waited)
+            reporter.push(step, step_metrics, ready.waited, batch["input_ids"].shape)
             stopping = stop.is_set(step)
             if is_due("log", step):
                 reporter.log(step)
             evaluated = {}
             if evaluator is not None and is_due("eval", step):
                 evaluated = evaluator(state.params)
-                reporter.report_evaluation(step, evaluated, is_last=step == experiment.steps)
-            if stopping or is_due("checkpoint", step):
+                patience.add(evaluated)
+                is_last = patience.is_over or step == experiment.steps
+                reporter.report_evaluation(step, evaluated, is_last)
+            if stopping or patience.is_over or is_due("checkpoint", step):
                 reporter.drain()
-                checkpoints.save(state, checkpoint_meta(experiment, reporter.totals), evaluated)
-            if stopping:
+                meta = checkpoint_meta(experiment, reporter.totals, patience.is_over)
+                checkpoints.save(state, meta, evaluated)
+            if stopping or patience.is_over:
                 break
     reporter.drain()
     return state
+
+
+@functools.lru_cache(maxsize=1)
+def jitted_train_step(
+    task: Task,
+    optimizer: OptimizerConfig,
+    steps: int,
+    warmup_steps: int,
+    num_microbatches: int,
+    nonfinite_limit: int,
+    mesh: Mesh,
+) -> Callable[..., tuple[TrainState, StepMetrics]]:
+    """Returns the function (state, batch, keys) -> (new state, metrics).
+
+    The keys of `dropout` and `masking` are arguments, so that runs that differ in nothing but the
+    seed are compiled once.
+    """
+    tx, _ = make_optimizer(optimizer, steps, warmup_steps)
+    where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh))
+
+    def train_step(state, batch, keys):
+        step = make_train_step(
+            task,
+            tx,
+            dropout_key=keys["dropout"],
+            masking_key=keys["masking"],
+            num_microbatches=num_microbatches,
+            nonfinite_limit=nonfinite_limit,
+        )
+        return step(state, batch)
+
+    return jax.jit(train_step, out_shardings=(where, sharding.replicated(mesh)), donate_argnums=0)
+
+
+class Patience:
+    """Tells when evaluations have not become better for too long (config.eval.patience)."""
+
+    def __init__(self, config: ConfigDict, workdir: str, step: int):
+        """Takes up the evaluations that the run has behind it at `step`."""
+        self._limit, self._name = config.eval.patience, config.checkpoint.best_metric
+        self._values: list[float] = []
+        for row in metrics.read_metrics(workdir):
+            if row["split"] == "validation" and row["step"] <= step:
+                self.add(row)
+
+    def add(self, evaluated: Mapping[str, float]) -> None:
+        value = evaluated[self._name]
+        self._values.append(-value if "loss" in self._name else value)
+
+    @property
+    def is_over(self) -> bool:
+        if not self._limit or not self._values:
+            return False
+        return len(self._values) - 1 - int(np.argmax(self._values)) >= self._limit
+
+
+def report_best(experiment: Experiment, checkpoints: Checkpoints, screen: progress.Screen) -> None:
+    """Says which checkpoint is the best one, and writes its scores to results.json."""
+    checkpoints.wait()
+    step = checkpoints.chosen_step("best")
+    if (values := checkpoints.metrics_of(step)) and processes.is_main():
+        screen.line(f"best       step {step}: " + "  ".join(progress.named_values(values)))
+        write_results(experiment, step, values)

@@ -133,6 +133,10 @@ def get_config() -> ConfigDict:
     optimizer.clip_norm = 1.0
     # Parameters without weight decay: regular expressions searched in their path.
     optimizer.no_decay = ("layer_norm", "bias")
+    # Factor of the learning rate from each layer to the one below it; 1: the same for all.
+    optimizer.layer_decay = 1.0
+    # The embeddings and this many layers stay as they are; 0: none, -1: the whole encoder.
+    optimizer.frozen_layers = 0
 
     config.mesh = mesh = ConfigDict()
     # Devices along each axis; -1: what is left.
@@ -149,6 +153,8 @@ def get_config() -> ConfigDict:
     evaluation.batches = 0
     # Sequences of one evaluation batch; 0: as in training.
     evaluation.batch_size = 0
+    # Stop after this many evaluations without a better one; 0: train to the end.
+    evaluation.patience = 0
 
     config.checkpoint = checkpoint = ConfigDict()
     checkpoint.every = "10000"
@@ -157,6 +163,8 @@ def get_config() -> ConfigDict:
     checkpoint.keep_best = 1
     # Metric of the held-out split that says which is best (the lowest of a loss, else the highest).
     checkpoint.best_metric = "loss"
+    # Which one is evaluated, predicts and is exported: `newest` or `best`.
+    checkpoint.use = "newest"
     # Resume although the configuration or the data differ from the checkpoint's.
     checkpoint.allow_changes = False
 

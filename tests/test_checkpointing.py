@@ -12,7 +12,8 @@ from absl import logging as absl_logging
 from jax.sharding import SingleDeviceSharding
 
 from bert_jax import checkpointing
-from bert_jax.checkpointing import Checkpoints, diff_of_trees, find_damage
+from bert_jax.checkpointing import Checkpoints, diff_of_trees
+from bert_jax.checksums import find_damage
 from bert_jax.state import TrainState
 
 SHARDING = SingleDeviceSharding(jax.devices()[0])
@@ -259,7 +260,7 @@ def test_a_disk_that_fills_up_is_said_and_the_steps_before_are_whole(tmp_path, m
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpointing, "_write_checksums", no_room)
+    monkeypatch.setattr(checkpointing, "write_checksums", no_room)
     checkpoints.save(make_state(2), {"number": 2}, {})
     with pytest.raises(
         ValueError, match=r"step 2 could not be written .*No space left.* whole: \[1\]"

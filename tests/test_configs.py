@@ -10,36 +10,68 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax.experiment import make_model_config
+from bert_jax.experiments import EXPERIMENTS
+from bert_jax.finetuning import make_data
 from bert_jax.models.config import parameter_count
 from bert_jax.optim import OPTIMIZERS, SCHEDULES
 from bert_jax.state import init_params
-from bert_jax.tasks import TASKS, Pretraining
+from bert_jax.tasks import Pretraining
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "base_config.txt"
-NAMES = sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py"))
+PRETRAINING = ("base", "chinese", "large", "medium", "mini", "small", "tiny")
+FINETUNING = (
+    *("classification", "multiple_choice", "ner", "span", "squad", "swag", "tagging"),
+    *(f"glue:{name}" for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")),
+    *("glue:wnli", "glue:ax", "squad:v2", "ner:wnut17", "ner:wikigold"),
+    *(f"chinese:{name}" for name in ("xnli", "chnsenticorp", "lcqmc", "msra_ner", "cmrc2018")),
+)
 sys.path.append(str(REPOSITORY))
 
 
 def get_config(name: str):
-    return importlib.import_module(f"configs.{name}").get_config()
+    name, *argument = name.split(":")
+    return importlib.import_module(f"configs.{name}").get_config(*argument)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_configuration_is_tested():
+    names = {path.stem for path in (REPOSITORY / "configs").glob("*.py")} - {"finetuning"}
+    assert names == {name.split(":")[0] for name in (*PRETRAINING, *FINETUNING)}
+
+
+@pytest.mark.parametrize("name", [*PRETRAINING, *FINETUNING])
 def test_every_configuration_passes_its_checks(name):
     config = get_config(name)
     config_lib.check(config)
-    assert config.task in TASKS
+    assert config.task in EXPERIMENTS and set(EXPERIMENTS) == set(config_lib.TASKS)
     assert config.optimizer.name in OPTIMIZERS
     assert config.optimizer.schedule in SCHEDULES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PRETRAINING)
 def test_every_field_stands_in_base(name):
     base = dict(config_lib.fields(get_config("base")))
     fields = dict(config_lib.fields(get_config(name)))
     assert fields.keys() == base.keys()
     assert all(type(fields[field]) is type(base[field]) for field in base)
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_every_field_of_fine_tuning_stands_in_finetuning(name):
+    expected = dict(
+        config_lib.fields(importlib.import_module("configs.finetuning").get_config("x"))
+    )
+    fields = dict(config_lib.fields(get_config(name)))
+    assert fields.keys() == expected.keys()
+    assert all(type(fields[field]) is type(expected[field]) for field in expected)
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_every_fine_tuning_has_what_it_asks_for(name):
+    """Metrics, columns and published sets exist."""
+    config = get_config(name)
+    assert make_data(config).metrics == config.metrics
+    assert config.checkpoint.best_metric == config.metrics[0]
 
 
 def test_the_values_of_base_are_those_of_its_golden_file():

@@ -52,7 +52,8 @@ def test_jax_is_not_imported_to_say_no(tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--config.task=cola2"], "Unknown task 'cola2'. Available: pretraining."),
+        (["--config.task=cola2"], "config.task='cola2' is none of pretraining, classification"),
+        (["--config.task=tagging"], "take one such as configs/classification.py"),
         (["--config.optimizer.name=sgd"], "Unknown optimizer 'sgd'. Available: bert_adam, adamw."),
         (["--config.data.source=books"], "Unknown data.source='books'. Available: installed_docs"),
         (

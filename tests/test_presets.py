@@ -18,11 +18,12 @@ from bert_jax import evaluate as evaluate_lib
 from bert_jax import masking, metrics, presets
 from bert_jax.config import value_of
 from bert_jax.data.manifest import Manifest
-from bert_jax.experiment import Experiment, make_model_config
+from bert_jax.experiment import make_model_config
 from bert_jax.models.bert import attention_bias
 from bert_jax.models.layers import activate, layer_norm
 from bert_jax.predict import predict
 from bert_jax.presets import PRESETS
+from bert_jax.pretraining import PretrainingExperiment
 from bert_jax.state import init_params
 from bert_jax.train import train
 
@@ -89,7 +90,7 @@ def make_config(preset: str = "", explicit: tuple[str, ...] = (), **changes):
     return config
 
 
-def make_experiment(name: str, **changes) -> Experiment:
+def make_experiment(name: str, **changes) -> PretrainingExperiment:
     """A run of the preset on the paper's schedule; of data and vocabulary only sizes are asked."""
     small = {f"model.{size}": 16 for size in ("hidden_size", "intermediate_size")}
     small |= {"model.num_heads": 2, "model.num_layers": 1, "model.vocab_size": VOCAB}
@@ -101,7 +102,7 @@ def make_experiment(name: str, **changes) -> Experiment:
         sep_id=SEP,
         is_continuation=np.zeros(VOCAB, bool),
     )
-    return Experiment(
+    return PretrainingExperiment(
         config=config,
         workdir="",
         mesh=cast(Any, None),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax import config as config_lib
 from bert_jax.checkpointing import Checkpoints, diff_of_trees
 from bert_jax.convert import source as sources
 from bert_jax.convert.foreign import Source
@@ -114,7 +116,11 @@ def _expected_shapes(source: Source, model: BertConfig) -> dict[str, tuple[int, 
 
 
 def initial_params(
-    init_from: str, like: Any, make_new: Callable[[], Any], vocab_size: int
+    init_from: str,
+    like: Any,
+    make_new: Callable[[], Any],
+    vocab_size: int,
+    anew: str = "",
 ) -> tuple[Any, tuple[str, ...]]:
     """Parameters for a new run from a workdir, or from the folder of another program.
 
@@ -123,6 +129,7 @@ def initial_params(
       like: abstract parameters of the run (shapes, dtypes, shardings).
       make_new: makes random ones of the same form, for heads that the source does not have.
       vocab_size: rows beyond it only pad a table: they are added as zeros.
+      anew: regular expression of the paths of others that are made anew; empty: none.
 
     Returns:
       The parameters in the shardings of `like`, and lines that say where they come from.
@@ -132,9 +139,10 @@ def initial_params(
     """
     kind = sources.kind_of(init_from)
     if kind == "workdir":
-        with contextlib.closing(Checkpoints(init_from, read_only=True)) as checkpoints:
-            if (step := checkpoints.newest_good_step()) is None:
-                raise ValueError(f"config.init_from={init_from} has no checkpoint.")
+        run = config_lib.load(init_from).checkpoint
+        reading = Checkpoints(init_from, best_metric=run.best_metric, read_only=True)
+        with contextlib.closing(reading) as checkpoints:
+            step = checkpoints.chosen_step(run.use)
             found, what = flatten(checkpoints.read_params(step)), f"{init_from}, step {step}"
     else:
         imported = import_source(sources.open_source(init_from))
@@ -145,13 +153,14 @@ def initial_params(
             padding = wanted[name].shape[0] - vocab_size
             found[name] = np.pad(found[name], [(0, padding)] + [(0, 0)] * (found[name].ndim - 1))
     new = _names_of_new(found, wanted, init_from)
+    new |= {name for name in wanted if anew and re.search(anew, name)}
     left_out = sorted({_part(name) for name in found.keys() - wanted.keys()})
     params = {name: _put(found[name], leaf) for name, leaf in wanted.items() if name not in new}
     if new:
         random = flatten(make_new())
         params |= {name: random[name] for name in new}
     lines = [f"from the parameters of {what}"]
-    lines += [f"with new, random ones for {', '.join(sorted(set(map(_part, new))))}"] if new else []
+    lines += [f"with new, random ones for {', '.join(sorted(set(map(_unit, new))))}"] if new else []
     lines += [f"without {', '.join(left_out)}"] if left_out else []
     return unflatten({name: params[name] for name in wanted}), tuple(lines)
 
@@ -186,3 +195,9 @@ def _names_of_new(found: Arrays, wanted: dict[str, Any], path: str) -> frozenset
 def _part(name: str) -> str:
     """What stands or falls as a whole: "bert", "bert/pooler", or a head."""
     return "bert/pooler" if name.startswith("bert/pooler/") else name.split("/")[0]
+
+
+def _unit(name: str) -> str:
+    """What a list of new parameters names: a head, the pooler, a layer."""
+    found = re.match(r"bert/encoder/layer_\d+", name)
+    return found[0] if found else _part(name)

@@ -42,9 +42,10 @@ def read(workdir: str) -> Run:
     if vocabulary is None:
         raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
     tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
-    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        if (step := checkpoints.newest_good_step()) is None:
-            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+    best_metric = config.checkpoint.best_metric
+    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
+    with contextlib.closing(reading) as checkpoints:
+        step = checkpoints.chosen_step(config.checkpoint.use)
         params = flatten(checkpoints.read_params(step))
     return Run(config, vocabulary, tokenizer, step, params)
 

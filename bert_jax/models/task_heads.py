@@ -5,13 +5,14 @@ biases at zero. Logits are float32.
 """
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.bert import Batch, Bert
+from bert_jax.models.bert import Batch, Bert, BertOutputs
 from bert_jax.models.config import BertConfig
 from bert_jax.models.crf import Crf
 from bert_jax.models.layers import Dropout
@@ -48,6 +49,12 @@ class LinearHead(nn.Module):
         return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
 
 
+def pooled_of(encoded: BertOutputs) -> jax.Array:
+    """float[batch, hidden], of the only example of each row."""
+    assert encoded.pooled is not None
+    return encoded.pooled[:, 0]
+
+
 class BertForClassification(nn.Module):
     """One of several classes, several of them, or (one class) a number, from the pooled [CLS]."""
 
@@ -61,7 +68,7 @@ class BertForClassification(nn.Module):
 
     def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:
         """What `Bert` takes -> float32[batch, classes]."""
-        pooled = self.bert(batch, deterministic=deterministic).pooled[:, 0]
+        pooled = pooled_of(self.bert(batch, deterministic=deterministic))
         return self.classifier(self.dropout(pooled, deterministic))
 
 
@@ -82,7 +89,7 @@ class BertForMultipleChoice(nn.Module):
         """
         names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
         flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
-        pooled = self.bert(flat, deterministic=deterministic).pooled[:, 0]
+        pooled = pooled_of(self.bert(flat, deterministic=deterministic))
         logits = self.classifier(self.dropout(pooled, deterministic))
         is_choice = (batch["example_ids"] > 0).any(-1)
         return jnp.where(is_choice, logits.reshape(is_choice.shape), IMPOSSIBLE)
@@ -182,11 +189,12 @@ class BertForTagging(nn.Module):
         for layer in range(self.lstm_layers):
             if layer:
                 x = Dropout(self.config.dropout_rate, self.config.prng_impl)(x, deterministic)
-            directions = [
+            forward, backward = (
                 nn.RNN(nn.OptimizedLSTMCell(self.lstm_size), name=f"lstm_{layer}_{name}")
                 for name in ("forward", "backward")
-            ]
-            x = nn.Bidirectional(*directions, name=f"lstm_{layer}")(x, seq_lengths=lengths)
+            )
+            lstm: Any = nn.Bidirectional(forward, backward, name=f"lstm_{layer}")
+            x = lstm(x, seq_lengths=lengths)
         return x
 
     def _crf(self) -> Crf:

@@ -1,0 +1,259 @@
+"""Classification and regression of texts and pairs of texts (paper, section 4.1)."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import objectives
+from bert_jax.data.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.data.examples import TextExample
+from bert_jax.data.rows import Labels
+from bert_jax.data.tables import Columns, parse_column, read_plain_texts, read_table
+from bert_jax.data.text_tasks import CHINESE, GLUE, TextTask
+from bert_jax.data.tokenization import Tokenizer
+from bert_jax.models.config import BertConfig
+from bert_jax.models.task_heads import BertForClassification
+from bert_jax.objectives import Sums
+from bert_jax.tasks import scores
+from bert_jax.tasks.task import Batch, Prediction
+
+# (gold, predicted) -> score, of class numbers.
+_CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
+    "accuracy": scores.accuracy,
+    "f1": scores.f1,
+    "macro_f1": lambda gold, found: scores.macro_f1(scores.class_counts(gold, found)),
+    "matthews": scores.matthews,
+}
+# Of bool[examples, classes].
+_MULTI_LABEL_METRICS: dict[str, Callable[[Any, Any], float]] = {
+    "accuracy": scores.accuracy,
+    "f1": lambda gold, found: scores.micro(scores.multi_label_counts(gold, found)).f1,
+    "macro_f1": lambda gold, found: scores.macro_f1(scores.multi_label_counts(gold, found)),
+}
+_NUMBER_METRICS: dict[str, Callable[[Any, Any], float]] = {
+    "pearson": scores.pearson,
+    "spearman": scores.spearman,
+}
+METRICS = {
+    "single": _CLASS_METRICS,
+    "multi": _MULTI_LABEL_METRICS,
+    "regression": _NUMBER_METRICS,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+    """The devices' side.
+
+    Attributes:
+      model: the encoder.
+      kind: of LABEL_KINDS.
+      num_classes: 1 for a regression.
+    """
+
+    model: BertConfig
+    kind: str
+    num_classes: int
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("task_loss",)
+
+    def make_model(self) -> BertForClassification:
+        return BertForClassification(self.model, self.num_classes)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        tokens = jnp.zeros((1, 8), jnp.int32)
+        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
+        return {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
+
+    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return dict(batch)
+
+    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
+
+    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
+        if self.kind == "regression":
+            return objectives.regression(outputs[:, 0], batch)
+        if self.kind == "multi":
+            return objectives.multi_label(outputs, batch)
+        return objectives.classification(outputs, batch)
+
+    def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return {"logits": outputs}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationData:
+    """The host's side.
+
+    Attributes:
+      metrics: rows of METRICS[kind].
+      kind: of LABEL_KINDS.
+      max_sequence_length: longer texts are cut, and counted.
+      columns: of the files.
+      published: which set it is, if it is one that is known.
+      labels: names of the classes.
+    """
+
+    metrics: tuple[str, ...]
+    kind: str
+    max_sequence_length: int
+    columns: Columns | None
+    published: TextTask | None
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        data: Mapping[str, Any],
+        head: Mapping[str, Any],
+        metrics: Sequence[str],
+        max_sequence_length: int,
+    ) -> "ClassificationData":
+        """From `config.data`, `config.head` and `config.metrics`.
+
+        Raises:
+          ValueError: for a set, a kind of labels or a metric that does not exist.
+        """
+        known, kind, published = GLUE | CHINESE, head["labels"], None
+        if name := data["published"]:
+            if name not in known:
+                raise ValueError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
+            published = known[name]
+            kind = "regression" if published.is_regression else "single"
+        if kind not in LABEL_KINDS:
+            raise ValueError(f"head.labels={kind!r} is none of {', '.join(LABEL_KINDS)}.")
+        for metric in metrics:
+            if metric not in METRICS[kind]:
+                raise ValueError(
+                    f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, which there are"
+                    f" for head.labels={kind!r}."
+                )
+        columns = None if published else _columns(data, kind)
+        labels = published.labels if published else ()
+        return cls(tuple(metrics), kind, max_sequence_length, columns, published, labels)
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:
+        if not labelled and _is_plain(path):
+            return read_plain_texts(path, counts)
+        if self.published:
+            return self.published.read(path, counts, labelled)
+        assert self.columns is not None
+        return read_table(path, self.columns, counts, labelled)
+
+    def with_labels_of(self, examples: Iterable[TextExample]) -> "ClassificationData":
+        if self.labels or self.kind == "regression":
+            return self
+        names = Labels.find(label for e in examples for label in e.labels or ()).names
+        return self.with_labels(names)
+
+    def with_labels(self, labels: tuple[str, ...]) -> "ClassificationData":
+        return dataclasses.replace(self, labels=labels)
+
+    def make_task(self, model: BertConfig) -> Classification:
+        return Classification(model, self.kind, max(1, len(self.labels)))
+
+    def encode(
+        self, examples: Iterable[TextExample], tokenizer: Tokenizer, counts: Counter
+    ) -> TextRows:
+        labels = Labels(self.labels) if self.labels else None
+        return encode_texts(
+            examples, tokenizer, self.max_sequence_length, labels, self.kind, counts
+        )
+
+    def collect(self, examples: Sequence[TextExample], rows: TextRows) -> "TextAnswers":
+        return TextAnswers(examples, self.kind, self.labels)
+
+    def score(
+        self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        gold, found = self._gold(examples), self._found(predictions)
+        return {name: METRICS[self.kind][name](gold, found) for name in self.metrics}
+
+    def baseline(self, examples: Sequence[TextExample]) -> float:
+        if self.kind == "regression":
+            return 0.0  # of a constant
+        metric = METRICS[self.kind][self.metrics[0]]
+        return scores.majority_class_score(metric, self._gold(examples))
+
+    def _gold(self, examples: Sequence[TextExample]) -> np.ndarray:
+        return self._numbers(example.labels or () for example in examples)
+
+    def _found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        if self.kind == "multi":
+            return self._numbers(prediction["labels"] for prediction in predictions)
+        name = "value" if self.kind == "regression" else "label"
+        return self._numbers([str(prediction[name])] for prediction in predictions)
+
+    def _numbers(self, labels: Iterable[Sequence[str]]) -> np.ndarray:
+        if self.kind == "regression":
+            return np.array([float(names[0]) for names in labels])
+        if self.kind == "multi":
+            return np.array([[name in names for name in self.labels] for names in labels])
+        numbers = {name: number for number, name in enumerate(self.labels)}
+        return np.array([numbers[names[0]] for names in labels])
+
+
+def _columns(data: Mapping[str, Any], kind: str) -> Columns:
+    text_a = parse_column(data["text_a"])
+    if text_a is None:
+        raise ValueError("data.text_a is missing: the column of the text.")
+    label: Any = parse_column(data["label"])
+    if kind == "multi" and "," in data["label"]:
+        label = tuple(name.strip() for name in data["label"].split(","))
+    return Columns(
+        text_a,
+        parse_column(data["text_b"]),
+        label,
+        separator=data["label_separator"] or None,
+        id=parse_column(data["id"]),
+    )
+
+
+def _is_plain(path: str) -> bool:
+    """Whether each line of a file is a text: by its name, .txt."""
+    return path.removesuffix(".gz").endswith(".txt")
+
+
+class TextAnswers:
+    """The logits of all rows; a row is an example."""
+
+    def __init__(self, examples: Sequence[TextExample], kind: str, labels: tuple[str, ...]):
+        self._examples, self._kind, self._labels = examples, kind, labels
+        self._logits = np.zeros((len(examples), max(1, len(labels))), np.float64)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        is_row = row_numbers >= 0
+        self._logits[row_numbers[is_row]] = answers["logits"][is_row]
+
+    def predictions(self) -> list[Prediction]:
+        """`label` and `probabilities`; or `labels` and `probabilities`; or `value`."""
+        if self._kind == "regression":
+            return [
+                {"id": example.id, "value": float(value)}
+                for example, value in zip(self._examples, self._logits[:, 0], strict=True)
+            ]
+        exp = np.exp(self._logits - self._logits.max(-1, keepdims=True))
+        shares = exp / exp.sum(-1, keepdims=True)
+        if self._kind == "multi":
+            shares = 0.5 * (1 + np.tanh(self._logits / 2))
+        return [
+            {"id": example.id, **self._choice(row), "probabilities": self._named(row)}
+            for example, row in zip(self._examples, shares, strict=True)
+        ]
+
+    def _choice(self, shares: np.ndarray) -> dict[str, Any]:
+        if self._kind == "single":
+            return {"label": self._labels[int(shares.argmax())]}
+        found = zip(self._labels, shares, strict=True)
+        return {"labels": [name for name, share in found if share > 0.5]}
+
+    def _named(self, shares: np.ndarray) -> dict[str, float]:
+        return dict(zip(self._labels, map(float, shares), strict=True))

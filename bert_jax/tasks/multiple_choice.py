@@ -1,0 +1,154 @@
+"""Which of several endings goes on from a text (paper, section 4.4)."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import objectives
+from bert_jax.data.choices import ChoiceColumns, read_choices
+from bert_jax.data.encode_choices import ChoiceRows, encode_choices
+from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.tokenization import Tokenizer
+from bert_jax.models.config import BertConfig
+from bert_jax.models.task_heads import BertForMultipleChoice
+from bert_jax.objectives import Sums
+from bert_jax.tasks import scores
+from bert_jax.tasks.task import Batch, Prediction
+
+METRICS = ("accuracy",)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoice:
+    """The devices' side."""
+
+    model: BertConfig
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("task_loss",)
+
+    def make_model(self) -> BertForMultipleChoice:
+        return BertForMultipleChoice(self.model)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        tokens = jnp.zeros((1, 2, 8), jnp.int32)
+        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
+        cls_positions = jnp.zeros((1, 2, 1), jnp.int32)
+        return {name: tokens for name in names} | {"cls_positions": cls_positions}
+
+    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return dict(batch)
+
+    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
+
+    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
+        return objectives.classification(outputs, batch)
+
+    def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return {"probabilities": jax.nn.softmax(outputs)}
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceData:
+    """The host's side.
+
+    Attributes:
+      metrics: of METRICS.
+      max_sequence_length: longer texts are cut, and counted.
+      columns: of the files.
+      labels: none; endings have numbers.
+    """
+
+    metrics: tuple[str, ...]
+    max_sequence_length: int
+    columns: ChoiceColumns
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        data: Mapping[str, Any],
+        head: Mapping[str, Any],
+        metrics: Sequence[str],
+        max_sequence_length: int,
+    ) -> "MultipleChoiceData":
+        """From `config.data` and `config.metrics`.
+
+        Raises:
+          ValueError: for a metric that does not exist, or without a column of the context.
+        """
+        del head
+        if tuple(metrics) != METRICS:
+            raise ValueError(f"metrics={tuple(metrics)} must be {METRICS} for multiple choice.")
+        if not data["text_a"]:
+            raise ValueError("data.text_a is missing: the column of the context.")
+        columns = ChoiceColumns(
+            context=data["text_a"],
+            start=data["text_b"] or None,
+            endings=tuple(data["endings"]),
+            label=data["label"],
+            id=data["id"] or None,
+        )
+        return cls(METRICS, max_sequence_length, columns)
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[ChoiceExample]:
+        return read_choices(path, counts, labelled, self.columns)
+
+    def with_labels_of(self, examples: Iterable[ChoiceExample]) -> "MultipleChoiceData":
+        return self
+
+    def with_labels(self, labels: tuple[str, ...]) -> "MultipleChoiceData":
+        return self
+
+    def make_task(self, model: BertConfig) -> MultipleChoice:
+        return MultipleChoice(model)
+
+    def encode(
+        self, examples: Iterable[ChoiceExample], tokenizer: Tokenizer, counts: Counter
+    ) -> ChoiceRows:
+        return encode_choices(examples, tokenizer, self.max_sequence_length, counts)
+
+    def collect(self, examples: Sequence[ChoiceExample], rows: ChoiceRows) -> "ChoiceAnswers":
+        return ChoiceAnswers(examples, rows.num_choices)
+
+    def score(
+        self, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        gold = np.array([example.label for example in examples])
+        found = np.array([prediction["choice"] for prediction in predictions])
+        return {"accuracy": scores.accuracy(gold, found)}
+
+    def baseline(self, examples: Sequence[ChoiceExample]) -> float:
+        gold = np.array([example.label for example in examples])
+        return scores.majority_class_score(scores.accuracy, gold)
+
+
+class ChoiceAnswers:
+    """The probabilities of all endings; a row is an example."""
+
+    def __init__(self, examples: Sequence[ChoiceExample], num_choices: int):
+        self._examples = examples
+        self._shares = np.zeros((len(examples), num_choices), np.float32)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        is_row = row_numbers >= 0
+        self._shares[row_numbers[is_row]] = answers["probabilities"][is_row]
+
+    def predictions(self) -> list[Prediction]:
+        """`choice`, its number and `ending`, and the `probabilities` of all."""
+        return [
+            {
+                "id": example.id,
+                "choice": (choice := int(shares[: len(example.endings)].argmax())),
+                "ending": example.endings[choice],
+                "probabilities": [float(share) for share in shares[: len(example.endings)]],
+            }
+            for example, shares in zip(self._examples, self._shares, strict=True)
+        ]

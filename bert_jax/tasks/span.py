@@ -1,0 +1,219 @@
+"""Questions whose answer is a span of a text, or is not there (paper, sections 4.2 and 4.3)."""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import objectives
+from bert_jax.data.encode_questions import QuestionRows, encode_questions
+from bert_jax.data.examples import Question
+from bert_jax.data.spans import choose_spans
+from bert_jax.data.squad import read_questions
+from bert_jax.data.tokenization import Tokenizer
+from bert_jax.models.config import BertConfig
+from bert_jax.models.task_heads import BertForSpan, SpanOutputs
+from bert_jax.objectives import Sums
+from bert_jax.tasks.cmrc_scores import cmrc2018
+from bert_jax.tasks.squad_scores import squad_v1, squad_v2
+from bert_jax.tasks.task import Batch, Prediction
+
+METRICS = ("f1", "exact_match", "exact", "best_f1", "best_exact")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanTask:
+    """The devices' side."""
+
+    model: BertConfig
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("task_loss",)
+
+    def make_model(self) -> BertForSpan:
+        return BertForSpan(self.model)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        tokens = jnp.zeros((1, 8), jnp.int32)
+        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
+        return {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
+
+    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return dict(batch)
+
+    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
+
+    def objective(self, outputs: SpanOutputs, batch: Batch) -> Sums:
+        return objectives.span(outputs.start_logits, outputs.end_logits, batch)
+
+    def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"start": outputs.start_logits, "end": outputs.end_logits}
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanData:
+    """The host's side.
+
+    Attributes:
+      metrics: of METRICS.
+      max_sequence_length: longer contexts take several rows.
+      doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
+      null_answers: whether "no answer" is an answer (SQuAD 2.0).
+      null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
+      is_chinese: scored as CMRC 2018.
+      labels: none.
+    """
+
+    metrics: tuple[str, ...]
+    max_sequence_length: int
+    doc_stride: int
+    max_query_length: int
+    max_answer_length: int
+    n_best: int
+    null_answers: bool
+    null_threshold: float
+    is_chinese: bool
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        data: Mapping[str, Any],
+        head: Mapping[str, Any],
+        metrics: Sequence[str],
+        max_sequence_length: int,
+    ) -> "SpanData":
+        """From `config.data`, `config.head` and `config.metrics`.
+
+        Raises:
+          ValueError: for a metric that does not exist, or another set than CMRC 2018.
+        """
+        for metric in metrics:
+            if metric not in METRICS:
+                raise ValueError(f"metrics: {metric!r} is none of {', '.join(METRICS)}.")
+        if (published := data["published"]) not in ("", "cmrc2018"):
+            raise ValueError(f"Unknown data.published={published!r}. Available: cmrc2018.")
+        names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
+        return cls(
+            tuple(metrics),
+            max_sequence_length,
+            **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
+            is_chinese=published == "cmrc2018",
+        )
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
+        return read_questions(path, counts, labelled)
+
+    def with_labels_of(self, examples: Iterable[Question]) -> "SpanData":
+        return self
+
+    def with_labels(self, labels: tuple[str, ...]) -> "SpanData":
+        return self
+
+    def make_task(self, model: BertConfig) -> SpanTask:
+        return SpanTask(model)
+
+    def encode(
+        self, examples: Iterable[Question], tokenizer: Tokenizer, counts: Counter
+    ) -> QuestionRows:
+        return encode_questions(
+            examples,
+            tokenizer,
+            self.max_sequence_length,
+            self.doc_stride,
+            self.max_query_length,
+            counts,
+        )
+
+    def collect(self, examples: Sequence[Question], rows: QuestionRows) -> "SpanAnswers":
+        return SpanAnswers(examples, rows, self)
+
+    def score(
+        self, examples: Sequence[Question], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        gold = {e.id: [text for text, _ in e.answers] for e in examples}
+        if self.null_answers:
+            # The best span of each, and how much better no answer is.
+            found = {p["id"]: p["n_best"][0]["text"] if p["n_best"] else "" for p in predictions}
+            odds = {p["id"]: _or_infinity(p["null_odds"]) for p in predictions}
+            values = squad_v2(gold, found, odds, self.null_threshold)
+        else:
+            answered = {key: answers for key, answers in gold.items() if answers}
+            found = {p["id"]: p["answer"] for p in predictions}
+            values = _cmrc2018(answered, found) if self.is_chinese else squad_v1(answered, found)
+        return {name: values[name] for name in self.metrics} | values
+
+    def baseline(self, examples: Sequence[Question]) -> float:
+        """Of no answer to anything."""
+        if not self.null_answers:
+            return 0.0
+        return 100 * sum(not example.answers for example in examples) / len(examples)
+
+
+def _cmrc2018(
+    gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    values = cmrc2018(gold, predictions)
+    return {"f1": values["F1"], "exact_match": values["EM"], "average": values["AVERAGE"]}
+
+
+def _or_infinity(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+class SpanAnswers:
+    """The logits of all rows; a question takes as many rows as its context has windows."""
+
+    def __init__(self, examples: Sequence[Question], rows: QuestionRows, data: SpanData):
+        self._examples, self._rows, self._data = examples, rows, data
+        self._starts: dict[int, np.ndarray] = {}
+        self._ends: dict[int, np.ndarray] = {}
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        for place, row in enumerate(row_numbers.tolist()):
+            if row >= 0:
+                size = int(self._rows.lengths[row])
+                self._starts[row] = answers["start"][place, :size]
+                self._ends[row] = answers["end"][place, :size]
+
+    def predictions(self) -> list[Prediction]:
+        """`answer` with its place and score, `null_odds`, and the `n_best` spans."""
+        return [self._predict(number, example) for number, example in enumerate(self._examples)]
+
+    def _predict(self, number: int, example: Question) -> Prediction:
+        windows = self._rows.windows(number)
+        found = choose_spans(
+            example.context,
+            windows,
+            [self._starts[window.row] for window in windows],
+            [self._ends[window.row] for window in windows],
+            self._data.max_answer_length,
+            self._data.n_best,
+        )
+        threshold = self._data.null_threshold if self._data.null_answers else math.inf
+        ranked = found.n_best(with_null=self._data.null_answers)
+        n_best = [
+            {
+                "text": span.text,
+                "start": span.start,
+                "end": span.stop,
+                "score": score,
+                "probability": probability,
+            }
+            for _, probability, score, span in ranked
+            if span is not None
+        ]
+        return {
+            "id": example.id,
+            "question": example.question,
+            "answer": found.text(threshold),
+            "null_odds": found.null_odds if math.isfinite(found.null_odds) else None,
+            "n_best": n_best,
+        }

@@ -1,0 +1,253 @@
+"""A tag for each word: named entities and the like (paper, section 5.3)."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import objectives
+from bert_jax.data.conll import read_plain_words, read_tagged
+from bert_jax.data.encode_words import WordRows, encode_words
+from bert_jax.data.examples import TaggedExample
+from bert_jax.data.rows import Labels
+from bert_jax.data.tables import parse_column
+from bert_jax.data.tfds_examples import read_tfds_tags
+from bert_jax.data.tokenization import Tokenizer
+from bert_jax.models import crf
+from bert_jax.models.config import BertConfig
+from bert_jax.models.task_heads import LAYERS, TAGGING_HEADS, BertForTagging, TaggingOutputs
+from bert_jax.objectives import Sum, Sums
+from bert_jax.tasks import scores
+from bert_jax.tasks.task import Batch, Prediction
+
+METRICS = ("f1", "precision", "recall", "accuracy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagging:
+    """The devices' side.
+
+    Attributes:
+      model: the encoder.
+      num_classes: tags.
+      head, layers, frozen, lstm_size, lstm_layers: of BertForTagging.
+    """
+
+    model: BertConfig
+    num_classes: int
+    head: str
+    layers: str
+    frozen: bool
+    lstm_size: int
+    lstm_layers: int
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("task_loss",)
+
+    def make_model(self) -> BertForTagging:
+        return BertForTagging(
+            self.model,
+            self.num_classes,
+            self.head,
+            self.layers,
+            self.frozen,
+            self.lstm_size,
+            self.lstm_layers,
+        )
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        tokens = jnp.zeros((1, 8), jnp.int32)
+        names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "word_positions")
+        return {name: tokens for name in names} | {
+            "cls_positions": jnp.zeros((1, 1), jnp.int32),
+            "is_word": jnp.ones((1, 8), bool),
+        }
+
+    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return dict(batch)
+
+    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"task_loss": jnp.maximum(self._weights(batch).sum(), 1.0)}
+
+    def objective(self, outputs: TaggingOutputs, batch: Batch) -> Sums:
+        sums = objectives.classification(outputs.logits, batch)
+        if outputs.crf is None:
+            return sums
+        # Of the CRF the loss is that of whole rows, the mean over rows.
+        weights = self._weights(batch)
+        likelihood = crf.log_likelihood(
+            outputs.crf, outputs.logits, batch["labels"], batch["is_word"]
+        )
+        return {"task_loss": Sum(-(likelihood * weights).sum(), weights.sum())}
+
+    def _weights(self, batch: Batch) -> jax.Array:
+        weights = batch["weights"]
+        return weights.max(axis=1) if self.head.endswith("crf") else weights
+
+    def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
+        if outputs.crf is not None:
+            return {"tags": crf.decode(outputs.crf, outputs.logits, batch["is_word"])}
+        shares = jax.nn.softmax(outputs.logits)
+        return {"tags": shares.argmax(-1), "probabilities": shares.max(-1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingData:
+    """The host's side.
+
+    Attributes:
+      metrics: of METRICS.
+      max_sequence_length: longer sentences take several rows.
+      words, tags: columns or fields of the files.
+      document_context: whether rows are filled with the sentences around.
+      head: settings of the head.
+      labels: the tags.
+    """
+
+    metrics: tuple[str, ...]
+    max_sequence_length: int
+    words: str | int
+    tags: str | int
+    document_context: bool
+    head: tuple[tuple[str, Any], ...]
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        data: Mapping[str, Any],
+        head: Mapping[str, Any],
+        metrics: Sequence[str],
+        max_sequence_length: int,
+        frozen: bool = False,
+    ) -> "TaggingData":
+        """From `config.data`, `config.head` and `config.metrics`.
+
+        Raises:
+          ValueError: for a head, layers or a metric that does not exist.
+        """
+        for name, value, allowed in (
+            ("head.tagging", head["tagging"], TAGGING_HEADS),
+            ("head.layers", head["layers"], LAYERS),
+            *(("metrics", metric, METRICS) for metric in metrics),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}.")
+        settings = {
+            "head": head["tagging"],
+            "layers": head["layers"],
+            "frozen": frozen,
+            "lstm_size": head["lstm_size"],
+            "lstm_layers": head["lstm_layers"],
+        }
+        return cls(
+            tuple(metrics),
+            max_sequence_length,
+            _or(parse_column(data["text_a"]), "tokens"),
+            _or(parse_column(data["label"]), "tags"),
+            head["document_context"],
+            tuple(settings.items()),
+        )
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TaggedExample]:
+        if path.startswith("tfds:"):
+            name = path.removeprefix("tfds:")
+            return read_tfds_tags(name, str(self.words), str(self.tags), counts, labelled)
+        if not labelled and path.removesuffix(".gz").endswith(".txt"):
+            return read_plain_words(path, counts)
+        return read_tagged(path, counts, labelled, self.words, self.tags)
+
+    def with_labels_of(self, examples: Iterable[TaggedExample]) -> "TaggingData":
+        names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
+        return self.with_labels(names)
+
+    def with_labels(self, labels: tuple[str, ...]) -> "TaggingData":
+        return dataclasses.replace(self, labels=labels)
+
+    def make_task(self, model: BertConfig) -> Tagging:
+        return Tagging(model, len(self.labels), **dict(self.head))
+
+    def encode(
+        self, examples: Iterable[TaggedExample], tokenizer: Tokenizer, counts: Counter
+    ) -> WordRows:
+        return encode_words(
+            examples,
+            tokenizer,
+            self.max_sequence_length,
+            Labels(self.labels),
+            counts,
+            self.document_context,
+        )
+
+    def collect(self, examples: Sequence[TaggedExample], rows: WordRows) -> "TagAnswers":
+        return TagAnswers(examples, rows, self.labels)
+
+    def score(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Entity-level, as conlleval; `TYPE_f1` of each type too."""
+        gold = [example.tags or () for example in examples]
+        found = [prediction["tags"] for prediction in predictions]
+        by_type = scores.entity_counts(gold, found)
+        total = scores.micro(by_type)
+        values = {
+            "f1": total.f1,
+            "precision": total.precision,
+            "recall": total.recall,
+            "accuracy": scores.token_accuracy(gold, found),
+        }
+        ordered = {name: values.pop(name) for name in self.metrics}
+        return ordered | values | {f"{name}_f1": count.f1 for name, count in by_type.items()}
+
+    def baseline(self, examples: Sequence[TaggedExample]) -> float:
+        if self.metrics[0] != "accuracy":
+            return 0.0  # no entity at all
+        tags = [tag for example in examples for tag in example.tags or ()]
+        return scores.majority_class_score(scores.accuracy, np.array(tags))
+
+
+def _or(column: str | int | None, default: str) -> str | int:
+    return default if column is None else column
+
+
+class TagAnswers:
+    """The tags of all words; a sentence may take several rows."""
+
+    def __init__(self, examples: Sequence[TaggedExample], rows: WordRows, labels: tuple[str, ...]):
+        self._examples, self._rows, self._labels = examples, rows, labels
+        num_words = int(rows.example_starts[-1])
+        self._tags = np.zeros(num_words, np.int32)
+        self._shares = np.full(num_words, np.nan, np.float32)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        words = self._rows.predicted_words(row_numbers, length)
+        is_predicted = words >= 0
+        self._tags[words[is_predicted]] = answers["tags"][is_predicted]
+        if "probabilities" in answers:
+            self._shares[words[is_predicted]] = answers["probabilities"][is_predicted]
+
+    def predictions(self) -> list[Prediction]:
+        """`words`, `tags`, `entities`, and `probabilities` of the tags where the head has them."""
+        starts, predictions = self._rows.example_starts, []
+        for number, example in enumerate(self._examples):
+            here = slice(int(starts[number]), int(starts[number + 1]))
+            tags = [self._labels[tag] for tag in self._tags[here]]
+            prediction: Prediction = {"id": example.id, "words": list(example.words), "tags": tags}
+            prediction["entities"] = [
+                {
+                    "type": kind,
+                    "start": start,
+                    "end": end + 1,
+                    "text": " ".join(example.words[start : end + 1]),
+                }
+                for kind, start, end in sorted(scores.entities(tags), key=lambda e: e[1])
+            ]
+            if not np.isnan(self._shares[here]).any():
+                prediction["probabilities"] = [float(share) for share in self._shares[here]]
+            predictions.append(prediction)
+        return predictions

@@ -1,0 +1,44 @@
+"""GLUE's nine tasks and its diagnostic set, as in section 4.1 of the paper.
+
+    python -m bert_jax.main --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
+
+reads tfds:glue/mrpc, prepared on this machine; GLUE's own files with
+`--config.data.train=MRPC/train.tsv --config.data.eval=MRPC/dev.tsv`. Three epochs, batches of 32;
+of the rates 5e-5, 4e-5, 3e-5 and 2e-5 the paper takes the best on the development set.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import finetuning
+
+# Scores of each task, the one that the paper reports first.
+METRICS = {
+    "cola": ("matthews",),
+    "sst2": ("accuracy",),
+    "mrpc": ("f1", "accuracy"),
+    "stsb": ("spearman", "pearson"),
+    "qqp": ("f1", "accuracy"),
+    "mnli": ("accuracy",),
+    "qnli": ("accuracy",),
+    "rte": ("accuracy",),
+    "wnli": ("accuracy",),
+    "ax": ("matthews",),
+}
+
+
+def get_config(name: str = "mrpc") -> ConfigDict:
+    if name not in METRICS:
+        raise ValueError(f"GLUE has no task {name!r}: configs/glue.py:{', :'.join(METRICS)}.")
+    config = finetuning.get_config("classification")
+    config.data.published = name
+    config.data.train = f"tfds:glue/{name}[train]"
+    config.data.eval = f"tfds:glue/{name}[validation]"
+    if name == "mnli":
+        config.data.eval = "tfds:glue/mnli[validation_matched]"
+        config.data.more_eval = ("mismatched=tfds:glue/mnli[validation_mismatched]",)
+    if name == "ax":  # has no training data of its own
+        config.data.train = "tfds:glue/mnli[train]"
+        config.data.eval = "tfds:glue/ax[test]"
+    config.metrics = METRICS[name]
+    config.checkpoint.best_metric = METRICS[name][0]
+    return config

@@ -1,0 +1,22 @@
+"""A tag for each word of your own sentences, such as named entities.
+
+    python -m bert_jax.main --config=configs/tagging.py --config.init_from=BERT \\
+        --config.data.train=train.conll --config.data.eval=dev.conll --workdir=DIR
+
+CoNLL files of 1 to 4 columns (IOB1, IOB2, IOBES), or JSON lines with `tokens` and `tags`.
+`head.tagging` is linear, crf, bilstm or bilstm_crf. finetuning.py explains every field.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import finetuning
+
+
+def get_config() -> ConfigDict:
+    config = finetuning.get_config("tagging")
+    # Of JSON lines; in CoNLL files the first column and the last one, or numbers from 0.
+    config.data.text_a = ""
+    config.data.label = ""
+    config.metrics = ("f1", "precision", "recall", "accuracy")
+    config.checkpoint.best_metric = "f1"
+    return config
