@@ -47,6 +47,7 @@ _PRETRAINING_METRICS = (
 # preset decides stands in the fields that it sets.)
 _FREE_TO_CHANGE = (
     "preset",
+    "seeds",
     "checkpoint.",
     "eval.",
     "log.",

@@ -85,6 +85,8 @@ class TrainedModel:
         if jax.process_count() > 1:
             raise ValueError("A trained model is used in one process: leave out --num_processes.")
         self.config = make_model_config(config)
+        if config.task in ("tagging", "span"):  # have no pooler
+            self.config = dataclasses.replace(self.config, next_sentence=False)
         self._mesh = sharding.make_mesh()
         self.params = load_params(config, self.config, workdir, self._mesh)
         self.tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
@@ -230,7 +232,7 @@ def is_random(workdir: str, module: str) -> bool:
 
 
 def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh) -> Any:
-    """The parameters of a workdir's newest checkpoint, in their shardings on this mesh.
+    """The parameters of a workdir, of a fine-tuned one the encoder's, in their shardings.
 
     Raises:
       ValueError: if there is no checkpoint, or it does not fit the configuration.
@@ -240,7 +242,10 @@ def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh)
     reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
         step = checkpoints.chosen_step(config.checkpoint.use)
-        return checkpoints.restore_params(step, abstract_params(task, mesh))
+        if config.task == "pretraining":
+            return checkpoints.restore_params(step, abstract_params(task, mesh))
+        params = {"bert": checkpoints.read_params(step)["bert"]}
+    return jax.device_put(params, sharding.parameter_shardings(mesh, params))
 
 
 class Progress:

@@ -41,17 +41,24 @@ def main(argv: Sequence[str]) -> None:
     processes.start(FLAGS.coordinator, FLAGS.num_processes, FLAGS.process_id)
     match FLAGS.mode:
         case "train":
-            from bert_jax.train import train
-
+            if config.get("seeds", 1) > 1:
+                from bert_jax.seeds import train_seeds as train
+            else:
+                from bert_jax.train import train
             train(config, FLAGS.workdir)
         case "evaluate":
             from bert_jax.evaluate import evaluate
 
             evaluate(config, FLAGS.workdir)
         case "predict":
-            from bert_jax.predict import predict
+            if config.task == "pretraining":
+                from bert_jax.predict import predict
 
-            predict(config, FLAGS.workdir, FLAGS.input, FLAGS.output, top_k=FLAGS.top_k)
+                predict(config, FLAGS.workdir, FLAGS.input, FLAGS.output, top_k=FLAGS.top_k)
+            else:
+                from bert_jax.predict_task import predict_task
+
+                predict_task(config, FLAGS.workdir, FLAGS.input, FLAGS.output)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,8 @@ class Source:
     shapes: Shapes
     read: Callable[[], Arrays]
     notes: tuple[str, ...]
+    # Of config.head.labels, where it classifies texts.
+    label_kind: str = "single"
 
     def tokenizer(self) -> WordPieceTokenizer:
         return WordPieceTokenizer(self.vocabulary, self.lowercase, self.vocabulary_path)

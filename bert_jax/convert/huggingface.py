@@ -77,6 +77,7 @@ def describe(path: str, choices: Choices) -> Source:
         shapes={name: array.shape for name, array in arrays.items()},
         read=lambda: arrays,
         notes=tuple(notes),
+        label_kind=_LABEL_KINDS.get(str(values.get("problem_type")), "single"),
     )
 
 
@@ -160,6 +161,10 @@ def _task(values: dict[str, Any], names: set[str]) -> str:
     if "classifier.weight" in names:
         return "classification" if "bert.pooler.dense.weight" in names else "tagging"
     return "pretraining"
+
+
+# By `problem_type`, which says what a BertForSequenceClassification was trained for.
+_LABEL_KINDS = {"multi_label_classification": "multi", "regression": "regression"}
 
 
 def _labels(values: dict[str, Any]) -> tuple[str, ...]:

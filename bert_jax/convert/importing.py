@@ -19,6 +19,7 @@ from bert_jax.convert.source import open_source
 from bert_jax.convert.tables import unflatten
 from bert_jax.convert.workdir import check_out
 from bert_jax.data.atomic import whole_folder, write_json
+from bert_jax.finetuning import write_labels
 from bert_jax.models.config import ACTIVATIONS
 
 _COMMANDS = {"huggingface": ("from_hf", "DIR_OR_FILE"), "google": ("from_google", "DIR")}
@@ -72,6 +73,9 @@ def _write(folder: str, imported: Imported, proof: dict[str, Any]) -> None:
     config_lib.save(imported.config, folder)
     pathlib.Path(folder, "vocab.txt").write_bytes(imported.source.vocabulary)
     write_json(os.path.join(folder, certificate.NAME), proof)
+    if imported.config.task != "pretraining":
+        is_number = imported.source.label_kind == "regression"
+        write_labels(folder, () if is_number else imported.source.labels)
     meta = {"config": imported.config.to_dict(), "source": imported.source.path}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(imported.params), meta)

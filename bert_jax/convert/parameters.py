@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import pathlib
 import re
@@ -80,16 +81,19 @@ def import_source(source: Source, workdir: str = "") -> Imported:
 
 def _make_config(source: Source, workdir: str) -> ConfigDict:
     sys.path.append(str(pathlib.Path(__file__).parents[2]))
-    from configs import base
-
-    config = base.get_config()
-    config.task = source.task
+    name = "base" if source.task == "pretraining" else source.task
+    config = importlib.import_module(f"configs.{name}").get_config()
+    if source.task == "classification":
+        config.head.labels = source.label_kind
+        if source.label_kind == "regression":
+            config.metrics = ("spearman", "pearson")
+            config.checkpoint.best_metric = "spearman"
     config.model.update(source.model)
     config.data.vocab = os.path.join(workdir, "vocab.txt")
     config.data.lowercase = source.lowercase
-    if not source.model["next_sentence"]:
+    if source.task == "pretraining" and not source.model["next_sentence"]:
         config.data.segments = "full_sentences"
-    if (longest := source.model["max_position_embeddings"]) < 512:
+    if (longest := source.model["max_position_embeddings"]) < max(n for n, _ in config.phases):
         config.phases = ((longest, 1.0),)
     return config
 

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -70,7 +71,7 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
     params, left_out = choose_params(run.params, name, run.config.model.vocab_size)
     tensors = export_params(params, FORMATS["huggingface"])
     files = {
-        "config.json": make_config(run.config, name, tensors, run.tokenizer.pad_id),
+        "config.json": make_config(run.config, name, tensors, run.tokenizer.pad_id, run.labels),
         "tokenizer.json": tokenizer_json(run.tokenizer, run.vocabulary.read_bytes()),
         "tokenizer_config.json": tokenizer_config(
             run.tokenizer, run.config.model.max_position_embeddings
@@ -136,6 +137,14 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
     return CLASSES[task]
 
 
+# By config.head.labels.
+_PROBLEMS = {
+    "single": "single_label_classification",
+    "multi": "multi_label_classification",
+    "regression": "regression",
+}
+
+
 def choose_params(params: Arrays, name: str, vocab_size: int) -> tuple[Arrays, dict[str, str]]:
     """The parameters that a class of transformers has, and path -> reason of what is left out."""
     kept, left_out = dict(params), {}
@@ -150,7 +159,9 @@ def choose_params(params: Arrays, name: str, vocab_size: int) -> tuple[Arrays, d
     return kept, left_out
 
 
-def make_config(config: ConfigDict, name: str, tensors: Arrays, pad_id: int) -> dict[str, Any]:
+def make_config(
+    config: ConfigDict, name: str, tensors: Arrays, pad_id: int, labels: Sequence[str] = ()
+) -> dict[str, Any]:
     """The content of config.json."""
     model = config.model
     content = {
@@ -173,7 +184,9 @@ def make_config(config: ConfigDict, name: str, tensors: Arrays, pad_id: int) -> 
         "dtype": "float32",
     }
     if name in ("BertForSequenceClassification", "BertForTokenClassification"):
-        labels = [f"LABEL_{index}" for index in range(len(tensors["classifier.bias"]))]
+        labels = labels or [f"LABEL_{i}" for i in range(len(tensors["classifier.bias"]))]
         content["id2label"] = {str(index): label for index, label in enumerate(labels)}
         content["label2id"] = {label: index for index, label in enumerate(labels)}
+    if name == "BertForSequenceClassification":
+        content["problem_type"] = _PROBLEMS[config.head.labels]
     return content

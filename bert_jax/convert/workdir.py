@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 
 from ml_collections import ConfigDict
@@ -10,6 +11,7 @@ from bert_jax import config as config_lib
 from bert_jax.checkpointing import Checkpoints
 from bert_jax.convert.tables import Arrays, flatten
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
+from bert_jax.finetuning import LABELS, read_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Run:
       tokenizer: made of it.
       step: of the checkpoint.
       params: by path, float32.
+      labels: of its classes, in the order of their numbers; empty where it has none.
     """
 
     config: ConfigDict
@@ -29,6 +32,7 @@ class Run:
     tokenizer: Tokenizer
     step: int
     params: Arrays
+    labels: tuple[str, ...] = ()
 
 
 def read(workdir: str) -> Run:
@@ -47,7 +51,8 @@ def read(workdir: str) -> Run:
     with contextlib.closing(reading) as checkpoints:
         step = checkpoints.chosen_step(config.checkpoint.use)
         params = flatten(checkpoints.read_params(step))
-    return Run(config, vocabulary, tokenizer, step, params)
+    labels = read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else ()
+    return Run(config, vocabulary, tokenizer, step, params, labels)
 
 
 def check_out(out: str) -> None:

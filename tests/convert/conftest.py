@@ -1,5 +1,6 @@
 """Folders of runs that no training has made: any parameters, any vocabulary, any task."""
 
+import importlib
 import pathlib
 import sys
 from collections.abc import Callable
@@ -58,12 +59,13 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     from bert_jax.checkpointing import Checkpoints
     from bert_jax.convert.tables import unflatten
     from bert_jax.state import TrainState
-    from configs import base
 
     def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, **changes):
         workdir = tmp_path / "run"
         workdir.mkdir()
-        config = base.get_config()
+        task = changes.get("task", "pretraining")
+        name = task if task in config_lib.TASKS[1:] else "base"
+        config = importlib.import_module(f"configs.{name}").get_config()
         config.model.update(SIZES)
         config.phases = ((config.model.max_position_embeddings, 1.0),)
         config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
