@@ -243,9 +243,12 @@ def theirs():
 
 @pytest.fixture
 def assert_same():
-    """Returns a function that compares two sets of outputs at all positions but padding."""
+    """Returns a function that compares two sets of outputs at all positions but padding.
 
-    def compare(mine, other, batch, tolerance):
+    `to_scale`: the tolerance is for values up to 1, and in proportion for larger ones.
+    """
+
+    def compare(mine, other, batch, tolerance, to_scale=False):
         assert mine.keys() == other.keys()
         real, asked = batch["example_ids"] > 0, batch["masked_lm_weights"] > 0
         of_positions = {
@@ -258,9 +261,9 @@ def assert_same():
             pick = of_positions.get(name, lambda x: x)
             pairs = zip(jax.tree.leaves(mine[name]), jax.tree.leaves(other[name]), strict=True)
             for number, (one, two) in enumerate(pairs):
+                one, two = pick(one), pick(two)
+                scale = max(1, np.abs(two).max()) if to_scale else 1
                 where = f"{name}, number {number}"
-                np.testing.assert_allclose(
-                    pick(one), pick(two), rtol=0, atol=tolerance, err_msg=where
-                )
+                np.testing.assert_allclose(one, two, rtol=0, atol=tolerance * scale, err_msg=where)
 
     return compare
