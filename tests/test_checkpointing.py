@@ -292,3 +292,47 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file/run/checkpoints cannot be made"):
         Checkpoints(str(tmp_path / "file" / "run"))
+
+
+# ------------------------------------------------------------------ which one is used
+
+
+def save_scores(workdir, values, **options):
+    checkpoints = Checkpoints(str(workdir), best_metric="f1", **options)
+    for step, value in values.items():
+        save(checkpoints, step, **({} if value is None else {"f1": value}))
+    return checkpoints
+
+
+def test_the_best_one_is_chosen_and_of_equals_the_first(tmp_path):
+    values = {1: 0.5, 2: 0.9, 3: None, 4: 0.9, 5: 0.1, 6: float("nan")}
+    checkpoints = save_scores(tmp_path, values, keep=9)
+    assert checkpoints.chosen_step("best") == 2
+    assert checkpoints.chosen_step("newest") == 6
+    assert checkpoints.metrics_of(2) == {"f1": 0.9}
+    assert checkpoints.metrics_of(3) == {}
+    checkpoints.close()
+
+
+def test_a_damaged_best_one_is_passed_over_for_the_second_best(tmp_path, said):
+    save_scores(tmp_path, {1: 0.5, 2: 0.9, 3: 0.7}, keep=9).close()
+    folder = tmp_path / "checkpoints" / "2" / "params"
+    flip_a_bit(next(path for path in sorted(folder.rglob("*")) if path.is_file()))
+    reader = Checkpoints(str(tmp_path), best_metric="f1", read_only=True)
+    assert reader.chosen_step("best") == 3
+    assert "Checkpoint 2 is damaged" in said()
+    reader.close()
+
+
+def test_where_nothing_was_evaluated_the_newest_is_the_best(tmp_path):
+    checkpoints = save_scores(tmp_path, {1: None, 2: None}, keep=9)
+    assert checkpoints.chosen_step("best") == 2
+    checkpoints.close()
+
+
+def test_where_there_is_no_checkpoint_none_is_chosen(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    for use in "best", "newest":
+        with pytest.raises(ValueError, match="has no checkpoint yet: train first, with --mode=tr"):
+            checkpoints.chosen_step(use)
+    checkpoints.close()

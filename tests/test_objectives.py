@@ -116,3 +116,54 @@ def test_slots_of_weight_0_count_for_nothing(case):
     sums = objectives.masked_lm(jnp.asarray(logits), batch)
     changed = objectives.masked_lm(jnp.asarray(other), batch | {"masked_lm_ids": labels})
     jax.tree.map(np.testing.assert_array_equal, changed, sums)
+
+
+# ------------------------------------------------------------------ fine-tuning
+
+
+def test_classification_of_rows_or_of_words_is_the_mean_over_weights():
+    rng = np.random.default_rng(1)
+    for shape in (5,), (4, 7):
+        logits = rng.normal(0, 3, (*shape, 6)).astype(np.float32)
+        labels = rng.integers(0, 6, shape, np.int32)
+        weights = rng.integers(0, 2, shape).astype(np.float32)
+        sums = objectives.classification(logits, {"labels": labels, "weights": weights})
+        log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
+        hits = logits.argmax(-1) == labels
+        assert sums["task_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
+        assert sums["task_accuracy"].numerator == (hits * weights).sum()
+        assert sums["task_loss"].denominator == weights.sum()
+
+
+def test_multi_label_is_binary_cross_entropy_also_of_huge_logits():
+    logits = np.array([[0.5, -2.0, 90.0], [-90.0, 1e4, 0.0], [3.0, 3.0, 3.0]], np.float32)
+    labels = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 1]], np.float32)
+    weights = np.array([1, 1, 0], np.float32)
+    loss = objectives.multi_label(jnp.asarray(logits), {"labels": labels, "weights": weights})
+    first = -np.log([1 / (1 + np.exp(-0.5)), 1 - 1 / (1 + np.exp(2.0)), 1.0]).mean()
+    second = (90 + 1e4 + np.log(2)) / 3
+    assert loss["task_loss"].numerator == pytest.approx(first + second, rel=1e-6)
+    assert loss["task_loss"].denominator == 2
+
+
+def test_regression_is_the_squared_error():
+    values, labels = np.array([1.0, -2.0, 7.0], np.float32), np.array([0.5, 1.0, 0], np.float32)
+    weights = np.array([1, 1, 0], np.float32)
+    loss = objectives.regression(values, {"labels": labels, "weights": weights})["task_loss"]
+    assert (loss.numerator, loss.denominator) == (0.25 + 9, 2)
+
+
+def test_a_span_is_the_mean_of_start_and_end_and_right_if_both_are():
+    rng = np.random.default_rng(1)
+    start_logits, end_logits = rng.normal(0, 3, (2, 4, 9)).astype(np.float32)
+    starts, ends = start_logits.argmax(-1), end_logits.argmax(-1)
+    starts[1] = (starts[1] + 1) % 9
+    ends[2] = (ends[2] + 1) % 9
+    weights = np.array([1, 1, 1, 0], np.float32)
+    batch = {"start_positions": starts, "end_positions": ends, "weights": weights}
+    sums = objectives.span(jnp.asarray(start_logits), jnp.asarray(end_logits), batch)
+    row = np.arange(4)
+    losses = -log_softmax(start_logits)[row, starts] - log_softmax(end_logits)[row, ends]
+    assert sums["task_loss"].numerator == pytest.approx(losses[:3].sum() / 2, rel=1e-6)
+    assert sums["task_accuracy"].numerator == 1
+    assert sums["task_loss"].denominator == sums["task_accuracy"].denominator == 3

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.convert.tables import flatten, unflatten
 from bert_jax.optim import OPTIMIZERS, SCHEDULES, OptimizerConfig, decay_mask, make_optimizer
 from bert_jax.sharding import path_name
 from bert_jax.state import init_params
@@ -256,3 +257,77 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
 def test_unknown_names_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make_optimizer(make_config(**changes), num_steps=10, warmup_steps=1)
+
+
+# ------------------------------------------------------------------ layer by layer
+
+
+# Depth of each parameter: the factor of its rate is decay ** (layers + 1 - depth).
+DEPTHS = {
+    "bert/embeddings/word_embeddings/embedding": 0,
+    "bert/embeddings/layer_norm/scale": 0,
+    "bert/encoder/layer_0/attention/query/kernel": 1,
+    "bert/encoder/layer_1/output/bias": 2,
+    "bert/encoder/layer_10/output/kernel": 11,
+    "bert/encoder/layer_11/layer_norm/scale": 12,
+    "bert/pooler/kernel": 13,
+    "classifier/kernel": 13,
+    "lstm_0_forward/hi/kernel": 13,
+    "scalar_mix/weights": 13,
+}
+
+
+@pytest.fixture
+def deep_params():
+    rng = np.random.default_rng(2)
+    return unflatten({name: rng.normal(size=3).astype(np.float32) for name in DEPTHS})
+
+
+def updates_of(params, config, steps=3):
+    """What each of a few updates adds, by path; gradients are the same for all settings."""
+    tx, _ = make_optimizer(config, 10, 0)
+    state, rng, found = tx.init(params), np.random.default_rng(3), []
+    for _ in range(steps):
+        grads = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), params)
+        updates, state = jax.jit(tx.update)(grads, state, params)
+        found.append(flatten(updates))
+    return found
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_layer_decay_is_a_power_for_each_layer_above(name, deep_params):
+    """Weight decay included; the gradient's norm is that of the whole model."""
+    plain = updates_of(deep_params, make_config(name))
+    decayed = updates_of(deep_params, make_config(name, layer_decay=0.8))
+    for before, after in zip(plain, decayed, strict=True):
+        for path, depth in DEPTHS.items():
+            np.testing.assert_allclose(after[path], before[path] * 0.8 ** (13 - depth), rtol=1e-5)
+
+
+@pytest.mark.parametrize("frozen_layers, trained_from", [(1, 2), (2, 3), (11, 12), (12, 13)])
+def test_frozen_layers_are_the_embeddings_and_the_first_ones(
+    frozen_layers, trained_from, deep_params
+):
+    config = make_config(frozen_layers=frozen_layers, weight_decay=0.5, clip_norm=0.0)
+    open_config = make_config(weight_decay=0.5, clip_norm=0.0)
+    plain, frozen = updates_of(deep_params, open_config), updates_of(deep_params, config)
+    for before, after in zip(plain, frozen, strict=True):
+        for path, depth in DEPTHS.items():
+            kept = before[path] if depth >= trained_from else np.zeros(3)
+            np.testing.assert_array_equal(after[path], kept, err_msg=path)
+
+
+def test_minus_one_freezes_all_of_the_encoder_and_the_pooler(deep_params):
+    for updates in updates_of(deep_params, make_config(frozen_layers=-1, weight_decay=0.5)):
+        for path, update in updates.items():
+            assert update.any() != path.startswith("bert/"), path
+
+
+def test_what_is_frozen_adds_nothing_to_the_norm_not_even_nan(deep_params):
+    tx, _ = make_optimizer(make_config(frozen_layers=-1, clip_norm=1e-3), 10, 0)
+    grads = jax.tree.map(np.ones_like, deep_params)
+    calm, _ = tx.update(grads, tx.init(deep_params), deep_params)
+    grads["bert"] = jax.tree.map(lambda g: np.nan * g, grads["bert"])
+    wild, _ = tx.update(grads, tx.init(deep_params), deep_params)
+    jax.tree.map(np.testing.assert_array_equal, wild, calm)
+    assert all(np.isfinite(update).all() for update in jax.tree.leaves(wild))

@@ -190,10 +190,10 @@ class BertForTagging(nn.Module):
             if layer:
                 x = Dropout(self.config.dropout_rate, self.config.prng_impl)(x, deterministic)
             forward, backward = (
-                nn.RNN(nn.OptimizedLSTMCell(self.lstm_size), name=f"lstm_{layer}_{name}")
+                nn.RNN(nn.OptimizedLSTMCell(self.lstm_size, name=f"lstm_{layer}_{name}"))
                 for name in ("forward", "backward")
             )
-            lstm: Any = nn.Bidirectional(forward, backward, name=f"lstm_{layer}")
+            lstm: Any = nn.Bidirectional(forward, backward)
             x = lstm(x, seq_lengths=lengths)
         return x
 
