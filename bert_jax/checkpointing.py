@@ -27,6 +27,7 @@ from jax.experimental import multihost_utils
 from bert_jax import processes
 from bert_jax.checksums import checksum_file, find_damage, read_metrics, write_checksums
 from bert_jax.state import TrainState
+from bert_jax.tree_diff import described, diff_of_trees
 
 _FOLDER = "checkpoints"
 
@@ -296,7 +297,7 @@ class Checkpoints:
     def _check_same(self, step: int, item: str, like: Any) -> None:
         """orbax would cast another dtype silently and name only the first other shape."""
         saved = self._manager.item_metadata(step)[item]
-        lines = diff_of_trees(_described(getattr(saved, "tree", saved)), _described(like))
+        lines = diff_of_trees(described(getattr(saved, "tree", saved)), described(like))
         if lines:
             raise ValueError(
                 f"Checkpoint {step} in {self._folder} does not fit the configuration"
@@ -317,29 +318,6 @@ def _without_params(state: TrainState) -> dict[str, Any]:
         "opt_state": state.opt_state,
         "nonfinite_streak": state.nonfinite_streak,
     }
-
-
-def _described(tree: Any) -> dict[str, str]:
-    """path -> "float32[2, 3]" of each leaf."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: hasattr(x, "shape"))[0]
-    names = (
-        "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
-        for path, _ in leaves
-    )
-    return {
-        name: f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
-        for name, (_, leaf) in zip(names, leaves, strict=True)
-    }
-
-
-def diff_of_trees(old: dict[str, str], new: dict[str, str]) -> list[str]:
-    """Lines `- name: what` and `+ name: what` of all that is not the same in both, sorted."""
-    lines = []
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            lines += [f"- {name}: {old[name]}"] if name in old else []
-            lines += [f"+ {name}: {new[name]}"] if name in new else []
-    return lines
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:

@@ -87,6 +87,7 @@ def parse_with_words(
     if path := flag_value(argv, "config"):
         if not os.path.isfile(path.split(":")[0]):
             raise ValueError(f"--config={path}: there is no such file.")
+        config_lib.check_workdir(flag_value(argv, "workdir"))
         config_flags.DEFINE_config_file("config", help_string=_CONFIG_HELP, sys_argv=list(argv))
     elif workdir:
         run_config = config_lib.load(workdir).lock()

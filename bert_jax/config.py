@@ -361,17 +361,35 @@ def load(workdir: str) -> ConfigDict:
     """Reads workdir/config.json.
 
     Raises:
-      ValueError: if there is none, or none that can be read.
+      ValueError: if there is none, or none that can be read, or that of another program.
     """
     path = pathlib.Path(workdir, "config.json")
     if not path.is_file():
         raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
+    check_workdir(workdir)
     try:
         return from_json(json.loads(path.read_text()))
     except (ValueError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}): give the configuration with --config."
         ) from None
+
+
+def check_workdir(workdir: str) -> None:
+    """Refuses a folder in which another program keeps a model: a run would overwrite its files.
+
+    Raises:
+      ValueError: if the folder's config.json is that of another program.
+    """
+    try:
+        values = json.loads(pathlib.Path(workdir, "config.json").read_text())
+    except (OSError, ValueError):
+        return  # There is none, or one that was damaged.
+    if isinstance(values, dict) and "model" not in values:
+        raise ValueError(
+            f"{workdir} is no workdir: its config.json is another program's. Name another folder;"
+            f" a BERT becomes a workdir by python -m bert_jax.convert from_hf {workdir} NEW."
+        )
 
 
 def from_json(values: dict[str, Any]) -> ConfigDict:

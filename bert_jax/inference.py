@@ -224,11 +224,15 @@ def check_has_masked_lm(config: ConfigDict, workdir: str) -> None:
 
 def is_random(workdir: str, module: str) -> bool:
     """Whether weights were imported without this part of the model."""
+    return any(name.startswith(f"{module}/") for name in random_params(workdir))
+
+
+def random_params(workdir: str) -> list[str]:
+    """Names of the parameters that an import did not find, and that nothing has trained since."""
     certificate = pathlib.Path(workdir, "certificate.json")
     if not certificate.is_file():
-        return False
-    fresh = json.loads(certificate.read_text())["tensors"]["fresh"]
-    return any(name.startswith(f"{module}/") for name in fresh)
+        return []
+    return json.loads(certificate.read_text())["tensors"]["fresh"]
 
 
 def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh) -> Any:

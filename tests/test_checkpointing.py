@@ -12,9 +12,10 @@ from absl import logging as absl_logging
 from jax.sharding import SingleDeviceSharding
 
 from bert_jax import checkpointing
-from bert_jax.checkpointing import Checkpoints, diff_of_trees
+from bert_jax.checkpointing import Checkpoints
 from bert_jax.checksums import find_damage
 from bert_jax.state import TrainState
+from bert_jax.tree_diff import diff_of_trees
 
 SHARDING = SingleDeviceSharding(jax.devices()[0])
 

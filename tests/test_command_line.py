@@ -207,6 +207,13 @@ def test_a_damaged_configuration_of_a_run(content, parse, tmp_path):
         parse(f"--workdir={tmp_path}", workdir_is_enough=True)
 
 
+@pytest.mark.parametrize("words", [[], [TINY]])
+def test_the_folder_of_another_program_is_no_workdir(words, parse, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ValueError, match="is no workdir: .*convert from_hf"):
+        parse(*words, f"--workdir={tmp_path}", workdir_is_enough=True)
+
+
 def raises(error: BaseException):
     def main(argv):
         raise error

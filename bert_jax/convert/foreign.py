@@ -143,7 +143,9 @@ def read_vocabulary(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
+        raise ValueError(
+            f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."
+        ) from None
 
 
 def is_lowercase(vocabulary: bytes) -> bool:

@@ -28,9 +28,10 @@ def describe(path: str, choices: Choices) -> Source:
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle.entries
     vocabulary_path = choices.vocab or beside(path, "vocab.txt")
     vocabulary = foreign.read_vocabulary(vocabulary_path)
-    lowercase = choices.lowercase
+    lowercase, reason = choices.lowercase, "as you say"
     if lowercase is None:
         lowercase = foreign.is_lowercase(vocabulary)
+        reason = f"as the vocabulary has {'no ' if lowercase else ''}upper-case letters"
     return Source(
         path=path,
         form=FORMATS["google"],
@@ -46,8 +47,8 @@ def describe(path: str, choices: Choices) -> Source:
             f"GELU: {activation}. {CONFIG} says 'gelu' in every release: the program of 2018"
             " computes the error function's (--activation=gelu), that since February 2019 the tanh"
             " form (--activation=gelu_tanh, the default).",
-            f"Text is {'' if lowercase else 'not '}lower cased, as the vocabulary has"
-            f" {'no' if lowercase else ''} upper-case letters (--lowercase, --nolowercase).",
+            f"Text is {'' if lowercase else 'not '}lower cased, {reason} (--lowercase,"
+            " --nolowercase).",
         ),
     )
 

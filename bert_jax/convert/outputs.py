@@ -92,6 +92,6 @@ def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:
     for name in a.values.keys() & b.values.keys():
         x, y = a.values[name], b.values[name]
         if x.shape != y.shape:
-            raise ValueError(f"The {name} are of different sizes: {x.shape} and {y.shape}.")
+            raise ValueError(f"The models are of different sizes: {name} {x.shape} and {y.shape}.")
         differences[name] = float(np.abs(x - y).max())
     return {name: differences[name] for name in a.values if name in differences}

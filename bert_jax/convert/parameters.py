@@ -15,7 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
-from bert_jax.checkpointing import Checkpoints, diff_of_trees
+from bert_jax.checkpointing import Checkpoints
 from bert_jax.convert import source as sources
 from bert_jax.convert.foreign import Source
 from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
@@ -23,6 +23,7 @@ from bert_jax.experiment import make_model_config
 from bert_jax.models.config import BertConfig
 from bert_jax.state import init_params, make_key
 from bert_jax.tasks import Pretraining
+from bert_jax.tree_diff import diff_of_trees
 
 # The parameter of each task's head whose length is the number of classes.
 _CLASSES = {

@@ -26,6 +26,7 @@ from bert_jax.convert.safetensors_file import write_safetensors
 from bert_jax.convert.source import open_source
 from bert_jax.convert.tables import FORMATS, Arrays, export_params
 from bert_jax.data.atomic import whole_folder, write_json
+from bert_jax.inference import random_params
 
 # Task -> transformers' class; of pre-training, with and without the head for the next sentence.
 CLASSES = {
@@ -69,6 +70,7 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
     run = workdirs.read(workdir)
     name = class_name(run.config, run.params)
     params, left_out = choose_params(run.params, name, run.config.model.vocab_size)
+    random = [name for name in random_params(workdir) if name in params]
     tensors = export_params(params, FORMATS["huggingface"])
     files = {
         "config.json": make_config(run.config, name, tensors, run.tokenizer.pad_id, run.labels),
@@ -88,7 +90,12 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
             "step": run.step,
             "format": "Hugging Face",
             "class": name,
-            "tensors": {"in": len(run.params), "out": len(tensors), "left_out": left_out},
+            "tensors": {
+                "in": len(run.params),
+                "out": len(tensors),
+                "left_out": left_out,
+                "random": random,
+            },
             "parameters": sum(tensor.size for tensor in tensors.values()),
             "weights_sha256": certificate.weights_sha256(params),
             "comparison": _compare(folder, run, compare),
@@ -116,6 +123,7 @@ def _lines(proof: dict[str, Any]) -> list[str]:
         f"class       {proof['class']}",
         f"tensors     {tensors['in']} in, {tensors['out']} out; {proof['parameters']:,} parameters",
         *(f"left out    {path}: {reason}" for path, reason in tensors["left_out"].items()),
+        *(f"random      {path}: the import did not have it" for path in tensors["random"]),
         f"weights     sha256 {proof['weights_sha256']}",
         *certificate.comparison_lines(proof["comparison"]),
     ]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import objectives
@@ -20,6 +19,7 @@ from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import BertForClassification
 from bert_jax.objectives import Sums
 from bert_jax.tasks import scores
+from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
 # (gold, predicted) -> score, of class numbers.
@@ -47,7 +47,7 @@ METRICS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Supervised):
     """The devices' side.
 
     Attributes:
@@ -60,23 +60,8 @@ class Classification:
     kind: str
     num_classes: int
 
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("task_loss",)
-
     def make_model(self) -> BertForClassification:
         return BertForClassification(self.model, self.num_classes)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, 8), jnp.int32)
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
-        return {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
-
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return dict(batch)
-
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
 
     def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
         if self.kind == "regression":

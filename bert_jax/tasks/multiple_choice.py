@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import objectives
@@ -18,35 +17,23 @@ from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import BertForMultipleChoice
 from bert_jax.objectives import Sums
 from bert_jax.tasks import scores
+from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
 METRICS = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoice:
+class MultipleChoice(Supervised):
     """The devices' side."""
 
     model: BertConfig
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("task_loss",)
 
     def make_model(self) -> BertForMultipleChoice:
         return BertForMultipleChoice(self.model)
 
     def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, 2, 8), jnp.int32)
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
-        cls_positions = jnp.zeros((1, 2, 1), jnp.int32)
-        return {name: tokens for name in names} | {"cls_positions": cls_positions}
-
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return dict(batch)
-
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
+        return {name: array[:, None] for name, array in super().example_batch().items()}
 
     def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
         return objectives.classification(outputs, batch)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import objectives
@@ -21,34 +20,20 @@ from bert_jax.models.task_heads import BertForSpan, SpanOutputs
 from bert_jax.objectives import Sums
 from bert_jax.tasks.cmrc_scores import cmrc2018
 from bert_jax.tasks.squad_scores import squad_v1, squad_v2
+from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
 METRICS = ("f1", "exact_match", "exact", "best_f1", "best_exact")
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanTask:
+class SpanTask(Supervised):
     """The devices' side."""
 
     model: BertConfig
 
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("task_loss",)
-
     def make_model(self) -> BertForSpan:
         return BertForSpan(self.model)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, 8), jnp.int32)
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
-        return {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
-
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return dict(batch)
-
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
 
     def objective(self, outputs: SpanOutputs, batch: Batch) -> Sums:
         return objectives.span(outputs.start_logits, outputs.end_logits, batch)

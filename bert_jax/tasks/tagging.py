@@ -22,13 +22,14 @@ from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import LAYERS, TAGGING_HEADS, BertForTagging, TaggingOutputs
 from bert_jax.objectives import Sum, Sums
 from bert_jax.tasks import scores
+from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
 METRICS = ("f1", "precision", "recall", "accuracy")
 
 
 @dataclasses.dataclass(frozen=True)
-class Tagging:
+class Tagging(Supervised):
     """The devices' side.
 
     Attributes:
@@ -45,10 +46,6 @@ class Tagging:
     lstm_size: int
     lstm_layers: int
 
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("task_loss",)
-
     def make_model(self) -> BertForTagging:
         return BertForTagging(
             self.model,
@@ -61,15 +58,9 @@ class Tagging:
         )
 
     def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, 8), jnp.int32)
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "word_positions")
-        return {name: tokens for name in names} | {
-            "cls_positions": jnp.zeros((1, 1), jnp.int32),
-            "is_word": jnp.ones((1, 8), bool),
-        }
-
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return dict(batch)
+        batch = super().example_batch()
+        is_word = jnp.ones_like(batch["input_ids"], dtype=bool)
+        return batch | {"word_positions": batch["position_ids"], "is_word": is_word}
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
         return {"task_loss": jnp.maximum(self._weights(batch).sum(), 1.0)}

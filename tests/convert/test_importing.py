@@ -149,6 +149,16 @@ def test_verify_refuses_other_sizes(save):
         convert.main(["convert", "verify", str(folder.parent / "out"), str(other)])
 
 
+def test_an_export_names_what_the_import_did_not_have(save, capsys):
+    folder, _ = save("BertModel")
+    from_hf(folder)
+    out = str(folder.parent / "back")
+    convert.main(["convert", "to_hf", str(folder.parent / "out"), out, "--nocomparison"])
+    assert "random      next_sentence/bias: the import did not have it" in capsys.readouterr().out
+    proof = json.loads(pathlib.Path(out, "certificate.json").read_text())
+    assert proof["tensors"]["random"] == certificate(folder)["tensors"]["fresh"]
+
+
 def to_old_names(arrays: dict, prefix: str) -> None:
     for name in list(arrays):
         new = name.replace("LayerNorm.weight", "LayerNorm.gamma")
@@ -475,6 +485,26 @@ def test_which_gelu_is_said(google, words, activation, capsys):
     assert run.config.model.activation == activation
     assert f"GELU: {activation}" in certificate(folder)["notes"][0]
     assert f"GELU: {activation}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        ([], "Text is lower cased, as the vocabulary has no upper-case letters"),
+        (["--nolowercase"], "Text is not lower cased, as you say"),
+    ],
+)
+def test_why_text_is_lower_cased_is_said(google, words, reason, capsys):
+    folder, _, _ = google()
+    from_google(folder, "--nocomparison", *words)
+    assert reason in capsys.readouterr().out
+
+
+def test_google_without_a_vocabulary(google):
+    folder, _, _ = google()
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match="vocab.txt cannot be read: .*; name one with --vocab"):
+        from_google(folder)
 
 
 def test_google_with_something_unknown(google):
