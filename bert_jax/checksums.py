@@ -23,7 +23,7 @@ def write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
     path = checksum_file(folder)
     temporary = path.with_name(path.name + ".tmp")
     content = {"metrics": metrics, "files": _checksums(folder)}
-    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    temporary.write_text(json.dumps(content, indent=1) + "\n")
     temporary.replace(path)
 
 

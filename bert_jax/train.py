@@ -257,7 +257,11 @@ class Patience:
 
     def add(self, evaluated: Mapping[str, float]) -> None:
         value = evaluated[self._name]
-        self._values.append(-value if "loss" in self._name else value)
+        if value is None or np.isnan(value):  # metrics.jsonl has null
+            value = -np.inf
+        elif "loss" in self._name:
+            value = -value
+        self._values.append(value)
 
     @property
     def is_over(self) -> bool:

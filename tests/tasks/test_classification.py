@@ -1,0 +1,105 @@
+"""What classification makes of logits, and its scores, by hand."""
+
+import numpy as np
+import pytest
+
+from bert_jax.data.examples import TextExample
+from bert_jax.tasks.classification import ClassificationData
+
+DATA = {
+    "published": "",
+    "text_a": "text_a",
+    "text_b": "",
+    "label": "label",
+    "label_separator": "|",
+    "id": "",
+}
+
+
+def make(kind="single", metrics=("accuracy",), **changes):
+    return ClassificationData.make(DATA | changes, {"labels": kind}, metrics, 16)
+
+
+def examples(*labels):
+    return [
+        TextExample(f"x.tsv, line {n}", f"id{n}", "text", labels=found)
+        for n, found in enumerate(labels)
+    ]
+
+
+def predictions_of(data, gold, logits):
+    """Batches out of order, the last one filled up with rows that are none."""
+    answers = data.collect(gold, None)
+    answers.add(np.array([2, 0]), 8, {"logits": np.array([logits[2], logits[0]])})
+    answers.add(np.array([1, -1]), 8, {"logits": np.array([logits[1], logits[0] + 99])})
+    return answers.predictions()
+
+
+def test_the_largest_logit_is_the_label_and_softmax_its_probability():
+    gold = examples(("b",), ("a",), ("c",))
+    data = make(metrics=("accuracy", "macro_f1")).with_labels_of(gold)
+    assert data.labels == ("a", "b", "c")
+    logits = np.log([[0.1, 0.7, 0.2], [0.2, 0.2, 0.6], [0.25, 0.25, 0.5]])
+    found = predictions_of(data, gold, logits)
+    assert [(p["id"], p["label"]) for p in found] == [("id0", "b"), ("id1", "c"), ("id2", "c")]
+    assert found[0]["probabilities"] == pytest.approx({"a": 0.1, "b": 0.7, "c": 0.2})
+    # F1 of a, b and c: 0, 1 and 2/3.
+    scores = data.score(gold, found)
+    assert scores == pytest.approx({"accuracy": 2 / 3, "macro_f1": 5 / 9})
+    assert list(scores) == ["accuracy", "macro_f1"]
+    assert data.baseline(gold) == pytest.approx(1 / 3)
+
+
+def test_of_several_labels_those_above_one_half():
+    gold = examples(("a", "c"), (), ("b",))
+    data = make("multi", ("f1", "accuracy")).with_labels_of(gold)
+    logits = np.array([[1.0, -1.0, 0.5], [-800.0, -1.0, -0.1], [2.0, 800.0, -3.0]])
+    found = predictions_of(data, gold, logits)
+    assert [p["labels"] for p in found] == [["a", "c"], [], ["a", "b"]]
+    assert found[0]["probabilities"]["a"] == pytest.approx(1 / (1 + np.exp(-1)))
+    assert found[2]["probabilities"]["b"] == 1 and found[1]["probabilities"]["a"] == 0
+    # Of four labels found three are right, and all three of gold are found.
+    assert data.score(gold, found) == pytest.approx({"f1": 6 / 7, "accuracy": 2 / 3})
+
+
+def test_a_regression_gives_numbers():
+    gold = examples(("1",), ("2.5",), ("4",))
+    data = make("regression", ("pearson", "spearman")).with_labels_of(gold)
+    assert data.labels == ()
+    values = np.array([[0.0], [1.0], [4.0]])
+    found = predictions_of(data, gold, values)
+    assert [p["value"] for p in found] == [0.0, 1.0, 4.0]
+    pearson = np.corrcoef([1, 2.5, 4], [0, 1, 4])[0, 1]
+    assert data.score(gold, found) == pytest.approx({"pearson": pearson, "spearman": 1.0})
+    assert data.baseline(gold) == 0
+
+
+def test_a_published_set_brings_its_labels_and_its_kind():
+    assert make(published="stsb", metrics=("pearson",)).kind == "regression"
+    mnli = make(published="mnli")
+    assert len(mnli.labels) == 3
+    assert mnli.with_labels_of(examples(("contradiction",))).labels == mnli.labels
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"kind": "pairs"}, "head.labels='pairs' is none of single, multi, regression"),
+        ({"metrics": ("accuracy", "em")}, "metrics: 'em' is none of accuracy, f1, macro_f1, matth"),
+        ({"kind": "multi", "metrics": ("matthews",)}, "'matthews' is none of accuracy, f1, macro"),
+        ({"published": "mnli2"}, "Unknown data.published='mnli2'. Available: cola, "),
+        ({"text_a": ""}, "data.text_a is missing: the column of the text"),
+    ],
+)
+def test_what_there_is_not_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(**arguments)
+
+
+def test_lines_of_a_plain_text_are_texts_to_predict(tmp_path):
+    from collections import Counter
+
+    path = tmp_path / "lines.txt"
+    path.write_text("one, two\nthree\n")
+    texts = list(make().read(str(path), Counter(), labelled=False))
+    assert [text.text_a for text in texts] == ["one, two", "three"]

@@ -1,0 +1,44 @@
+"""What multiple choice makes of probabilities, by hand."""
+
+import numpy as np
+import pytest
+
+from bert_jax.data.examples import ChoiceExample
+from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
+
+DATA = {"text_a": "sent1", "text_b": "", "endings": (), "label": "label", "id": ""}
+
+
+def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
+    gold = [
+        ChoiceExample("x", "id0", "c", "s", ("a", "b", "c"), 1),
+        ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
+        ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
+    ]
+    data = MultipleChoiceData.make(DATA, {}, ("accuracy",), 16)
+    answers = ChoiceAnswers(gold, 3)
+    shares = np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [1, 0, 0]], np.float32)
+    answers.add(np.array([2, 0, 1, -1]), 8, {"probabilities": shares})
+    found = answers.predictions()
+    assert [(p["id"], p["choice"], p["ending"]) for p in found] == [
+        ("id0", 1, "b"),
+        ("id1", 0, "d"),
+        ("id2", 2, "h"),
+    ]
+    assert [len(p["probabilities"]) for p in found] == [3, 2, 3]
+    assert data.score(gold, found) == {"accuracy": 1.0}
+    found[0]["choice"] = 0
+    assert data.score(gold, found) == pytest.approx({"accuracy": 2 / 3})
+    assert data.baseline(gold) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "changes, metrics, message",
+    [
+        ({}, ("f1",), r"metrics=\('f1',\) must be \('accuracy',\) for multiple choice"),
+        ({"text_a": ""}, ("accuracy",), "data.text_a is missing: the column of the context"),
+    ],
+)
+def test_what_there_is_not_is_named(changes, metrics, message):
+    with pytest.raises(ValueError, match=message):
+        MultipleChoiceData.make(DATA | changes, {}, metrics, 16)

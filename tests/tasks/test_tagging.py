@@ -1,0 +1,89 @@
+"""What tagging makes of tags, and its scores, by hand."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.data.examples import TaggedExample
+from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.tasks.tagging import TaggingData
+
+DATA = {"text_a": "", "label": ""}
+HEAD = {
+    "tagging": "linear",
+    "layers": "last",
+    "lstm_size": 4,
+    "lstm_layers": 1,
+    "document_context": False,
+}
+GOLD = [
+    TaggedExample("x", "0", ("ann", "bob", "saw", "rome"), ("B-PER", "I-PER", "O", "B-LOC")),
+    TaggedExample("x", "1", tuple("abcdefghij"), ("B-LOC", *"OOOOOOOOO")),
+]
+
+
+def make(metrics=("f1", "precision"), frozen=False, **head):
+    return TaggingData.make(DATA, HEAD | head, metrics, 9, frozen)
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ann", "bob", "saw", "rome"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*words, *"abcdefghij"]) + "\n")
+    return load_tokenizer(str(tmp_path / "vocab.txt"), True)
+
+
+def predict(data, rows, tags_of_words, **more):
+    """Gives every place of every row the tag of its word; places that predict nothing another."""
+    answers = data.collect(GOLD, rows)
+    for batch in np.array([2, 0]), np.array([1, -1]):
+        words = rows.predicted_words(batch, 9)
+        found = {"tags": np.where(words >= 0, tags_of_words[words], 4)}
+        found |= {name: np.where(words >= 0, v[words], 9) for name, v in more.items()}
+        answers.add(batch, 9, found)
+    return answers.predictions()
+
+
+def test_tags_of_words_come_together_from_all_windows(tokenizer):
+    data = make().with_labels_of(GOLD)
+    assert data.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    rows = data.encode(GOLD, tokenizer, Counter())
+    assert rows.num_rows == 3  # the second sentence takes two
+    tags = np.array([3, 4, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3])
+    shares = np.linspace(0.5, 1, 14).astype(np.float32)
+    found = predict(data, rows, tags, probabilities=shares)
+    assert found[0]["tags"] == ["B-PER", "I-PER", "O", "O"]
+    assert found[0]["words"] == ["ann", "bob", "saw", "rome"]
+    assert found[0]["entities"] == [{"type": "PER", "start": 0, "end": 2, "text": "ann bob"}]
+    assert [entity["text"] for entity in found[1]["entities"]] == ["a b", "j"]
+    np.testing.assert_allclose(found[0]["probabilities"] + found[1]["probabilities"], shares)
+    # One of the three entities that are, and one of the three found, is right.
+    scores = data.score(GOLD, found)
+    assert scores["f1"] == scores["precision"] == scores["recall"] == pytest.approx(1 / 3)
+    assert scores["PER_f1"] == pytest.approx(2 / 3) and scores["LOC_f1"] == 0
+    assert scores["accuracy"] == pytest.approx(11 / 14)
+    assert list(scores)[:2] == ["f1", "precision"]
+    assert data.baseline(GOLD) == 0
+    assert make(("accuracy",)).baseline(GOLD) == pytest.approx(10 / 14)
+
+
+def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
+    data = make(tagging="crf").with_labels_of(GOLD)
+    rows = data.encode(GOLD, tokenizer, Counter())
+    found = predict(data, rows, np.zeros(14, int))
+    assert all("probabilities" not in prediction for prediction in found)
+    assert [prediction["entities"] for prediction in found] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "metrics, head, message",
+    [
+        (("f2",), {}, "metrics: 'f2' is none of f1, precision, recall, accuracy"),
+        (("f1",), {"tagging": "gru"}, "head.tagging: 'gru' is none of linear, crf, bilstm, bilst"),
+        (("f1",), {"layers": "first"}, "head.layers: 'first' is none of last, embeddings, second"),
+    ],
+)
+def test_what_there_is_not_is_named(metrics, head, message):
+    with pytest.raises(ValueError, match=message):
+        make(metrics, **head)
