@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from bert_jax import command_line
-from bert_jax.feature_choice import Choice
-from bert_jax.feature_files import check_ending
-from bert_jax.texts import check_files
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_files import check_ending
+from bert_jax.inference.texts import check_files
 
 FLAGS = flags.FLAGS
 
@@ -56,8 +56,8 @@ def main(argv: Sequence[str]) -> None:
     check_files(FLAGS.input, FLAGS.output)
     check_ending(FLAGS.output)
 
-    from bert_jax.feature_extraction import FeatureExtractor, extract
-    from bert_jax.inference import TrainedModel
+    from bert_jax.inference.feature_extraction import FeatureExtractor, extract
+    from bert_jax.inference.model import TrainedModel
 
     model = TrainedModel(config, FLAGS.workdir, FLAGS.batch_tokens)
     extract(FeatureExtractor(model, choice), FLAGS.input, FLAGS.output)

@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> None:
 
                 predict(config, FLAGS.workdir, FLAGS.input, FLAGS.output, top_k=FLAGS.top_k)
             else:
-                from bert_jax.predict_task import predict_task
+                from bert_jax.inference.task_predictions import predict_task
 
                 predict_task(config, FLAGS.workdir, FLAGS.input, FLAGS.output)
 

@@ -20,7 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.data.atomic import whole_file
-from bert_jax.inference import (
+from bert_jax.inference.model import (
     BATCH_TOKENS,
     Progress,
     Row,
@@ -29,8 +29,8 @@ from bert_jax.inference import (
     in_order,
     is_random,
 )
+from bert_jax.inference.texts import Text, check_files, read_texts
 from bert_jax.models.heads import BertForPreTraining
-from bert_jax.texts import Text, check_files, read_texts
 
 
 class Predictor:

@@ -22,11 +22,11 @@ from absl import flags
 
 from bert_jax import command_line
 from bert_jax.data.atomic import whole_file
-from bert_jax.texts import Text, check_files, read_texts
+from bert_jax.inference.texts import Text, check_files, read_texts
 
 if TYPE_CHECKING:
-    from bert_jax.inference import Progress
-    from bert_jax.scoring import Scorer
+    from bert_jax.inference.model import Progress
+    from bert_jax.inference.scoring import Scorer
 
 FLAGS = flags.FLAGS
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> None:
     def texts() -> Iterable[Text]:
         return read_texts(FLAGS.input) if FLAGS.input else map(Text, words)
 
-    from bert_jax.scoring import Scorer
+    from bert_jax.inference.scoring import Scorer
 
     scorer = Scorer(config, FLAGS.workdir, FLAGS.batch_tokens)
     if FLAGS.output:
@@ -88,7 +88,7 @@ def _score(
     what: str,
 ) -> None:
     """Gives each text and its score to `take`, once all texts are known to be right."""
-    from bert_jax.inference import Progress
+    from bert_jax.inference.model import Progress
 
     lengths = [len(scorer.model.row(text).word_positions) for text in texts()]
     progress = Progress(sum(lengths))

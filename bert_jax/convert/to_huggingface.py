@@ -26,7 +26,7 @@ from bert_jax.convert.safetensors_file import write_safetensors
 from bert_jax.convert.source import open_source
 from bert_jax.convert.tables import FORMATS, Arrays, export_params
 from bert_jax.data.atomic import whole_folder, write_json
-from bert_jax.inference import random_params
+from bert_jax.inference.model import random_params
 
 # Task -> transformers' class; of pre-training, with and without the head for the next sentence.
 CLASSES = {

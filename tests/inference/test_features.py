@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import feature_files
-from bert_jax.feature_choice import LAYERS, Choice
-from bert_jax.feature_extraction import FeatureExtractor, extract
-from bert_jax.inference import TrainedModel
+from bert_jax.inference import feature_files
+from bert_jax.inference.feature_choice import LAYERS, Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor, extract
+from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.texts import Text
 from bert_jax.models import Bert
-from bert_jax.texts import Text
 
 HIDDEN = 16
 LINES = [

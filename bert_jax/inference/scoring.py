@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from bert_jax.inference import (
+from bert_jax.inference.model import (
     BATCH_TOKENS,
     Progress,
     Row,

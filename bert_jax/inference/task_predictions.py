@@ -29,8 +29,8 @@ from bert_jax.data.atomic import read_json, write_json
 from bert_jax.data.shards import file_sha256
 from bert_jax.experiment import load_workdir_tokenizer, make_model_config
 from bert_jax.finetuning import answer, make_data, read_labels
-from bert_jax.inference import Progress
-from bert_jax.official import check_official, write_official
+from bert_jax.inference.model import Progress
+from bert_jax.inference.official import check_official, write_official
 from bert_jax.state import abstract_params
 from bert_jax.tasks.task import Prediction
 

@@ -1,0 +1,1 @@
+"""Using trained models: texts in, vectors, probabilities and predictions out."""
