@@ -31,6 +31,7 @@ _TASKS = {
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
+CLASS_OF_TASK = {task: name for name, task in _TASKS.items()}
 
 
 def describe(path: str, choices: Choices) -> Source:

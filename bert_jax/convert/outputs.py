@@ -12,9 +12,17 @@ from bert_jax.convert.tables import Arrays, unflatten
 from bert_jax.experiment import make_model_config
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
+from bert_jax.models.task_heads import LinearHead
 
 Batch = dict[str, np.ndarray]
 _LENGTH = 64
+# The head of each task but pre-training.
+TASK_HEADS = {
+    "classification": "classifier",
+    "tagging": "classifier",
+    "multiple_choice": "classifier",
+    "span": "span",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +58,9 @@ def at_tokens(values: Arrays, batch: Batch) -> Arrays:
     """Takes out what stands at padding, which means nothing."""
     is_token = batch["example_ids"] > 0
     values["hidden states"] = values["hidden states"][:, is_token]
-    if "masked-LM logits" in values:
-        values["masked-LM logits"] = values["masked-LM logits"][is_token]
+    for name in ("masked-LM logits", "task logits"):
+        if name in values and values[name].ndim == 3:  # of each token, not of each row
+            values[name] = values[name][is_token]
     return values
 
 
@@ -64,7 +73,7 @@ def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
         encoded: Any = Bert(model).apply(
             {"params": tree["bert"]}, batch, deterministic=True, keep_all=True
         )
-        values = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
+        values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if encoded.pooled is not None:
             values["pooled"] = encoded.pooled[:, 0]
         if head := tree.get("masked_lm"):
@@ -74,12 +83,24 @@ def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
         if head := tree.get("next_sentence"):
             logits = NextSentenceHead(model).apply({"params": head}, encoded.pooled)
             values["next-sentence logits"] = logits[:, 0]
+        if head := _task_head(config, tree):
+            of_rows = config.task in ("classification", "multiple_choice")
+            features = values["pooled"] if of_rows else encoded.hidden
+            linear = LinearHead(model, len(head["bias"]))
+            values["task logits"] = linear.apply({"params": head}, features)
         return values
 
     with jax.default_matmul_precision("highest"):
         values = {name: np.asarray(value) for name, value in jax.jit(forward)(tree).items()}
     program = f"bert_jax {importlib.metadata.version('bert_jax')} on jax {jax.__version__}"
     return Outputs(program, at_tokens(values, batch))
+
+
+def _task_head(config: ConfigDict, tree: Any) -> Any:
+    """Parameters of the task's dense layer; None if it does not stand on the last layer alone."""
+    name = TASK_HEADS.get(config.task, "")
+    is_plain = config.get("head", {}).get("layers", "last") == "last"
+    return tree[name] if is_plain and tree.keys() == {"bert", name} else None
 
 
 def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:

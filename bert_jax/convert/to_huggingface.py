@@ -136,6 +136,11 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
       ValueError: for a task that it has no class for.
     """
     task = config.task
+    if (layers := config.get("head", {}).get("layers", "last")) != "last":
+        raise ValueError(
+            f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
+            " the last layer only, so their answers would be others."
+        )
     if task == "pretraining" and not any(path.startswith("next_sentence/") for path in params):
         task = "masked_lm"
     if task not in CLASSES:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.convert.huggingface import ACTIVATIONS, INDEX, WEIGHTS
-from bert_jax.convert.outputs import Batch, Outputs, at_tokens
+from bert_jax.convert.huggingface import ACTIVATIONS, CLASS_OF_TASK, INDEX, WEIGHTS
+from bert_jax.convert.outputs import TASK_HEADS, Batch, Outputs, at_tokens
 from bert_jax.convert.parameters import Imported
 from bert_jax.convert.tables import FORMATS, export_params
 
@@ -44,7 +44,7 @@ def why_not(imported: Imported) -> str:
 
 
 def run(imported: Imported, batch: Batch) -> Outputs:
-    """Runs the encoder and the heads of pre-training that the source has."""
+    """Runs the encoder and the heads that the source has."""
     import torch
 
     with _quiet():
@@ -61,6 +61,12 @@ def run(imported: Imported, batch: Batch) -> Outputs:
             values["masked-LM logits"] = heads.predictions(encoded.last_hidden_state)
             if hasattr(heads, "seq_relationship"):
                 values["next-sentence logits"] = heads.seq_relationship(encoded.pooler_output)
+        if head := getattr(model, "classifier", None):
+            of_rows = encoded.pooler_output is not None
+            features = encoded.pooler_output if of_rows else encoded.last_hidden_state
+            values["task logits"] = head(features)
+        if head := getattr(model, "qa_outputs", None):
+            values["task logits"] = head(encoded.last_hidden_state)
     version = importlib.metadata.version
     program = f"transformers {version('transformers')} on torch {version('torch')}"
     if not _is_huggingface(imported):
@@ -76,6 +82,8 @@ def _class(imported: Imported) -> tuple[Any, dict[str, Any]]:
     """The class without heads that the source does not have, and its options."""
     import transformers
 
+    if name := CLASS_OF_TASK.get(imported.config.task):
+        return getattr(transformers, name), {}
     heads = {name.split("/")[0] for name in imported.own_params}
     if heads >= {"masked_lm", "next_sentence"}:
         return transformers.BertForPreTraining, {}
@@ -103,6 +111,8 @@ def _fill(imported: Imported) -> Any:
     # The last name of several for one function is that of torch's own.
     values["hidden_act"] = {ours: theirs for theirs, ours in ACTIVATIONS.items()}[fields.activation]
     make, options = _class(imported)
+    if head := TASK_HEADS.get(imported.config.task):
+        values["num_labels"] = len(imported.own_params[f"{head}/bias"])
     model = make(transformers.BertConfig(**values), **options)
     arrays = export_params(imported.own_params, FORMATS["huggingface"])
     prefix = "bert." if make is transformers.BertModel else ""

@@ -159,6 +159,19 @@ def test_an_export_names_what_the_import_did_not_have(save, capsys):
     assert proof["tensors"]["random"] == certificate(folder)["tensors"]["fresh"]
 
 
+TASK_CLASSES = [name for name in CLASSES if CLASSES[name][0] != "pretraining"]
+
+
+@pytest.mark.parametrize("name", TASK_CLASSES)
+def test_the_certificate_compares_the_logits_of_a_task(save, name):
+    folder, _ = save(
+        name, num_labels={"BertForMultipleChoice": 1, "BertForQuestionAnswering": 2}.get(name, 3)
+    )
+    convert.main(["convert", "from_hf", str(folder), str(folder.parent / "out")])
+    differences = certificate(folder)["comparison"]["largest_difference"]
+    assert 0 < differences["task logits"] < 1e-5
+
+
 def to_old_names(arrays: dict, prefix: str) -> None:
     for name in list(arrays):
         new = name.replace("LayerNorm.weight", "LayerNorm.gamma")

@@ -234,6 +234,13 @@ def test_nothing_is_left_of_an_export_that_fails(make_workdir, tmp_path, monkeyp
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_head_on_other_layers_has_no_class(make_workdir, tmp_path):
+    workdir = make_workdir(task="tagging", heads=HEADS["tagging"], head__layers="sum_last_4")
+    with pytest.raises(ValueError, match="config.head.layers='sum_last_4': .* the last layer only"):
+        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
     workdir = make_workdir(task="translation")
     out = tmp_path / "out"
