@@ -10,6 +10,7 @@ from bert_jax import processes, progress
 from bert_jax.checkpointing import Checkpoints
 from bert_jax.experiment import Experiment
 from bert_jax.experiments import open_experiment
+from bert_jax.inference.model import check_has_masked_lm
 from bert_jax.state import abstract_params
 
 
@@ -20,8 +21,11 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
       The metrics.
 
     Raises:
-      ValueError: if there is no checkpoint, or it does not fit, or nothing is held out.
+      ValueError: if there is no checkpoint, or it does not fit, or nothing is held out; or the
+        weights were imported without a masked-LM head.
     """
+    if config.task == "pretraining":
+        check_has_masked_lm(config, workdir)
     best_metric = config.checkpoint.best_metric
     reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:

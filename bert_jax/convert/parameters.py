@@ -20,6 +20,7 @@ from bert_jax.convert import source as sources
 from bert_jax.convert.foreign import Source
 from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
 from bert_jax.experiment import make_model_config
+from bert_jax.inference.model import random_params
 from bert_jax.models.config import BertConfig
 from bert_jax.state import init_params, make_key
 from bert_jax.tasks import Pretraining
@@ -149,6 +150,8 @@ def initial_params(
         with contextlib.closing(reading) as checkpoints:
             step = checkpoints.chosen_step(run.use)
             found, what = flatten(checkpoints.read_params(step)), f"{init_from}, step {step}"
+        for name in random_params(init_from):
+            del found[name]
     else:
         imported = import_source(sources.open_source(init_from))
         found, what = imported.own_params, f"{init_from} ({imported.source.form.name})"

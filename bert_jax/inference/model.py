@@ -218,7 +218,8 @@ def check_has_masked_lm(config: ConfigDict, workdir: str) -> None:
     if is_random(workdir, "masked_lm"):
         raise ValueError(
             f"The weights in {workdir} were imported without a masked-LM head: they give features"
-            " (python -m bert_jax.features), but cannot fill in or score words."
+            " (python -m bert_jax.features), but cannot fill in or score words before they are"
+            f" trained, with --config.init_from={workdir}."
         )
 
 

@@ -153,6 +153,17 @@ def test_initial_params_of_a_run_bit_for_bit(make_workdir, random_params):
     assert lines == (f"from the parameters of {workdir}, step 7",)
 
 
+def test_heads_that_an_import_made_up_are_made_anew_and_said(make_workdir):
+    workdir = make_workdir()
+    like, make_new, vocab_size = like_of(config_lib.load(str(workdir)))
+    names = [name for name in flatten(like) if name.startswith("masked_lm/")]
+    (workdir / "certificate.json").write_text(json.dumps({"tensors": {"fresh": names}}))
+    params, lines = initial_params(str(workdir), like, make_new, vocab_size)
+    assert lines[1:] == ("with new, random ones for masked_lm",)
+    kernel = params["masked_lm"]["transform"]["kernel"]
+    np.testing.assert_array_equal(kernel, make_new()["masked_lm"]["transform"]["kernel"])
+
+
 def test_heads_that_the_source_lacks_are_new_and_said(make_workdir):
     workdir = make_workdir(
         heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
+from bert_jax.evaluate import evaluate
 from bert_jax.inference import model as model_lib
 from bert_jax.inference.model import TrainedModel, in_order
 from bert_jax.inference.scoring import Scorer
@@ -173,6 +174,14 @@ def test_a_text_that_is_too_long_is_named_before_the_first_answer(workdir, tmp_p
     with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* begins 'is is is"):
         predict(config_lib.load(workdir), workdir, source, str(tmp_path / "out.jsonl"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_what_has_no_masked_lm_head_is_not_evaluated(make_workdir):
+    workdir = make_workdir()
+    certificate = {"tensors": {"fresh": ["masked_lm/bias"]}}
+    pathlib.Path(workdir, "certificate.json").write_text(json.dumps(certificate))
+    with pytest.raises(ValueError, match="cannot fill in or score words before they are trained"):
+        evaluate(config_lib.load(workdir), workdir)
 
 
 @pytest.mark.parametrize("kind", [Predictor, Scorer])
