@@ -76,6 +76,7 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         experiment.save_to_workdir()
 
     # ------------------------------------------------------------------ loop
+    patience = Patience(config, workdir, int(state.step))
     reporter = Reporter(experiment, screen, state, metrics.Totals(meta.get("totals")))
     with (
         contextlib.closing(checkpoints),  # however it ends, the last save is brought to its end
@@ -83,8 +84,8 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         processes.StopRequest() as stop,
     ):
         for phase in experiment.phases:
-            if int(state.step) < phase.last_step and not stop.granted:
-                state = train_phase(experiment, phase, state, checkpoints, reporter, stop)
+            if int(state.step) < phase.last_step and not (stop.granted or patience.is_over):
+                state = train_phase(experiment, phase, state, checkpoints, reporter, patience, stop)
     if config.checkpoint.use == "best" and not stop.granted:
         report_best(experiment, checkpoints, screen)
     if stop.granted and int(state.step) < experiment.steps:
@@ -162,9 +163,10 @@ def train_phase(
     state: TrainState,
     checkpoints: Checkpoints,
     reporter: Reporter,
+    patience: "Patience",
     stop: processes.StopRequest,
 ) -> TrainState:
-    """Trains from the state's step to the end of the phase, or until a request to stop."""
+    """Trains to the end of the phase, or until patience or a request to stop ends it."""
     config, mesh = experiment.config, experiment.mesh
     train_step = jitted_train_step(
         experiment.task(phase),
@@ -177,7 +179,6 @@ def train_phase(
     )
     keys = {purpose: experiment.key(purpose) for purpose in ("dropout", "masking")}
     evaluator = experiment.evaluator(phase)
-    patience = Patience(config, experiment.workdir, int(state.step))
     every = {
         name: experiment.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")
     }

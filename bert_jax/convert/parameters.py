@@ -35,6 +35,8 @@ _CLASSES = {
 }
 
 # Parameters that have a row for each word.
+# What must fit as it is.
+_PRETRAINED = {"bert", "bert/pooler", "masked_lm", "next_sentence"}
 _BY_WORD = {"bert/embeddings/word_embeddings/embedding", "masked_lm/bias"}
 
 
@@ -186,8 +188,11 @@ def _names_of_new(found: Arrays, wanted: dict[str, Any], path: str) -> frozenset
     have = {name: f"{list(array.shape)}" for name, array in found.items()}
     want = {name: f"{list(leaf.shape)}" for name, leaf in wanted.items()}
     there, asked = set(map(_part, have)), set(map(_part, want))
+    # The head of another task, or of other classes, says nothing about these.
+    there -= {_part(n) for n in have.keys() & want.keys() if have[n] != want[n]} - _PRETRAINED
     new = {name for name in want if _part(name) not in there and _part(name) != "bert"}
     extra = {name for name in have if _part(name) not in asked and _part(name) != "bert"}
+    extra |= {name for name in have if _part(name) not in there}
     for name in new | extra:
         have.pop(name, None)
         want.pop(name, None)

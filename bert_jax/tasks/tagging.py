@@ -26,6 +26,8 @@ from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
 METRICS = ("f1", "precision", "recall", "accuracy")
+# Layers that a choice of head.layers takes.
+_LEAST_LAYERS = {"second_to_last": 2, "sum_last_4": 4, "concat_last_4": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +163,12 @@ class TaggingData:
         return dataclasses.replace(self, labels=labels)
 
     def make_task(self, model: BertConfig) -> Tagging:
+        layers = dict(self.head)["layers"]
+        if (least := _LEAST_LAYERS.get(layers, 1)) > model.num_layers:
+            raise ValueError(
+                f"head.layers={layers!r} takes {least} layers, and the model has"
+                f" {model.num_layers}: choose another, such as last or scalar_mix."
+            )
         return Tagging(model, len(self.labels), **dict(self.head))
 
     def encode(

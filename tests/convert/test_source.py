@@ -18,6 +18,7 @@ from bert_jax.prepare import prepare
 from bert_jax.sharding import make_mesh
 from bert_jax.state import abstract_params, init_params, make_key
 from bert_jax.tasks import Pretraining
+from bert_jax.tasks.classification import Classification
 from bert_jax.train import train
 from configs import base
 from tests.convert.conftest import SIZES, VOCABULARY
@@ -162,6 +163,19 @@ def test_heads_that_an_import_made_up_are_made_anew_and_said(make_workdir):
     assert lines[1:] == ("with new, random ones for masked_lm",)
     kernel = params["masked_lm"]["transform"]["kernel"]
     np.testing.assert_array_equal(kernel, make_new()["masked_lm"]["transform"]["kernel"])
+
+
+def test_a_head_of_other_classes_is_new_and_said(make_workdir):
+    workdir = make_workdir(
+        heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"
+    )
+    model = make_model_config(config_lib.load(str(workdir)))
+    task = Classification(model, "single", 2)
+    params = abstract_params(task, make_mesh())
+    make_new = lambda: init_params(task, make_key(5, "init"))  # noqa: E731
+    found, lines = initial_params(str(workdir), params, make_new, model.vocab_size)
+    assert "with new, random ones for classifier" in lines
+    assert found["classifier"]["kernel"].shape == (16, 2)
 
 
 def test_heads_that_the_source_lacks_are_new_and_said(make_workdir):

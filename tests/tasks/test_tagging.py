@@ -1,6 +1,7 @@
 """What tagging makes of tags, and its scores, by hand."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,3 +88,11 @@ def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
 def test_what_there_is_not_is_named(metrics, head, message):
     with pytest.raises(ValueError, match=message):
         make(metrics, **head)
+
+
+@pytest.mark.parametrize("layers, least", [("sum_last_4", 4), ("second_to_last", 2)])
+def test_layers_that_the_model_does_not_have_are_refused(layers, least):
+    data = make(layers=layers)
+    data.make_task(SimpleNamespace(num_layers=least))
+    with pytest.raises(ValueError, match=f"'{layers}' takes {least} layers, and the model has"):
+        data.make_task(SimpleNamespace(num_layers=least - 1))
