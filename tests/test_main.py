@@ -19,7 +19,7 @@ def start(*flags: str, module: str = "bert_jax.main", **environment: str):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=200,
     )
 
 
