@@ -12,7 +12,7 @@ TINY = "--config=configs/tiny.py"
 
 
 def start(*flags: str, module: str = "bert_jax.main", **environment: str):
-    """Runs a command; 20 seconds are plenty for one that only refuses, even on a busy machine."""
+    """Runs a command; the limit is for one that hangs."""
     return subprocess.run(
         [sys.executable, "-m", module, *flags],
         cwd=REPOSITORY,
