@@ -23,6 +23,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
 
 from bert_jax import processes
 from bert_jax.checksums import checksum_file, find_damage, read_metrics, write_checksums
@@ -303,6 +304,18 @@ class Checkpoints:
                 f"Checkpoint {step} in {self._folder} does not fit the configuration"
                 " (- in the checkpoint, + by the configuration): " + "; ".join(lines)
             )
+
+
+@contextlib.contextmanager
+def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoints, int]]:
+    """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
+
+    Raises:
+      ValueError: there is no whole checkpoint.
+    """
+    reading = Checkpoints(workdir, best_metric=settings.best_metric, read_only=True)
+    with contextlib.closing(reading) as checkpoints:
+        yield checkpoints, checkpoints.chosen_step(settings.use)
 
 
 def has_imported_params_only(workdir: str) -> bool:

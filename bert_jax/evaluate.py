@@ -1,13 +1,12 @@
 """Scores of a run on the split that was held out."""
 
-import contextlib
-import json
-import pathlib
+import os
 
 from ml_collections import ConfigDict
 
 from bert_jax import processes, progress
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import open_chosen
+from bert_jax.data.atomic import write_json
 from bert_jax.experiment import Experiment
 from bert_jax.experiments import open_experiment
 from bert_jax.inference.model import check_has_masked_lm
@@ -26,10 +25,7 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
     """
     if config.task == "pretraining":
         check_has_masked_lm(config, workdir)
-    best_metric = config.checkpoint.best_metric
-    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
-    with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(config.checkpoint.use)
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         experiment = open_experiment(config, workdir, to_train=False)
         phase = experiment.phase_at(step - 1)
         like = abstract_params(experiment.task(phase), experiment.mesh)
@@ -55,7 +51,4 @@ def write_results(experiment: Experiment, step: int, values: dict[str, float]) -
         "seed": experiment.config.seed,
         **experiment.describe_evaluation(experiment.phase_at(step - 1)),
     }
-    path = pathlib.Path(experiment.workdir, "results.json")
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(results, indent=2) + "\n")
-    temporary.replace(path)
+    write_json(os.path.join(experiment.workdir, "results.json"), results)

@@ -17,7 +17,8 @@ from ml_collections import ConfigDict
 from bert_jax import config as config_lib
 from bert_jax import metrics, sharding
 from bert_jax.config import Phase
-from bert_jax.data.buckets import BucketedLoader, evaluation_batches
+from bert_jax.data.atomic import read_json, write_json
+from bert_jax.data.buckets import BucketedLoader, bucket_lengths, evaluation_batches
 from bert_jax.data.rows import TaskRows
 from bert_jax.data.shards import file_sha256
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
@@ -106,7 +107,7 @@ class FinetuningExperiment(Experiment):
     def feed(self, phase: Phase) -> Feed:
         rows = self.splits["train"].rows
         loader = BucketedLoader(
-            rows.lengths, phase.batch_size, self.config.seed, bucket_lengths(self.config)
+            rows.lengths, phase.batch_size, self.config.seed, lengths_of(self.config)
         )
 
         def read(number: int, start: int, stop: int):
@@ -156,7 +157,7 @@ class FinetuningExperiment(Experiment):
 
     def describe_data(self) -> list[str]:
         phase = self.phases[0]
-        lengths = ", ".join(map(str, bucket_lengths(self.config)))
+        lengths = ", ".join(map(str, lengths_of(self.config)))
         lines = [split.describe() for split in self.splits.values()]
         if self.data.labels:
             lines.append(f"labels     {', '.join(self.data.labels)}")
@@ -190,7 +191,7 @@ def answer(
     step = jitted_answer_step(task, mesh)
     start, stop = sharding.local_rows(mesh, batch_size)
     totals = metrics.Totals()
-    for numbers, length in evaluation_batches(rows.lengths, batch_size, bucket_lengths(config)):
+    for numbers, length in evaluation_batches(rows.lengths, batch_size, lengths_of(config)):
         local = rows.take(numbers[start:stop], length)
         batch = sharding.shard_batch(mesh, local, batch_size, start)
         sums, found = jax.device_get(step(params, batch))
@@ -211,10 +212,9 @@ def jitted_answer_step(task: FinetuningTask, mesh: Mesh) -> Callable[..., Any]:
     return jax.jit(answer_step, out_shardings=sharding.replicated(mesh))
 
 
-def bucket_lengths(config: ConfigDict) -> tuple[int, ...]:
+def lengths_of(config: ConfigDict) -> tuple[int, ...]:
     """The lengths that rows are padded to."""
-    longest = config.phases[0][0]
-    return (*(length for length in config.data.lengths if length < longest), longest)
+    return bucket_lengths(config.data.lengths, config.phases[0][0])
 
 
 def make_data(config: ConfigDict) -> TaskData:
@@ -276,13 +276,12 @@ def read_labels(workdir: str) -> tuple[str, ...]:
     path = pathlib.Path(workdir, LABELS)
     if not path.is_file():
         raise ValueError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
-    return tuple(json.loads(path.read_text()))
+    return tuple(read_json(path))
 
 
 def write_labels(workdir: str, labels: Sequence[str]) -> None:
     """Writes what `read_labels` reads."""
-    path = pathlib.Path(workdir, LABELS)
-    path.write_text(json.dumps(list(labels), ensure_ascii=False, indent=1) + "\n")
+    write_json(os.path.join(workdir, LABELS), list(labels))
 
 
 def _vocabulary(config: ConfigDict) -> str:

@@ -87,12 +87,13 @@ class Clock:
 
     def __init__(self):
         self._start = time.perf_counter()
-        self._tokens = self._steps = 0
+        self._tokens = self._rows = self._steps = 0
         self._waited = self._flops = 0.0
 
-    def count(self, tokens: int, flops: float, waited: float) -> None:
-        """Counts one update: its token slots, its model FLOPs, the seconds it waited for data."""
+    def count(self, rows: int, tokens: int, flops: float, waited: float) -> None:
+        """Counts one update: rows, token slots, model FLOPs, the seconds it waited for data."""
         self._steps += 1
+        self._rows += rows
         self._tokens += tokens
         self._flops += flops
         self._waited += waited
@@ -103,6 +104,7 @@ class Clock:
         speed = {
             "steps_per_second": self._steps / seconds,
             "tokens_per_second": self._tokens / seconds,
+            "examples_per_second": self._rows / seconds,
             "waiting_for_data": min(1.0, self._waited / seconds),
         }
         if peak := peak_flops():
@@ -117,6 +119,7 @@ def progress_line(
     """One report of training, in one line."""
     parts = [f"step {step:>{len(str(steps))}}/{steps}", *named_values(values)]
     parts.append(f"{speed['tokens_per_second']:,.0f} tokens/s")
+    parts.append(f"{speed['examples_per_second']:,.1f} examples/s")
     parts.append(f"data wait {speed['waiting_for_data']:.0%}")
     if "mfu" in speed:
         parts.append(f"MFU {speed['mfu']:.1%}")

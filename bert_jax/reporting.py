@@ -67,7 +67,7 @@ class Reporter:
         self._in_flight.append((step, step_metrics))
         tokens = math.prod(shape)
         flops = tokens * self._experiment.flops_per_token(self._phase, shape[-1])
-        self._clock.count(tokens, flops, waited - self._waited)
+        self._clock.count(shape[0], tokens, flops, waited - self._waited)
         self._waited = waited
         self._screen.tick(step)
         self.drain(_STEPS_IN_FLIGHT)

@@ -50,7 +50,7 @@ def get_config(task: str) -> ConfigDict:
     data.vocab = ""
     data.lowercase = True
     # Rows are padded to the first of these that is long enough, and to the longest row allowed.
-    data.lengths = (32, 64, 128, 256, 384)
+    data.lengths = (32, 48, 64, 96, 128, 192, 256, 384)
 
     # What a head has beside its dense layer.
     config.head = head = ConfigDict()

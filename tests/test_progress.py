@@ -6,7 +6,12 @@ import pytest
 
 from bert_jax import progress, sharding
 
-SPEED = {"steps_per_second": 2.0, "tokens_per_second": 8192.0, "waiting_for_data": 0.02}
+SPEED = {
+    "steps_per_second": 2.0,
+    "tokens_per_second": 8192.0,
+    "examples_per_second": 64.0,
+    "waiting_for_data": 0.02,
+}
 VALUES = {
     "loss": 3.25,
     "masked_lm_loss": 2.75,
@@ -81,8 +86,8 @@ def test_the_peak_is_known_by_the_longest_name_and_for_all_devices(monkeypatch):
 
 def test_the_clock_counts_between_two_readings():
     clock = progress.Clock()
-    clock.count(tokens=100, flops=1.0, waited=0.0)
-    clock.count(tokens=300, flops=1.0, waited=1e9)
+    clock.count(rows=2, tokens=100, flops=1.0, waited=0.0)
+    clock.count(rows=6, tokens=300, flops=1.0, waited=1e9)
     speed = clock.read()
     assert speed["tokens_per_second"] == pytest.approx(200 * speed["steps_per_second"])
     assert speed["waiting_for_data"] == 1.0

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "step": "bert_jax.benchmark.step",
     "train": "bert_jax.benchmark.train",
     "prepare": "bert_jax.benchmark.prepare",
+    "finetune": "bert_jax.benchmark.finetune",
 }
 
 

@@ -25,3 +25,8 @@ def describe_machine() -> str:
         if importlib.util.find_spec(name)
     )
     return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"
+
+
+def has_transformers() -> bool:
+    """Whether the rivals can run here."""
+    return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))

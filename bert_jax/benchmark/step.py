@@ -9,12 +9,11 @@ SDPA, logits at every position, fused AdamW), and with logits at the masked posi
 """
 
 import argparse
-import importlib.util
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_jax.benchmark.machine import describe_machine
+from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
 from bert_jax.benchmark.workload import PREDICTIONS, SEQUENCE_LENGTH, SIZES
 
@@ -124,8 +123,3 @@ def table(
             f"{speed / ceiling:.0%}",
             f"{speed / peak:.1%}" if peak else "",
         ).rstrip()
-
-
-def has_transformers() -> bool:
-    """Whether the rivals can run here."""
-    return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))

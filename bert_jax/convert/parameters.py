@@ -1,6 +1,5 @@
 """Parameters to begin with: of another program, or of another run, and new ones for the rest."""
 
-import contextlib
 import dataclasses
 import importlib
 import os
@@ -15,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import open_chosen
 from bert_jax.convert import source as sources
 from bert_jax.convert.foreign import Source
 from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
@@ -148,9 +147,7 @@ def initial_params(
     kind = sources.kind_of(init_from)
     if kind == "workdir":
         run = config_lib.load(init_from).checkpoint
-        reading = Checkpoints(init_from, best_metric=run.best_metric, read_only=True)
-        with contextlib.closing(reading) as checkpoints:
-            step = checkpoints.chosen_step(run.use)
+        with open_chosen(init_from, run) as (checkpoints, step):
             found, what = flatten(checkpoints.read_params(step)), f"{init_from}, step {step}"
         for name in random_params(init_from):
             del found[name]

@@ -1,6 +1,5 @@
 """What every export takes from the folder of a run."""
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -8,7 +7,7 @@ import pathlib
 from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import open_chosen
 from bert_jax.convert.tables import Arrays, flatten
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
 from bert_jax.finetuning import LABELS, read_labels
@@ -46,10 +45,7 @@ def read(workdir: str) -> Run:
     if vocabulary is None:
         raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
     tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
-    best_metric = config.checkpoint.best_metric
-    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
-    with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(config.checkpoint.use)
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
     labels = read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else ()
     return Run(config, vocabulary, tokenizer, step, params, labels)

@@ -15,13 +15,11 @@ from bert_jax.data.loader import permute
 
 # Batches that are sorted together. More would save a little padding, and mix the rows less.
 WINDOW_BATCHES = 50
-# Each costs a compilation; steps of at most a half keep the padding below a third.
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
-def bucket_lengths(max_sequence_length: int) -> tuple[int, ...]:
-    """Those of LENGTHS that are shorter, and the longest."""
-    return (*(n for n in LENGTHS if n < max_sequence_length), max_sequence_length)
+def bucket_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
+    """Those of `lengths` that are shorter than the longest row allowed, and this."""
+    return (*(length for length in lengths if length < longest), longest)
 
 
 class BucketedLoader:

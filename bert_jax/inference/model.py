@@ -5,7 +5,6 @@ input. A window's rows go through the model longest first, in batches of one sha
 of `_LENGTHS`, each of which is compiled once.
 """
 
-import contextlib
 import dataclasses
 import heapq
 import json
@@ -20,7 +19,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import sharding
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import open_chosen
 from bert_jax.experiment import load_workdir_tokenizer, make_model_config
 from bert_jax.inference.texts import Text
 from bert_jax.models.config import BertConfig
@@ -243,10 +242,7 @@ def load_params(config: ConfigDict, model: BertConfig, workdir: str, mesh: Mesh)
       ValueError: if there is no checkpoint, or it does not fit the configuration.
     """
     task = Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
-    best_metric = config.checkpoint.best_metric
-    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
-    with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(config.checkpoint.use)
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         if config.task == "pretraining":
             return checkpoints.restore_params(step, abstract_params(task, mesh))
         params = {"bert": checkpoints.read_params(step)["bert"]}

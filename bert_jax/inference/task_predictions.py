@@ -11,7 +11,6 @@ which a published set is scored instead:
 Until all is done it stands in OUTPUT.part, beside OUTPUT.part.json that says what it is of.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -24,7 +23,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax import sharding
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.checkpointing import open_chosen
 from bert_jax.data.atomic import read_json, write_json
 from bert_jax.data.shards import file_sha256
 from bert_jax.experiment import load_workdir_tokenizer, make_model_config
@@ -78,10 +77,7 @@ def _predict(
     data = make_data(config).with_labels(read_labels(workdir))
     task = data.make_task(make_model_config(config))
     tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
-    best_metric = config.checkpoint.best_metric
-    reading = Checkpoints(workdir, best_metric=best_metric, read_only=True)
-    with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(config.checkpoint.use)
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = checkpoints.restore_params(step, abstract_params(task, mesh))
 
     facts = {"input": file_sha256(input_path), "workdir": os.path.abspath(workdir), "step": step}

@@ -29,7 +29,9 @@ def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """float[batch, n, in] @ float[in, out].
 
     With a rule of its own for the gradient of the kernel, made in the layout that it is needed in:
-    jax's makes the transpose, for which XLA's code on CPUs takes twice as long.
+    jax's makes the transpose, for which XLA's code on CPUs takes twice as long. The barrier keeps
+    XLA from making `x` anew, element by element and transposed: a step on CPUs took up to half as
+    long again.
     """
     return x @ kernel
 
@@ -40,7 +42,9 @@ def _matmul_forward(x, kernel):
 
 def _matmul_backward(residuals, grads):
     x, kernel = residuals
-    return grads @ kernel.T, jnp.einsum("bni,bno->io", x, grads)
+    rows = jax.lax.optimization_barrier(x.reshape(-1, x.shape[-1]))
+    kernel_grads = jnp.einsum("ri,ro->io", rows, grads.reshape(-1, grads.shape[-1]))
+    return grads @ kernel.T, kernel_grads
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)

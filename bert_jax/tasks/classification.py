@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_jax import objectives
 from bert_jax.data.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.data.example_files import ending_of
 from bert_jax.data.examples import TextExample
 from bert_jax.data.rows import Labels
 from bert_jax.data.tables import Columns, parse_column, read_plain_texts, read_table
@@ -126,7 +127,7 @@ class ClassificationData:
         return cls(tuple(metrics), kind, max_sequence_length, columns, published, labels)
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:
-        if not labelled and _is_plain(path):
+        if not labelled and ending_of(path) == ".txt":
             return read_plain_texts(path, counts)
         if self.published:
             return self.published.read(path, counts, labelled)
@@ -200,11 +201,6 @@ def _columns(data: Mapping[str, Any], kind: str) -> Columns:
         separator=data["label_separator"] or None,
         id=parse_column(data["id"]),
     )
-
-
-def _is_plain(path: str) -> bool:
-    """Whether each line of a file is a text: by its name, .txt."""
-    return path.removesuffix(".gz").endswith(".txt")
 
 
 class TextAnswers:

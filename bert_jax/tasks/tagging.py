@@ -12,6 +12,7 @@ import numpy as np
 from bert_jax import objectives
 from bert_jax.data.conll import read_plain_words, read_tagged
 from bert_jax.data.encode_words import WordRows, encode_words
+from bert_jax.data.example_files import ending_of
 from bert_jax.data.examples import TaggedExample
 from bert_jax.data.rows import Labels
 from bert_jax.data.tables import parse_column
@@ -151,7 +152,7 @@ class TaggingData:
         if path.startswith("tfds:"):
             name = path.removeprefix("tfds:")
             return read_tfds_tags(name, str(self.words), str(self.tags), counts, labelled)
-        if not labelled and path.removesuffix(".gz").endswith(".txt"):
+        if not labelled and ending_of(path) == ".txt":
             return read_plain_words(path, counts)
         return read_tagged(path, counts, labelled, self.words, self.tags)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.benchmark import __main__ as benchmarks
-from bert_jax.benchmark import step, workload
+from bert_jax.benchmark import machine, step, workload
 from bert_jax.benchmark.turns import Rival, take_turns
 
 
@@ -111,4 +111,4 @@ def test_all_of_it_on_the_smallest_model(capfd):
     lines = capfd.readouterr().out.splitlines()
     assert any(line.startswith("bert_jax ") for line in lines)
     has_rival = any(line.startswith("transformers ") for line in lines)
-    assert has_rival == step.has_transformers()
+    assert has_rival == machine.has_transformers()

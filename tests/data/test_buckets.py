@@ -82,10 +82,10 @@ def test_an_evaluation_sees_every_row_once_the_longest_first(num_rows, batch_siz
 
 
 @pytest.mark.parametrize(
-    "longest, expected", [(128, (16, 24, 32, 48, 64, 96, 128)), (40, (16, 24, 32, 40)), (8, (8,))]
+    "longest, expected", [(128, (16, 32, 64, 128)), (64, BUCKETS), (40, (16, 32, 40)), (8, (8,))]
 )
 def test_bucket_lengths_end_with_the_longest(longest, expected):
-    assert bucket_lengths(longest) == expected
+    assert bucket_lengths(BUCKETS, longest) == expected
 
 
 @pytest.mark.parametrize(

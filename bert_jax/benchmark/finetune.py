@@ -1,0 +1,102 @@
+"""Trains the same tagger here and with transformers on torch: scores and examples a second.
+
+    python -m bert_jax.benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
+        --config.init_from=FOLDER --config.data.train=FILE --config.data.eval=FILE
+
+Both start from the same folder of Hugging Face and follow the configuration, with AdamW as torch
+has it (bias correction) and a linear schedule. Ours is the command that a user types; transformers
+tokenizes for itself, pads each batch to its longest row, and is scored by seqeval. Each run is a
+process of its own; they take turns, a seed a turn. Scores are of the last step. A further run of
+one epoch each, padded to the longest row allowed, shows what batches by length save.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax import command_line
+from bert_jax.benchmark.machine import describe_machine, has_transformers
+from bert_jax.benchmark.turns import Rival, take_turns
+
+# What torch's AdamW and transformers' schedule do; scores at the end only.
+SETTINGS = {
+    "optimizer.name": "adamw",
+    "optimizer.schedule": "linear",
+    "eval.every": "0",
+    "checkpoint.every": "0",
+}
+OURS, THEIRS = "bert_jax", "transformers"
+# What a turn measures.
+NUMBERS = ("score", "examples_per_second", "seconds")
+_COLUMNS = "{:32} {:>18} {:>10} {:>8} {:>10}  {}"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(prog="python -m bert_jax.benchmark finetune")
+    parser.add_argument("--config", default="configs/ner.py:wikigold", help="of a tagger")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each")
+    options, overrides = parser.parse_known_args(argv)
+    if options.seeds < 1:
+        raise ValueError(f"--seeds={options.seeds} must be at least 1.")
+    settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+    arguments = [f"--config={options.config}", *settings, *overrides]
+    config = command_line.parse(["finetune", *arguments])
+    if config.task != "tagging" or config.head.tagging != "linear" or not config.init_from:
+        raise ValueError(
+            "Taggers with a linear head are compared, and both begin with a folder of Hugging Face:"
+            " --config=configs/ner.py:wikigold --config.init_from=FOLDER, for example."
+        )
+    print(describe_machine())
+    print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
+    for line in measure(config.to_dict(), arguments, options.seeds):
+        print(line, flush=True)
+
+
+def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
+    """Yields the lines of the table, once all runs are done."""
+    here, seed, longest = __package__, config["seed"], config["phases"][0][0]
+    padded = [*arguments, "--config.epochs=1", "--config.data.lengths=()"]
+    one_epoch = config | {"epochs": 1.0}
+    rivals = {OURS: Rival(f"{here}.finetune_jax", "build", arguments=arguments, seed=seed)}
+    once = {
+        f"{OURS}, padded to {longest}": Rival(
+            f"{here}.finetune_jax", "build", arguments=padded, seed=seed
+        )
+    }
+    if has_transformers():
+        rivals[THEIRS] = Rival(f"{here}.finetune_torch", "build", config=config, pad=False)
+        once[f"{THEIRS}, padded to {longest}"] = Rival(
+            f"{here}.finetune_torch", "build", config=one_epoch, pad=True
+        )
+    try:
+        turns = take_turns(rivals, seeds) | take_turns(once, 1)
+    finally:
+        for rival in (rivals | once).values():
+            rival.close()
+    yield from table({name: np.reshape(found, (-1, 3)) for name, found in turns.items()})
+
+
+def table(runs: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Yields a line for each rival.
+
+    Args:
+      runs: float64[runs, 3] of each, NUMBERS a run; those of one run have no score to compare.
+    """
+    yield _COLUMNS.format("", "mean and deviation", "examples/s", "x ours", "s a run", "scores")
+    ours = statistics.median(runs[OURS][:, 1])
+    for name, numbers in runs.items():
+        scores, speed = numbers[:, 0], statistics.median(numbers[:, 1])
+        is_scored = "padded" not in name
+        spread = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
+        yield _COLUMNS.format(
+            name,
+            f"{scores.mean():.4f} {spread}" if is_scored else "",
+            f"{speed:.1f}",
+            f"{speed / ours:.2f}",
+            f"{statistics.median(numbers[:, 2]):.0f}",
+            ", ".join(f"{score:.4f}" for score in scores) if is_scored else "",
+        ).rstrip()

@@ -1,0 +1,43 @@
+"""Our side of the fine-tuning benchmark: the command that a user types."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from bert_jax.metrics import read_metrics
+
+
+def build(arguments: Sequence[str], seed: int) -> tuple[dict, Callable[[], list[float]]]:
+    """Each measurement is a run with the next seed.
+
+    Args:
+      arguments: of `python -m bert_jax.main`, without workdir and seed.
+      seed: of the first run.
+    """
+    seeds = iter(range(seed, sys.maxsize))
+
+    def measure() -> list[float]:
+        with tempfile.TemporaryDirectory() as workdir:
+            command = [sys.executable, "-m", "bert_jax.main", *arguments, f"--workdir={workdir}"]
+            start = time.perf_counter()
+            subprocess.run(
+                [*command, f"--config.seed={next(seeds)}"], check=True, stdout=subprocess.DEVNULL
+            )
+            seconds = time.perf_counter() - start
+            rows = read_metrics(workdir)
+        # The first report has the compilation in it.
+        speeds = [row["speed"]["examples_per_second"] for row in rows if row["split"] == "train"][
+            1:
+        ]
+        values = [row for row in rows if row["split"] == "validation"][-1]
+        return [values[_metric(values)], statistics.median(speeds), seconds]
+
+    return {}, measure
+
+
+def _metric(values: dict) -> str:
+    """The first score: what comes after the step and the split."""
+    return next(name for name in values if name not in ("step", "split", "speed"))

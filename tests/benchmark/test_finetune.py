@@ -1,0 +1,118 @@
+"""The fine-tuning benchmark: its table, what it refuses, and that both sides learn the same file."""
+
+import numpy as np
+import pytest
+
+from bert_jax.benchmark import finetune, finetune_jax
+
+WORDS = "ada bob lives works in at paris rome acme the a today".split()
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 32,
+}
+
+
+def test_the_table_has_mean_deviation_and_ratio_to_ours():
+    runs = {
+        finetune.OURS: np.array([[0.6, 40.0, 100.0], [0.7, 50.0, 110.0], [0.8, 60.0, 120.0]]),
+        "bert_jax, padded to 128": np.array([[0.3, 20.0, 60.0]]),
+        finetune.THEIRS: np.array([[0.5, 25.0, 200.0]]),
+    }
+    header, ours, padded, theirs = finetune.table(runs)
+    assert header.split("  ")[-1] == "scores"
+    assert ours.split() == (
+        ["bert_jax", "0.7000", "0.1000", "50.0", "1.00", "110", "0.6000,", "0.7000,", "0.8000"]
+    )
+    assert padded.split() == ["bert_jax,", "padded", "to", "128", "20.0", "0.40", "60"]
+    assert theirs.split() == ["transformers", "0.5000", "25.0", "0.50", "200", "0.5000"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--seeds=0"], "--seeds=0 must be at least 1"),
+        (["--config=configs/ner.py:wikigold"], "Taggers with a linear head are compared"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(argv, message):
+    with pytest.raises(ValueError, match=message):
+        finetune.main(argv)
+
+
+@pytest.fixture
+def small_task(tmp_path):
+    """A folder of Hugging Face with a random model, and a file whose names are to be found."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch").set_num_threads(1)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS, "##s"]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    config = transformers.BertConfig(vocab_size=len(pieces), **SIZES)
+    transformers.BertModel(config).save_pretrained(folder)
+    transformers.BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    file = tmp_path / "names.conll"
+    sentence = "Ada B-PER\nlives O\nin O\nParis B-LOC\n\nAcmes B-ORG\nworks O\ntoday O\n\n"
+    file.write_text(sentence * 16)
+    return folder, file
+
+
+def settings(folder, file, epochs):
+    return [
+        "--config=configs/ner.py:wikigold",
+        *(f"--config.{name}={value}" for name, value in finetune.SETTINGS.items()),
+        f"--config.init_from={folder}",
+        f"--config.data.train={file}",
+        f"--config.data.eval={file}",
+        "--config.phases=((32, 1.0),)",
+        "--config.optimizer.learning_rate=1e-2",
+        f"--config.epochs={epochs}",
+    ]
+
+
+@pytest.mark.slow
+def test_both_sides_learn_a_file_by_heart(small_task):
+    from bert_jax import command_line
+    from bert_jax.benchmark import finetune_torch
+
+    arguments = settings(*small_task, epochs=15)
+    _, ours = finetune_jax.build(arguments, seed=0)
+    config = command_line.parse(["finetune", *arguments])
+    _, theirs = finetune_torch.build(config.to_dict(), pad=False)
+    for measure in (ours, theirs):
+        score, examples_per_second, seconds = measure()
+        assert score == 1.0
+        assert examples_per_second > 0 and seconds > 0
+
+
+def test_labels_stand_at_first_pieces_and_words_cut_off_are_o(small_task):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from bert_jax.benchmark import finetune_torch
+    from bert_jax.data.examples import TaggedExample
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(small_task[0])
+    words, tags = ("Acmes", "works", "in", "Rome"), ("B-ORG", "O", "O", "B-LOC")
+    example = TaggedExample("0", words, tags)
+    (row,) = finetune_torch._encode(tokenizer, ["B-LOC", "B-ORG", "O"], 6, [example])
+    assert tokenizer.convert_ids_to_tokens(row["input_ids"]) == (
+        "[CLS] acme ##s works in [SEP]".split()
+    )
+    assert row["labels"] == [-100, 1, -100, 2, 2, -100]
+
+    class Model:
+        """Says B-ORG to everything."""
+
+        def __call__(self, labels, **_):
+            return transformers.utils.ModelOutput(logits=torch.eye(3)[torch.ones_like(labels)])
+
+        def eval(self):
+            pass
+
+    collate = transformers.DataCollatorForTokenClassification(tokenizer)
+    batch = transformers.BatchEncoding(collate([row]))
+    found = finetune_torch._predict(Model(), [batch], ["B-LOC", "B-ORG", "O"], [example], "cpu")
+    assert found == [["B-ORG", "B-ORG", "B-ORG", "O"]]
