@@ -150,6 +150,8 @@ def _check_finetuning(config: ConfigDict) -> None:
     best, known = config.checkpoint.best_metric, ("loss", *config.metrics)
     if best not in known:
         raise ValueError(f"config.checkpoint.best_metric={best!r} is none of {', '.join(known)}.")
+    if config.data.batches not in ("rows", "tokens"):
+        raise ValueError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
     lengths = config.data.lengths
     if not lengths or list(lengths) != sorted(set(lengths)) or min(lengths) < 1:
         raise ValueError(f"config.data.lengths={lengths!r} are not ascending lengths of rows.")

@@ -93,10 +93,17 @@ class FinetuningExperiment(Experiment):
         write_labels(self.workdir, self.data.labels)
 
     def rows_of(self, phase: Phase) -> int:
-        """Whole batches: one of an epoch may not be full."""
+        """Whole batches: one of an epoch may not be full, and they may differ in their rows."""
         if "train" not in self.splits:
             return phase.batch_size
-        return _whole_batches(self.splits["train"].rows.num_rows, phase.batch_size)
+        return self.loader.batches_per_epoch * phase.batch_size
+
+    @functools.cached_property
+    def loader(self) -> BucketedLoader:
+        """Which rows each training batch has."""
+        return make_loader(
+            self.config, self.mesh, self.splits["train"].rows, self.phases[0].batch_size
+        )
 
     def predicted_share(self, phase: Phase) -> float:
         return 0.0
@@ -106,15 +113,12 @@ class FinetuningExperiment(Experiment):
 
     def feed(self, phase: Phase) -> Feed:
         rows = self.splits["train"].rows
-        loader = BucketedLoader(
-            rows.lengths, phase.batch_size, self.config.seed, lengths_of(self.config)
-        )
 
         def read(number: int, start: int, stop: int):
-            numbers, length = loader.batch(number)
+            numbers, length = self.loader.batch(number)
             return rows.take(numbers[start:stop], length)
 
-        return Feed(self.mesh, phase, read)
+        return Feed(self.mesh, phase, read, lambda number: len(self.loader.batch(number)[0]))
 
     def evaluator(self, phase: Phase) -> Evaluator | None:
         """It scores every split but the training one; of more than one, by names in front."""
@@ -156,14 +160,16 @@ class FinetuningExperiment(Experiment):
         ]
 
     def describe_data(self) -> list[str]:
-        phase = self.phases[0]
+        size = f"{self.phases[0].batch_size} rows"
+        if self.config.data.batches == "tokens":
+            size = f"the tokens of {size} of mean length"
         lengths = ", ".join(map(str, lengths_of(self.config)))
         lines = [split.describe() for split in self.splits.values()]
         if self.data.labels:
             lines.append(f"labels     {', '.join(self.data.labels)}")
         return [
             *lines,
-            f"batches    {phase.batch_size} rows, padded to {lengths} tokens: one compilation each",
+            f"batches    {size}, padded to {lengths} tokens: one compilation each",
         ]
 
     def describe_evaluation(self, phase: Phase) -> dict[str, Any]:
@@ -217,6 +223,19 @@ def lengths_of(config: ConfigDict) -> tuple[int, ...]:
     return bucket_lengths(config.data.lengths, config.phases[0][0])
 
 
+def make_loader(config: ConfigDict, mesh: Mesh, rows: TaskRows, batch_size: int) -> BucketedLoader:
+    """Which rows each training batch has; `data.batches` says what they have alike."""
+    microbatches = batch_size // (config.microbatch_size or batch_size)
+    even_tokens = sharding.batch_shards(mesh) * microbatches
+    return BucketedLoader(
+        rows.lengths,
+        batch_size,
+        config.seed,
+        lengths_of(config),
+        even_tokens if config.data.batches == "tokens" else 0,
+    )
+
+
 def make_data(config: ConfigDict) -> TaskData:
     """The host's side of the configured task, without labels yet.
 
@@ -253,7 +272,9 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
         examples, counts = _read(data, config.data.train)
         data = data.with_labels_of(examples)
         splits = {"train": _split("train", config.data.train, examples, counts, data, tokenizer)}
-        rows = _whole_batches(splits["train"].rows.num_rows, phases[0].batch_size)
+        batch_size = phases[0].batch_size
+        loader = make_loader(config, mesh, splits["train"].rows, batch_size)
+        rows = loader.batches_per_epoch * batch_size
         phases = config_lib.make_phases(config, config_lib.total_steps(config, (rows,)))
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
     else:
@@ -329,7 +350,3 @@ def _split(
         sha256 = hashlib.sha256(repr(examples).encode()).hexdigest()
     rows = data.encode(examples, tokenizer, counts)
     return Split(name, source, sha256, examples, rows, {n: c for n, c in counts.items() if c})
-
-
-def _whole_batches(num_rows: int, batch_size: int) -> int:
-    return -(-num_rows // batch_size) * batch_size

@@ -49,6 +49,9 @@ def get_config(task: str) -> ConfigDict:
     # A vocab.txt or .model; empty: that of `init_from`.
     data.vocab = ""
     data.lowercase = True
+    # What all batches have alike: `rows`, or `tokens`, which is for losses of words: a batch of
+    # short sentences then has more of them than global_batch_size, one of long sentences fewer.
+    data.batches = "rows"
     # Rows are padded to the first of these that is long enough, and to the longest row allowed.
     data.lengths = (32, 48, 64, 96, 128, 192, 256, 384)
 

@@ -17,6 +17,7 @@ def get_config() -> ConfigDict:
     # Of JSON lines; in CoNLL files the first column and the last one, or numbers from 0.
     config.data.text_a = ""
     config.data.label = ""
+    config.data.batches = "tokens"
     config.metrics = ("f1", "precision", "recall", "accuracy")
     config.checkpoint.best_metric = "f1"
     return config

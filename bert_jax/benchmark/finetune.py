@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
     """Yields the lines of the table, once all runs are done."""
     here, seed, longest = __package__, config["seed"], config["phases"][0][0]
-    padded = [*arguments, "--config.epochs=1", "--config.data.lengths=()"]
+    padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
     rivals = {OURS: Rival(f"{here}.finetune_jax", "build", arguments=arguments, seed=seed)}
     once = {

@@ -72,16 +72,22 @@ class Tagging(Supervised):
         sums = objectives.classification(outputs.logits, batch)
         if outputs.crf is None:
             return sums
-        # Of the CRF the loss is that of whole rows, the mean over rows.
-        weights = self._weights(batch)
         likelihood = crf.log_likelihood(
             outputs.crf, outputs.logits, batch["labels"], batch["is_word"]
         )
-        return {"task_loss": Sum(-(likelihood * weights).sum(), weights.sum())}
+        weights = self._weights(batch)
+        return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
 
     def _weights(self, batch: Batch) -> jax.Array:
+        """float32[batch, words]; with a CRF those of all words, if the row predicts any.
+
+        The CRF's likelihood is of whole rows; divided by their words it has the size of the linear
+        head's loss.
+        """
         weights = batch["weights"]
-        return weights.max(axis=1) if self.head.endswith("crf") else weights
+        if self.head.endswith("crf"):
+            weights = batch["is_word"] * weights.max(axis=1, keepdims=True)
+        return weights
 
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
         if outputs.crf is not None:

@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: its table, what it refuses, and that both sides learn the same file."""
+"""The fine-tuning benchmark: its table, what it refuses, and both sides learn the same file."""
 
 import numpy as np
 import pytest

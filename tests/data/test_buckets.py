@@ -31,6 +31,28 @@ def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size):
     assert num_rows < 10 or orders[0] != orders[1] != orders[2]
 
 
+@pytest.mark.parametrize("num_rows, multiple", [(1, 1), (1003, 1), (1003, 4)])
+def test_batches_of_even_tokens_have_each_row_once_and_alike_many_slots(num_rows, multiple):
+    lengths = some_lengths(num_rows)
+    loader = BucketedLoader(lengths, 16, 3, BUCKETS, even_tokens=multiple)
+    wanted = 16 * np.mean([min(n for n in BUCKETS if n >= length) for length in lengths])
+    orders = []
+    for epoch in range(2):
+        first = epoch * loader.batches_per_epoch
+        batches = [loader.batch(first + i) for i in range(loader.batches_per_epoch)]
+        for rows, length in batches:
+            assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
+            assert len(rows) % multiple == 0
+            # No number of rows in multiples comes nearer.
+            assert abs(len(rows) * length - wanted) <= multiple * length / 2
+        rows = np.concatenate([rows for rows, _ in batches])
+        assert sorted(rows[rows >= 0]) == list(range(num_rows))
+        orders.append(rows.tolist())
+    assert num_rows < 10 or orders[0] != orders[1]
+    if num_rows > 10:  # about as many updates as with 16 rows each
+        assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
+
+
 def test_a_batch_depends_on_seed_and_number_only():
     lengths = some_lengths(500)
     fresh = [BucketedLoader(lengths, 8, 1, BUCKETS).batch(number) for number in range(0, 200, 13)]
