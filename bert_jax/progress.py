@@ -168,6 +168,6 @@ class Screen:
     def tick(self, step: int) -> None:
         """Moves the bar; nothing where the output is no terminal."""
         if self._bar:
-            done = math.floor(40 * step / self._steps)
+            done = math.floor(40 * min(step / max(self._steps, 1), 1))
             bar = "#" * done + "-" * (40 - done)
             print(f"\r\x1b[K[{bar}] {step}/{self._steps}", end="", flush=True)

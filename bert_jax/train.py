@@ -20,7 +20,7 @@ from bert_jax import metrics, presets, processes, progress, sharding
 from bert_jax.checkpointing import Checkpoints, has_imported_params_only
 from bert_jax.config import Phase
 from bert_jax.convert import source
-from bert_jax.convert.parameters import initial_params
+from bert_jax.convert.parameters import check_source, initial_params
 from bert_jax.data.loader import Prefetcher
 from bert_jax.evaluate import write_results
 from bert_jax.experiment import Experiment, optimizer_config
@@ -51,6 +51,8 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
             f"{workdir} holds imported parameters, not a run: start one from them with"
             f" --config.init_from={workdir} --workdir=NEW."
         )
+    if config.init_from and not source.has_begun(config, workdir):
+        check_source(config)
     # ------------------------------------------------------------------ devices, data, phases
     experiment = open_experiment(config, workdir)
     screen = progress.Screen(experiment.steps, enabled=processes.is_main())

@@ -33,9 +33,9 @@ _CLASSES = {
     "span": "span/bias",
 }
 
-# Parameters that have a row for each word.
 # What must fit as it is.
 _PRETRAINED = {"bert", "bert/pooler", "masked_lm", "next_sentence"}
+# Parameters that have a row for each word.
 _BY_WORD = {"bert/embeddings/word_embeddings/embedding", "masked_lm/bias"}
 
 
@@ -69,17 +69,28 @@ def import_source(source: Source, workdir: str = "") -> Imported:
       workdir: that the configuration is for.
 
     Raises:
-      ValueError: its tensors are not those of its configuration.
+      ValueError: its tensors are not those of its configuration, or have values that are no numbers.
     """
     config = _make_config(source, workdir)
     model = make_model_config(config)
     params, report = import_params(
         source.read(), source.form, model.num_layers, _expected_shapes(source, model)
     )
+    _check_finite(source, params, report)
     if report.fresh:
         new = jax.jit(lambda key: init_params(_pretraining(model), key))(make_key(0, "init"))
         params |= {name: np.asarray(flatten(new)[name]) for name in report.fresh}
     return Imported(source, config, params, report)
+
+
+def _check_finite(source: Source, params: Arrays, report: Report) -> None:
+    for theirs, ours in report.used.items():
+        if wrong := params[ours].size - np.count_nonzero(np.isfinite(params[ours])):
+            raise ValueError(
+                f"{source.path}: {theirs} has {wrong:,} NaN or infinite values (as float32) of"
+                f" {params[ours].size:,}: it is damaged, or of a training that diverged; get"
+                " another one."
+            )
 
 
 def _make_config(source: Source, workdir: str) -> ConfigDict:
@@ -105,11 +116,15 @@ def _pretraining(model: BertConfig) -> Pretraining:
     return Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
 
 
+def _abstract_pretraining(model: BertConfig) -> dict[str, jax.ShapeDtypeStruct]:
+    """All parameters of pre-training by path, without their values."""
+    key = jax.random.key(0)
+    return flatten(jax.eval_shape(lambda key: init_params(_pretraining(model), key), key))
+
+
 def _expected_shapes(source: Source, model: BertConfig) -> dict[str, tuple[int, ...]]:
     """Of all parameters of the source's task."""
-    key = jax.random.key(0)
-    whole = flatten(jax.eval_shape(lambda key: init_params(_pretraining(model), key), key))
-    shapes = {name: leaf.shape for name, leaf in whole.items()}
+    shapes = {name: leaf.shape for name, leaf in _abstract_pretraining(model).items()}
     if source.task == "pretraining":
         return shapes
     bias = _CLASSES[source.task]
@@ -144,21 +159,9 @@ def initial_params(
     Raises:
       ValueError: there are none, or they do not fit.
     """
-    kind = sources.kind_of(init_from)
-    if kind == "workdir":
-        run = config_lib.load(init_from).checkpoint
-        with open_chosen(init_from, run) as (checkpoints, step):
-            found, what = flatten(checkpoints.read_params(step)), f"{init_from}, step {step}"
-        for name in random_params(init_from):
-            del found[name]
-    else:
-        imported = import_source(sources.open_source(init_from))
-        found, what = imported.own_params, f"{init_from} ({imported.source.form.name})"
+    found, what = _read(init_from)
     wanted = flatten(like)
-    for name in _BY_WORD & found.keys() & wanted.keys():
-        if len(found[name]) == vocab_size:
-            padding = wanted[name].shape[0] - vocab_size
-            found[name] = np.pad(found[name], [(0, padding)] + [(0, 0)] * (found[name].ndim - 1))
+    _pad(found, wanted, vocab_size)
     new = _names_of_new(found, wanted, init_from)
     new |= {name for name in wanted if anew and re.search(anew, name)}
     left_out = sorted({_part(name) for name in found.keys() - wanted.keys()})
@@ -170,6 +173,43 @@ def initial_params(
     lines += [f"with new, random ones for {', '.join(sorted(set(map(_unit, new))))}"] if new else []
     lines += [f"without {', '.join(left_out)}"] if left_out else []
     return unflatten({name: params[name] for name in wanted}), tuple(lines)
+
+
+def check_source(config: ConfigDict) -> None:
+    """Reads the source of config.init_from and compares its encoder with the configuration, so that
+    one that cannot be used is refused before data are prepared for it.
+
+    Raises:
+      ValueError: as `initial_params`.
+    """
+    found, _ = _read(config.init_from)
+    wanted = _abstract_pretraining(make_model_config(config))
+    found, wanted = ({n: a for n, a in p.items() if _part(n) == "bert"} for p in (found, wanted))
+    _pad(found, wanted, config.model.vocab_size)
+    _names_of_new(found, wanted, config.init_from)
+
+
+def _read(init_from: str) -> tuple[Arrays, str]:
+    """The parameters of a workdir or of another program's folder by path, and what they are of."""
+    if sources.kind_of(init_from) != "workdir":
+        imported = import_source(sources.open_source(init_from))
+        return imported.own_params, f"{init_from} ({imported.source.form.name})"
+    run = config_lib.load(init_from).checkpoint
+    reading = Checkpoints(init_from, best_metric=run.best_metric, read_only=True)
+    with contextlib.closing(reading) as checkpoints:
+        step = checkpoints.chosen_step(run.use)
+        found = flatten(checkpoints.read_params(step))
+    for name in random_params(init_from):
+        del found[name]
+    return found, f"{init_from}, step {step}"
+
+
+def _pad(found: Arrays, wanted: dict[str, Any], vocab_size: int) -> None:
+    """Adds zeros to tables that have a row for each word and are to have more."""
+    for name in _BY_WORD & found.keys() & wanted.keys():
+        if len(found[name]) == vocab_size:
+            padding = wanted[name].shape[0] - vocab_size
+            found[name] = np.pad(found[name], [(0, padding)] + [(0, 0)] * (found[name].ndim - 1))
 
 
 def _put(array: np.ndarray, like: Any) -> jax.Array:

@@ -87,13 +87,18 @@ def describe(config: ConfigDict) -> str:
     )
 
 
-def _decided_before(config: ConfigDict, workdir: str) -> dict[str, Any]:
-    """What this run took from the same source when it began; the source may be gone."""
+def has_begun(config: ConfigDict, workdir: str) -> bool:
+    """Whether this run has begun from the source of config.init_from, which may be gone since."""
     if not (workdir and os.path.isfile(os.path.join(workdir, "config.json"))):
+        return False
+    return config_lib.load(workdir).init_from == config.init_from
+
+
+def _decided_before(config: ConfigDict, workdir: str) -> dict[str, Any]:
+    """What this run took from the same source when it began."""
+    if not has_begun(config, workdir):
         return {}
     run = config_lib.load(workdir)
-    if run.init_from != config.init_from:
-        return {}
     return _model(run.model) | {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
 
 

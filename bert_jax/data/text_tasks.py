@@ -133,6 +133,13 @@ _INFERENCE = ("entailment", "neutral", "contradiction")
 _ENTAILMENT = ("entailment", "not_entailment")
 _WINOGRAD = ("not_entailment", "entailment")
 
+# train.tsv has label1 before gold_label, the others label1 to label5; the labels of the diagnostic
+# set are in diagnostic-full.tsv.
+_MNLI = (
+    _pairs("sentence1", "sentence2", "gold_label"),
+    _pairs("Premise", "Hypothesis", "Label"),
+)
+
 # Labels in the order of tensorflow-datasets; file names as gluebenchmark.com takes them.
 GLUE: dict[str, TextTask] = {
     "cola": TextTask(
@@ -197,12 +204,16 @@ GLUE: dict[str, TextTask] = {
             "validation_mismatched": ("dev_mismatched.tsv",),
             "test_matched": ("test_matched.tsv",),
             "test_mismatched": ("test_mismatched.tsv",),
+            "test_diagnostic": ("diagnostic.tsv",),
         },
-        # train.tsv has label1 before gold_label, the others label1 to label5.
-        columns=(_pairs("sentence1", "sentence2", "gold_label"),),
+        columns=_MNLI,
         tfds=_pairs("premise", "hypothesis"),
         labels=_INFERENCE,
-        submissions={"test_matched": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+        submissions={
+            "test_matched": "MNLI-m.tsv",
+            "test_mismatched": "MNLI-mm.tsv",
+            "test_diagnostic": "AX.tsv",
+        },
     ),
     "qnli": TextTask(
         folder="QNLI",
@@ -229,14 +240,11 @@ GLUE: dict[str, TextTask] = {
         aliases=_numbered(_WINOGRAD),
         submissions={"test": "WNLI.tsv"},
     ),
-    # The diagnostic set, answered by a model of MNLI; diagnostic-full.tsv has the labels.
+    # The diagnostic set, answered by a model of MNLI.
     "ax": TextTask(
         folder="diagnostic",
         files={"test": ("diagnostic.tsv",), "validation": ("diagnostic-full.tsv",)},
-        columns=(
-            _pairs("sentence1", "sentence2"),
-            _pairs("Premise", "Hypothesis", "Label"),
-        ),
+        columns=(_pairs("sentence1", "sentence2"), *_MNLI),
         tfds=_pairs("premise", "hypothesis"),
         labels=_INFERENCE,
         metrics=("matthews", "accuracy"),

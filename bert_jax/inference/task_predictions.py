@@ -8,7 +8,8 @@ which a published set is scored instead:
     .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has how sure "no answer" is
     .conll   a word and its tag a line, a blank line between sentences
 
-Until all is done it stands in OUTPUT.part, beside OUTPUT.part.json that says what it is of.
+Until all is done it stands in OUTPUT.unfinished, beside OUTPUT.unfinished.json that says what it is
+of. (OUTPUT.part is what bert_jax.data.atomic writes to.)
 """
 
 import itertools
@@ -16,7 +17,7 @@ import json
 import os
 import pathlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,7 +32,7 @@ from bert_jax.finetuning import answer, make_data, read_labels
 from bert_jax.inference.model import Progress
 from bert_jax.inference.official import check_official, write_official
 from bert_jax.state import abstract_params
-from bert_jax.tasks.task import Prediction
+from bert_jax.tasks.task import Prediction, TaskData
 
 # Examples that are in memory at a time, and after which what is done is safe on disk.
 WINDOW = 1024
@@ -55,69 +56,76 @@ def predict_task(config: ConfigDict, workdir: str, input_path: str, output_path:
         raise ValueError(f"--output={output_path}: there is no such folder.")
     check_official(config, output_path)
 
+    data, counts = make_data(config).with_labels(read_labels(workdir)), Counter()
+    # A bad last example is said before the work.
+    progress = Progress(sum(1 for _ in data.read(input_path, counts, False)))
     part = Part(output_path)
-    progress = Progress(_count_lines(input_path))
-    predictions = _predict(config, workdir, input_path, part)
-    for window in predictions:
-        part.append(window)
+    facts = {"input": file_sha256(input_path), "workdir": os.path.abspath(workdir)}
+    answer_window, facts["step"] = _answerer(config, workdir, data, counts)
+    done = part.go_on(facts | {"head": config.head.to_dict()})
+    progress.add(done)
+    examples = itertools.islice(data.read(input_path, Counter(), False), done, None)
+    while window := list(itertools.islice(examples, WINDOW)):
+        part.append(answer_window(window))
         progress.add(len(window))
-    if not part.count:
-        raise ValueError(f"--input={input_path} has no examples.")
     write_official(config, part.path, output_path)
     part.remove_facts()
-    progress.finish(part.count, f"examples of {input_path} answered in {output_path}")
+    if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
+        progress.line(f"counted    {counted}")
+    progress.finish(part.count - done, f"examples of {input_path} answered in {output_path}")
     return part.count
 
 
-def _predict(
-    config: ConfigDict, workdir: str, input_path: str, part: "Part"
-) -> Iterator[list[Prediction]]:
-    """Yields the predictions of a window of examples at a time, after those that `part` has."""
+def _answerer(
+    config: ConfigDict, workdir: str, data: TaskData, counts: Counter
+) -> tuple[Callable[[list[Any]], list[Prediction]], int]:
+    """The function examples -> predictions of a run, and the step of its checkpoint."""
     mesh = sharding.make_mesh()
-    data = make_data(config).with_labels(read_labels(workdir))
     task = data.make_task(make_model_config(config))
     tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = checkpoints.restore_params(step, abstract_params(task, mesh))
-
-    facts = {"input": file_sha256(input_path), "workdir": os.path.abspath(workdir), "step": step}
-    done = part.go_on(facts)
     shards = sharding.batch_shards(mesh)
     batch_size = -(-(config.eval.batch_size or config.global_batch_size) // shards) * shards
-    examples = itertools.islice(data.read(input_path, Counter(), False), done, None)
-    while window := list(itertools.islice(examples, WINDOW)):
-        rows = data.encode(window, tokenizer, Counter())
+
+    def answer_window(window: list[Any]) -> list[Prediction]:
+        rows = data.encode(window, tokenizer, counts)
         answers = data.collect(window, rows)
         answer(task, params, mesh, rows, answers, batch_size, config)
-        yield answers.predictions()
+        return answers.predictions()
+
+    return answer_window, step
 
 
 class Part:
     """What is done of an output: lines that are whole, and what they were computed from."""
 
     def __init__(self, output_path: str):
-        self.path = f"{output_path}.part"
+        self.path = f"{output_path}.unfinished"
         self.count = 0
-        self._facts_path = f"{output_path}.part.json"
+        self._facts_path = f"{self.path}.json"
 
     def go_on(self, facts: dict[str, Any]) -> int:
         """Returns how many examples are done; none if that was from something else."""
-        if os.path.isfile(self._facts_path) and read_json(self._facts_path) == facts:
-            self._drop_last_half_line()
+        files = (self.path, self._facts_path)
+        if all(map(os.path.isfile, files)) and read_json(self._facts_path) == facts:
+            self._keep_whole_windows()
         else:
             pathlib.Path(self.path).write_bytes(b"")
             write_json(self._facts_path, facts)
-        self.count = _count_lines(self.path)
         if self.count:
             print(f"{self.count:,} examples were done before: going on after them")
         return self.count
 
-    def _drop_last_half_line(self) -> None:
+    def _keep_whole_windows(self) -> None:
+        """Examples of a window are computed together: only then are the rest as if undisturbed."""
         with open(self.path, "rb+") as file:
-            content_end = 0
-            for line in file:
-                content_end += len(line) if line.endswith(b"\n") else 0
-            file.truncate(content_end)
+            window_end = end = 0
+            for number, line in enumerate(file, 1):
+                end += len(line)
+                if number % WINDOW == 0 and line.endswith(b"\n"):
+                    self.count, window_end = number, end
+            file.truncate(window_end)
 
     def append(self, predictions: list[Prediction]) -> None:
         """Adds predictions, safe on disk."""
@@ -131,8 +139,3 @@ class Part:
     def remove_facts(self) -> None:
         """All is done."""
         os.remove(self._facts_path)
-
-
-def _count_lines(path: str) -> int:
-    with open(path, "rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -53,6 +53,10 @@ FILES = [
         ("1", "I.", "You.", "entailment")]),
     ("ax", "test", "index\tsentence1\tsentence2\n0\tThe cat.\tThe mat.\n", [
         ("0", "The cat.", "The mat.", None)]),
+    ("mnli", "test_diagnostic", "index\tsentence1\tsentence2\n0\tThe cat.\tThe mat.\n", [
+        ("0", "The cat.", "The mat.", None)]),
+    ("ax", "validation", f"{MNLI}\tlabel1\tgold_label\n{MNLI_ROW}\tneutral\tentailment\n", [
+        ("0", 'A "quote.', "B.", "entailment")]),
     ("ax", "validation", f"{AX}\n\t\tNews\tP.\tH.\tneutral\n",
         [("0", "P.", "H.", "neutral")]),
     ("xnli", "train", "premise\thypo\tlabel\n\u524d\t\u540e\tcontradictory\n", [
@@ -160,6 +164,7 @@ def test_missing_files_and_sets():
         ("qnli", "test", "entailment", "QNLI.tsv", "entailment"),
         ("rte", "test", "not_entailment", "RTE.tsv", "not_entailment"),
         ("wnli", "test", "entailment", "WNLI.tsv", "1"),
+        ("mnli", "test_diagnostic", "neutral", "AX.tsv", "neutral"),
         ("ax", "test", "neutral", "AX.tsv", "neutral"),
     ],
 )
