@@ -26,8 +26,8 @@ def get_config(name: str = "") -> ConfigDict:
     if name not in SETS:
         raise ValueError(f"There is no set {name!r}: configs/chinese.py:{', :'.join(SETS)}.")
     if name == "msra_ner":
-        return tagging.get_config()
-    if name == "cmrc2018":
+        config = tagging.get_config()
+    elif name == "cmrc2018":
         config = span.get_config()
         config.phases = ((512, 1.0),)
     else:

@@ -17,7 +17,7 @@ from typing import Any
 
 from bert_jax.data.example_files import field, is_json, place, read_lines, read_objects, text
 from bert_jax.data.examples import TaggedExample
-from bert_jax.data.tags import TagReader
+from bert_jax.data.tags import TagReader, is_typed_tag
 
 _DOCUMENT = "-DOCSTART-"
 
@@ -47,6 +47,18 @@ def read_tagged(
         return read_tagged_objects(path, counts, labelled, str(words), str(tags), plain)
     columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
     return read_conll(path, counts, labelled, *columns, plain)
+
+
+def is_conll(path: str) -> bool:
+    """Tells by its first line whether a file has columns, the last one of tags.
+
+    Raises:
+      ValueError: there is no such file, or a line is not UTF-8.
+    """
+    lines = (line for _, line in read_lines(path, Counter()))
+    first = next((line for line in lines if line.strip()), "")
+    cells = _columns(first)
+    return first.startswith(_DOCUMENT) or (len(cells) > 1 and is_typed_tag(cells[-1]))
 
 
 def read_conll(

@@ -19,7 +19,7 @@ top of what bert_jax.data.example_files counts:
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,12 @@ class Columns:
         label = self.label if isinstance(self.label, tuple) else (self.label,)
         names = (self.text_a, self.text_b, self.id, *(self.keep or ())[:1])
         return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
+
+    def are_in(self, cells: Sequence[str]) -> bool:
+        """Whether a table of TSV whose first line this is has them, labels aside."""
+        names = {name.strip() for name in cells} if self.has_header else set(range(len(cells)))
+        is_table = self.has_header or len(cells) > 1
+        return is_table and names.issuperset(self.names(labelled=False))
 
 
 def parse_column(name: str) -> str | int | None:

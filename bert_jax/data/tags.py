@@ -88,6 +88,11 @@ class TagReader:
             self.counts["iob2_files"] += 1
 
 
+def is_typed_tag(text: str) -> bool:
+    """Whether a text is O, B-TYPE and the like."""
+    return text == "O" or ("-" in text and _TAG.fullmatch(text) is not None)
+
+
 def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
     """Whether the word is in the same entity as the one before."""
     is_inside = now[0] != "" and now[0] not in _BEGINS

@@ -1,6 +1,7 @@
 """Classification and regression of texts and pairs of texts (paper, section 4.1)."""
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from bert_jax.data.encode_texts import LABEL_KINDS, TextRows, encode_texts
 from bert_jax.data.example_files import ending_of
 from bert_jax.data.examples import TextExample
 from bert_jax.data.rows import Labels
-from bert_jax.data.tables import Columns, parse_column, read_plain_texts, read_table
+from bert_jax.data.tables import Columns, first_row, parse_column, read_plain_texts, read_table
 from bert_jax.data.text_tasks import CHINESE, GLUE, TextTask
 from bert_jax.data.tokenization import Tokenizer
 from bert_jax.models.config import BertConfig
@@ -127,12 +128,22 @@ class ClassificationData:
         return cls(tuple(metrics), kind, max_sequence_length, columns, published, labels)
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:
-        if not labelled and ending_of(path) == ".txt":
+        if not labelled and self._is_plain(path):
             return read_plain_texts(path, counts)
         if self.published:
             return self.published.read(path, counts, labelled)
         assert self.columns is not None
         return read_table(path, self.columns, counts, labelled)
+
+    def _is_plain(self, path: str) -> bool:
+        """Whether each line of a file is a text: a .txt without the columns of the task."""
+        if ending_of(path) != ".txt" or not os.path.isfile(path):
+            return False
+        published, cells = self.published, first_row(path)
+        forms = (*published.test_columns, *published.columns) if published else (self.columns,)
+        forms = [form for form in forms if form is not None]
+        is_pair = any(form.text_b is not None for form in forms)
+        return not is_pair and not any(form.are_in(cells) for form in forms)
 
     def with_labels_of(self, examples: Iterable[TextExample]) -> "ClassificationData":
         if self.labels or self.kind == "regression":

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import objectives
-from bert_jax.data.conll import read_plain_words, read_tagged
+from bert_jax.data.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.encode_words import WordRows, encode_words
 from bert_jax.data.example_files import ending_of
 from bert_jax.data.examples import TaggedExample
@@ -105,6 +105,7 @@ class TaggingData:
       max_sequence_length: longer sentences take several rows.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
+      by_character: whether each character of a plain text is a word.
       head: settings of the head.
       labels: the tags.
     """
@@ -114,6 +115,7 @@ class TaggingData:
     words: str | int
     tags: str | int
     document_context: bool
+    by_character: bool
     head: tuple[tuple[str, Any], ...]
     labels: tuple[str, ...] = ()
 
@@ -129,8 +131,11 @@ class TaggingData:
         """From `config.data`, `config.head` and `config.metrics`.
 
         Raises:
-          ValueError: for a head, layers or a metric that does not exist.
+          ValueError: for a head, layers or a metric that does not exist, or another set than
+            MSRA's.
         """
+        if (published := data["published"]) not in ("", "msra_ner"):
+            raise ValueError(f"Unknown data.published={published!r}. Available: msra_ner.")
         for name, value, allowed in (
             ("head.tagging", head["tagging"], TAGGING_HEADS),
             ("head.layers", head["layers"], LAYERS),
@@ -151,6 +156,7 @@ class TaggingData:
             _or(parse_column(data["text_a"]), "tokens"),
             _or(parse_column(data["label"]), "tags"),
             head["document_context"],
+            published == "msra_ner",
             tuple(settings.items()),
         )
 
@@ -158,8 +164,8 @@ class TaggingData:
         if path.startswith("tfds:"):
             name = path.removeprefix("tfds:")
             return read_tfds_tags(name, str(self.words), str(self.tags), counts, labelled)
-        if not labelled and ending_of(path) == ".txt":
-            return read_plain_words(path, counts)
+        if not labelled and ending_of(path) == ".txt" and not is_conll(path):
+            return read_plain_words(path, counts, self.by_character)
         return read_tagged(path, counts, labelled, self.words, self.tags)
 
     def with_labels_of(self, examples: Iterable[TaggedExample]) -> "TaggingData":
@@ -191,7 +197,7 @@ class TaggingData:
         )
 
     def collect(self, examples: Sequence[TaggedExample], rows: WordRows) -> "TagAnswers":
-        return TagAnswers(examples, rows, self.labels)
+        return TagAnswers(examples, rows, self.labels, "" if self.by_character else " ")
 
     def score(
         self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
@@ -224,8 +230,15 @@ def _or(column: str | int | None, default: str) -> str | int:
 class TagAnswers:
     """The tags of all words; a sentence may take several rows."""
 
-    def __init__(self, examples: Sequence[TaggedExample], rows: WordRows, labels: tuple[str, ...]):
+    def __init__(
+        self,
+        examples: Sequence[TaggedExample],
+        rows: WordRows,
+        labels: tuple[str, ...],
+        between_words: str = " ",
+    ):
         self._examples, self._rows, self._labels = examples, rows, labels
+        self._between_words = between_words
         num_words = int(rows.example_starts[-1])
         self._tags = np.zeros(num_words, np.int32)
         self._shares = np.full(num_words, np.nan, np.float32)
@@ -249,7 +262,7 @@ class TagAnswers:
                     "type": kind,
                     "start": start,
                     "end": end + 1,
-                    "text": " ".join(example.words[start : end + 1]),
+                    "text": self._between_words.join(example.words[start : end + 1]),
                 }
                 for kind, start, end in sorted(scores.entities(tags), key=lambda e: e[1])
             ]

@@ -1,5 +1,7 @@
 """What classification makes of logits, and its scores, by hand."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -97,9 +99,34 @@ def test_what_there_is_not_is_named(arguments, message):
 
 
 def test_lines_of_a_plain_text_are_texts_to_predict(tmp_path):
-    from collections import Counter
-
     path = tmp_path / "lines.txt"
     path.write_text("one, two\nthree\n")
     texts = list(make().read(str(path), Counter(), labelled=False))
     assert [text.text_a for text in texts] == ["one, two", "three"]
+
+
+@pytest.mark.parametrize(
+    "arguments, content, expected",
+    [
+        ({"text_a": "text_a"}, "text_a\tid\none\t7\n", [("one", None)]),
+        ({"text_a": "1", "label": "0"}, "7\tone\n8\ttwo\n", [("one", None), ("two", None)]),
+        ({"published": "lcqmc"}, "one\ttwo\t1\n", [("one", "two")]),
+        ({"published": "mrpc"}, "Quality\t#1 String\t#2 String\n1\ta\tb\n", [("a", "b")]),
+        ({"published": "chnsenticorp"}, "text_a\none\n", [("one", None)]),
+        ({"published": "chnsenticorp"}, "one\ntwo\n", [("one", None), ("two", None)]),
+    ],
+)
+def test_a_text_file_in_the_form_of_the_training_file_is_read_as_such(
+    tmp_path, arguments, content, expected
+):
+    path = tmp_path / "test.txt"
+    path.write_text(content)
+    texts = make(**arguments).read(str(path), Counter(), labelled=False)
+    assert [(text.text_a, text.text_b) for text in texts] == expected
+
+
+def test_plain_lines_are_no_pairs(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("one\ntwo\n")
+    with pytest.raises(ValueError, match=r"line 1: no columns \['#1 String', '#2 String'\]"):
+        list(make(published="mrpc").read(str(path), Counter(), labelled=False))

@@ -10,7 +10,7 @@ from bert_jax.data.examples import TaggedExample
 from bert_jax.data.tokenization import load_tokenizer
 from bert_jax.tasks.tagging import TaggingData
 
-DATA = {"text_a": "", "label": ""}
+DATA = {"text_a": "", "label": "", "published": ""}
 HEAD = {
     "tagging": "linear",
     "layers": "last",
@@ -24,8 +24,9 @@ GOLD = [
 ]
 
 
-def make(metrics=("f1", "precision"), frozen=False, **head):
-    return TaggingData.make(DATA, HEAD | head, metrics, 9, frozen)
+def make(metrics=("f1", "precision"), frozen=False, published="", **head):
+    data = DATA | {"published": published}
+    return TaggingData.make(data, HEAD | head, metrics, 9, frozen)
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
     [
         (("f2",), {}, "metrics: 'f2' is none of f1, precision, recall, accuracy"),
         (("f1",), {"tagging": "gru"}, "head.tagging: 'gru' is none of linear, crf, bilstm, bilst"),
+        (("f1",), {"published": "msra"}, "Unknown data.published='msra'. Available: msra_ner."),
         (("f1",), {"layers": "first"}, "head.layers: 'first' is none of last, embeddings, second"),
     ],
 )
@@ -96,3 +98,33 @@ def test_layers_that_the_model_does_not_have_are_refused(layers, least):
     data.make_task(SimpleNamespace(num_layers=least))
     with pytest.raises(ValueError, match=f"'{layers}' takes {least} layers, and the model has"):
         data.make_task(SimpleNamespace(num_layers=least - 1))
+
+
+def words_of(data, path, content):
+    path.write_text(content)
+    return [example.words for example in data.read(str(path), Counter(), labelled=False)]
+
+
+@pytest.mark.parametrize("first", ["ann B-PER\n", "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\n"])
+def test_a_text_file_of_columns_is_read_as_such(tmp_path, first):
+    assert words_of(make(), tmp_path / "test.txt", first) == [("ann",)]
+
+
+def test_a_text_file_without_columns_is_a_sentence_a_line(tmp_path):
+    text = "ann saw B-PER rome\nbob\n"
+    assert words_of(make(), tmp_path / "test.txt", text) == [tuple(text.split()[:4]), ("bob",)]
+
+
+def test_chinese_characters_are_words_and_entities_have_no_spaces(tmp_path):
+    data = make(published="msra_ner").with_labels_of(GOLD)
+    assert words_of(data, tmp_path / "test.txt", "\u5317\u4eac x\n") == [("\u5317", "\u4eac", "x")]
+    examples = list(data.read(str(tmp_path / "test.txt"), Counter(), labelled=False))
+    words = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), "\u5317", "\u4eac", "x"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"), True)
+    rows = data.encode(examples, tokenizer, Counter())
+    answers = data.collect(examples, rows)
+    words = rows.predicted_words(np.array([0]), 9)
+    answers.add(np.array([0]), 9, {"tags": np.where(words >= 0, np.array([3, 4, 0])[words], 0)})
+    (found,) = answers.predictions()
+    assert [entity["text"] for entity in found["entities"]] == ["\u5317\u4eac"]
