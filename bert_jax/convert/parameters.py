@@ -69,7 +69,8 @@ def import_source(source: Source, workdir: str = "") -> Imported:
       workdir: that the configuration is for.
 
     Raises:
-      ValueError: its tensors are not those of its configuration, or have values that are no numbers.
+      ValueError: its tensors are not those of its configuration, or have values that are not
+        finite.
     """
     config = _make_config(source, workdir)
     model = make_model_config(config)

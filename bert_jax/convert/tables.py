@@ -330,7 +330,8 @@ def _by_todays_name(arrays: Arrays, renamed: dict[str, str]) -> Arrays:
 
 
 def _ours(array: np.ndarray, row: Row) -> np.ndarray:
-    array = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # whoever imports refuses what is not finite then
+        array = array.astype(np.float32, copy=False)
     return np.ascontiguousarray(array.T if row.transform == "transpose" else array)
 
 

@@ -60,9 +60,15 @@ def predict_task(config: ConfigDict, workdir: str, input_path: str, output_path:
     # A bad last example is said before the work.
     progress = Progress(sum(1 for _ in data.read(input_path, counts, False)))
     part = Part(output_path)
-    facts = {"input": file_sha256(input_path), "workdir": os.path.abspath(workdir)}
-    answer_window, facts["step"] = _answerer(config, workdir, data, counts)
-    done = part.go_on(facts | {"head": config.head.to_dict()})
+    answer_window, step = _answerer(config, workdir, data, counts)
+    done = part.go_on(
+        {
+            "input": file_sha256(input_path),
+            "workdir": os.path.abspath(workdir),
+            "step": step,
+            "head": config.head.to_dict(),
+        }
+    )
     progress.add(done)
     examples = itertools.islice(data.read(input_path, Counter(), False), done, None)
     while window := list(itertools.islice(examples, WINDOW)):

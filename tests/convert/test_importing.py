@@ -306,6 +306,14 @@ BROKEN = {
         put("bert.pooler.dense.weight", np.ones((16, 8), "f4")),
         r"- bert.pooler.dense.weight: \[16, 8\]; \+ bert.pooler.dense.weight: \[16, 16\]",
     ),
+    "NaN": (
+        put("bert.pooler.dense.bias", np.array([np.nan, np.inf, *[0] * 14], "f4")),
+        r"theirs: bert.pooler.dense.bias has 2 NaN or infinite values \(as float32\) of 16",
+    ),
+    "beyond float32": (
+        put("bert.pooler.dense.bias", np.array([1e39, *[0] * 15], "f8")),
+        r"bert.pooler.dense.bias has 1 NaN or infinite",
+    ),
     "two names for one": (put("bert.embeddings.LayerNorm.gamma", np.ones(16, "f4")), "twice"),
     "vocabulary of another size": (say(vocab_size=58), "57 pieces and the model 58"),
     "activation": (say(hidden_act="relu"), "hidden_act='relu': only gelu, "),

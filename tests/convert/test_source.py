@@ -10,6 +10,7 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax.convert.parameters import initial_params
+from bert_jax.convert.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.convert.source import adopt, kind_of
 from bert_jax.convert.tables import flatten
 from bert_jax.data.manifest import Manifest
@@ -249,6 +250,50 @@ def test_pretraining_goes_on_from_a_foreign_folder(short_run, theirs, tmp_path, 
     said = capsys.readouterr().out
     assert f"start      from the parameters of {theirs} (Hugging Face)" in said
     assert "2 layers, hidden 16, 2 heads, gelu" in said
+
+
+def spoil(folder, name, array=None):
+    """Replaces a tensor of a folder of transformers, or drops it."""
+    path = folder / "model.safetensors"
+    arrays = {name: np.array(array) for name, array in read_safetensors(str(path)).items()}
+    del arrays[name]
+    write_safetensors(path, arrays if array is None else arrays | {name: array})
+
+
+NAN = np.full(16, np.nan, np.float32)
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [(None, r"\+ bert.pooler.dense.bias: \[16\]"), (NAN, "bert.pooler.dense.bias has 16 NaN or")],
+)
+def test_a_broken_folder_is_refused_before_data_are_prepared(
+    short_run, theirs, tmp_path, array, message
+):
+    adopt(short_run, frozenset(), str(tmp_path / "new"))
+    spoil(theirs, "bert.pooler.dense.bias", array)
+    with pytest.raises(ValueError, match=message):
+        train(short_run, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_encoder_that_does_not_fit_is_refused_before_data_are_prepared(
+    short_run, make_workdir, tmp_path
+):
+    short_run.init_from = str(make_workdir(vocabulary=VOCABULARY))
+    adopt(short_run, frozenset(), str(tmp_path / "new"))
+    short_run.model.intermediate_size = 64
+    with pytest.raises(ValueError, match=r"do not fit.*intermediate/kernel"):
+        train(short_run, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_has_begun_goes_on_without_its_source(short_run, theirs, tmp_path):
+    adopt(short_run, frozenset(), str(tmp_path / "new"))
+    short_run.data.vocab = str(shutil.copy(short_run.data.vocab, tmp_path / "vocab.txt"))
+    train(short_run, str(tmp_path / "new"))
+    shutil.rmtree(theirs)
+    assert int(train(short_run, str(tmp_path / "new")).step) == 2
 
 
 def test_prepared_data_with_the_sources_vocabulary_stay(short_run, theirs, tmp_path):

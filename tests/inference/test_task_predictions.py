@@ -108,7 +108,13 @@ def test_an_object_for_each_line(classifier, tmp_path, capsys):
     "name, output, labels, head, row",
     [
         ("cola", "CoLA.tsv", "01", "index\tsentence", "{}\tthe list"),
-        ("mrpc", "MRPC.tsv", "01", "index\t#1 ID\t#2 ID\t#1 String\t#2 String", '{}\t1\t2\t"the\t.'),
+        (
+            "mrpc",
+            "MRPC.tsv",
+            "01",
+            "index\t#1 ID\t#2 ID\t#1 String\t#2 String",
+            '{}\t1\t2\t"the\t.',
+        ),
         ("mnli", "MNLI-mm.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
         ("mnli", "AX.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
         ("ax", "AX.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
