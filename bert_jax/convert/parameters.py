@@ -185,7 +185,8 @@ def check_source(config: ConfigDict) -> None:
     """
     found, _ = _read(config.init_from)
     wanted = _abstract_pretraining(make_model_config(config))
-    found, wanted = ({n: a for n, a in p.items() if _part(n) == "bert"} for p in (found, wanted))
+    found = {name: array for name, array in found.items() if _part(name) == "bert"}
+    wanted = {name: leaf for name, leaf in wanted.items() if _part(name) == "bert"}
     _pad(found, wanted, config.model.vocab_size)
     _names_of_new(found, wanted, config.init_from)
 
