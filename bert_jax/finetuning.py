@@ -276,7 +276,6 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
         loader = make_loader(config, mesh, splits["train"].rows, batch_size)
         rows = loader.batches_per_epoch * batch_size
         phases = config_lib.make_phases(config, config_lib.total_steps(config, (rows,)))
-        pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
     else:
         vocabulary, splits = "", {}
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)

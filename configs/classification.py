@@ -5,7 +5,8 @@
 
 TSV, CSV or JSON lines; `data.text_a`, `data.text_b` and `data.label` name the columns.
 `head.labels=multi` for any number of labels (`data.label_separator`, or several columns of 0 and 1:
-`data.label=a,b,c`), `head.labels=regression` for numbers. finetuning.py explains every field.
+`data.label=a,b,c`), `head.labels=regression` for numbers, which have other scores:
+`metrics=('pearson',)` and `checkpoint.best_metric=pearson`. finetuning.py explains every field.
 """
 
 from ml_collections import ConfigDict

@@ -602,7 +602,7 @@ def refuses(new_run, message, task="classification", changes=None, to_train=True
             r"head\.tagging: 'lstm' is none of linear, crf, bilstm, bilstm_crf",
         ),
         ("tagging", {"head.layers": "first"}, r"head\.layers: 'first' is none of last, embeddings"),
-        ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, exact"),
+        ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, which"),
         ("span", {"data.published": "squad"}, r"data\.published='squad'. Available: cmrc2018"),
         (
             "multiple_choice",
@@ -639,7 +639,8 @@ def test_a_label_that_training_has_not_seen_is_named_with_its_line(finished, new
     path.write_text("text_a\tlabel\nthe moon\tgood\nthe sand\tugly\n")
     message = rf"{path}, line 3: the label 'ugly' is not one of those in training: bad, good\."
     changes = {"data.eval": str(path)}
-    refuses(new_run, message, changes=changes)
+    refuses(new_run, message, changes=changes, workdir=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
     workdir = finished("classification").workdir
     refuses(new_run, message, changes=changes, to_train=False, workdir=workdir)
     path = tmp_path / "new.conll"

@@ -105,7 +105,7 @@ def _parse(tag: str, number: int, where: Callable[[int], str]) -> tuple[str, str
         return "", ""
     if not (match := _TAG.fullmatch(tag)):
         raise ValueError(
-            f"{where(number)}: the tag {tag!r} is of no scheme (O, B-TYPE, I-TYPE, ...); tags that"
-            " are no entities are read as plain ones."
+            f"{where(number)}: the tag {tag!r} is of no scheme: tags are O, B-TYPE, I-TYPE (IOB),"
+            " and E-TYPE, S-TYPE (IOBES)."
         )
     return match[1], match[2] or _UNTYPED

@@ -119,9 +119,11 @@ class ClassificationData:
             raise ValueError(f"head.labels={kind!r} is none of {', '.join(LABEL_KINDS)}.")
         for metric in metrics:
             if metric not in METRICS[kind]:
+                first = next(iter(METRICS[kind]))
                 raise ValueError(
                     f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, which there are"
-                    f" for head.labels={kind!r}."
+                    f" for head.labels={kind!r}: set for example --config.metrics=\"('{first}',)\""
+                    f" and --config.checkpoint.best_metric={first}."
                 )
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()

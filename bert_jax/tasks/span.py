@@ -23,7 +23,11 @@ from bert_jax.tasks.squad_scores import squad_v1, squad_v2
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
-METRICS = ("f1", "exact_match", "exact", "best_f1", "best_exact")
+# By whether "no answer" is an answer.
+METRICS = {
+    False: ("f1", "exact_match"),
+    True: ("f1", "exact", "exact_match", "best_f1", "best_exact"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +84,13 @@ class SpanData:
         Raises:
           ValueError: for a metric that does not exist, or another set than CMRC 2018.
         """
+        known = METRICS[head["null_answers"]]
         for metric in metrics:
-            if metric not in METRICS:
-                raise ValueError(f"metrics: {metric!r} is none of {', '.join(METRICS)}.")
+            if metric not in known:
+                raise ValueError(
+                    f"metrics: {metric!r} is none of {', '.join(known)}, which there are for"
+                    f" head.null_answers={head['null_answers']}."
+                )
         if (published := data["published"]) not in ("", "cmrc2018"):
             raise ValueError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
@@ -94,7 +102,20 @@ class SpanData:
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
-        return read_questions(path, counts, labelled)
+        """The questions of a file.
+
+        Raises:
+          ValueError: as `read_questions`, or without `null_answers` none has an answer in its text.
+        """
+        has_answers = self.null_answers or not labelled
+        for question in read_questions(path, counts, labelled):
+            has_answers = has_answers or any(start >= 0 for _, start in question.answers)
+            yield question
+        if not has_answers:
+            raise ValueError(
+                f"{path} has no question with an answer that is in its text: nothing to learn or"
+                " to score. Where no answer is one, set --config.head.null_answers=true."
+            )
 
     def with_labels_of(self, examples: Iterable[Question]) -> "SpanData":
         return self
@@ -129,6 +150,8 @@ class SpanData:
             found = {p["id"]: p["n_best"][0]["text"] if p["n_best"] else "" for p in predictions}
             odds = {p["id"]: _or_infinity(p["null_odds"]) for p in predictions}
             values = squad_v2(gold, found, odds, self.null_threshold)
+            if "exact_match" in self.metrics:  # SQuAD 1.1's name of it
+                values["exact_match"] = values["exact"]
         else:
             answered = {key: answers for key, answers in gold.items() if answers}
             found = {p["id"]: p["answer"] for p in predictions}

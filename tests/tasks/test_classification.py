@@ -89,6 +89,7 @@ def test_a_published_set_brings_its_labels_and_its_kind():
         ({"kind": "pairs"}, "head.labels='pairs' is none of single, multi, regression"),
         ({"metrics": ("accuracy", "em")}, "metrics: 'em' is none of accuracy, f1, macro_f1, matth"),
         ({"kind": "multi", "metrics": ("matthews",)}, "'matthews' is none of accuracy, f1, macro"),
+        ({"kind": "regression"}, "pearson.*set for example --config.metrics=.*best_metric=pearson"),
         ({"published": "mnli2"}, "Unknown data.published='mnli2'. Available: cola, "),
         ({"text_a": ""}, "data.text_a is missing: the column of the text"),
     ],

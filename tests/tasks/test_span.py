@@ -93,10 +93,36 @@ def test_without_null_answers_there_is_always_one(rows):
 @pytest.mark.parametrize(
     "metrics, published, message",
     [
-        (("f2",), "", "metrics: 'f2' is none of f1, exact_match, exact, best_f1, best_exact"),
+        (("f2",), "", "metrics: 'f2' is none of f1, exact, exact_match, best_f1, best_exact"),
         (("f1",), "squad", "Unknown data.published='squad'. Available: cmrc2018"),
     ],
 )
 def test_what_there_is_not_is_named(metrics, published, message):
     with pytest.raises(ValueError, match=message):
         make(metrics, published)
+
+
+def test_scores_that_there_are_only_with_no_answers_are_refused_without():
+    with pytest.raises(ValueError, match="'best_f1' is none of f1, exact_match, which there are"):
+        make(("best_f1",), null_answers=False)
+
+
+def test_the_exact_match_has_two_names(rows):
+    found = predict(make(), rows, [(0, "three", "four")], null=(0, 9))
+    values = make(("f1", "exact_match")).score(GOLD, found)
+    assert values["exact_match"] == values["exact"] == 100
+
+
+@pytest.mark.parametrize("answers", [[], [{"text": "cat", "answer_start": 0}]])
+def test_a_file_without_a_single_answer_needs_no_answers(tmp_path, answers):
+    question = {"id": "q", "question": "who", "answers": answers}
+    data = {"data": [{"paragraphs": [{"context": CONTEXT, "qas": [question]}]}]}
+    (tmp_path / "x.json").write_text(json.dumps(data))
+
+    def read(labelled=True, **head):
+        data = make(("f1",), **head)
+        return list(data.read(str(tmp_path / "x.json"), Counter(), labelled))
+
+    with pytest.raises(ValueError, match=r"x.json has no question with an answer that is in its"):
+        read(null_answers=False)
+    assert len(read()) == len(read(labelled=False, null_answers=False)) == 1
