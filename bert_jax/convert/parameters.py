@@ -75,7 +75,11 @@ def import_source(source: Source, workdir: str = "") -> Imported:
     config = _make_config(source, workdir)
     model = make_model_config(config)
     params, report = import_params(
-        source.read(), source.form, model.num_layers, _expected_shapes(source, model)
+        source.read(),
+        source.form,
+        model.num_layers,
+        _expected_shapes(source, model),
+        source.path,
     )
     _check_finite(source, params, report)
     if report.fresh:

@@ -203,7 +203,7 @@ def expand(rows: Iterable[Row], num_layers: int) -> tuple[Row, ...]:
 
 
 def import_params(
-    arrays: Arrays, form: Format, num_layers: int, expected: Shapes
+    arrays: Arrays, form: Format, num_layers: int, expected: Shapes, path: str = "the source"
 ) -> tuple[Arrays, Report]:
     """Foreign tensors as our parameters.
 
@@ -212,6 +212,7 @@ def import_params(
       form: of the source.
       num_layers: of the encoder.
       expected: shape of each parameter that our model has.
+      path: of the source, for messages.
 
     Returns:
       The parameters, float32, and what became of each tensor. Parameters of heads of which the
@@ -253,7 +254,7 @@ def import_params(
     if problems:
         more = f"; and {len(problems) - 12} more" if len(problems) > 12 else ""
         raise ValueError(
-            "The tensors are not those of this configuration (- in the source, + by the"
+            f"The tensors of {path} are not those of its configuration (- there, + by the"
             f" configuration): {'; '.join(problems[:12])}{more}."
         )
     used = {name: row for name, row in rows.items() if name in arrays}
