@@ -201,9 +201,7 @@ def _read(init_from: str) -> tuple[Arrays, str]:
         imported = import_source(sources.open_source(init_from))
         return imported.own_params, f"{init_from} ({imported.source.form.name})"
     run = config_lib.load(init_from).checkpoint
-    reading = Checkpoints(init_from, best_metric=run.best_metric, read_only=True)
-    with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(run.use)
+    with open_chosen(init_from, run) as (checkpoints, step):
         found = flatten(checkpoints.read_params(step))
     for name in random_params(init_from):
         del found[name]
