@@ -51,4 +51,5 @@ def write_results(experiment: Experiment, step: int, values: dict[str, float]) -
         "seed": experiment.config.seed,
         **experiment.describe_evaluation(experiment.phase_at(step - 1)),
     }
-    write_json(os.path.join(experiment.workdir, "results.json"), results)
+    path = os.path.join(experiment.workdir, "results.json")
+    write_json(path, results, sort_keys=False)  # the metric that chooses is the first

@@ -42,7 +42,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
     if processes.is_main():
         config_lib.save(config, workdir)
         summary = summarize(config, results)
-        write_json(os.path.join(workdir, "results.json"), summary)
+        write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
         spread = summary["spread"]
         print(
             f"\n{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f}, standard"

@@ -73,11 +73,16 @@ def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Ite
             f"{here}.finetune_torch", "build", config=one_epoch, pad=True
         )
     try:
-        turns = take_turns(rivals, seeds) | take_turns(once, 1)
+        turns = take_turns(rivals, seeds, _report) | take_turns(once, 1, _report)
     finally:
         for rival in (rivals | once).values():
             rival.close()
     yield from table({name: np.reshape(found, (-1, 3)) for name, found in turns.items()})
+
+
+def _report(name: str, numbers: list[float]) -> None:
+    score, speed, seconds = numbers
+    print(f"{name}: {score:.4f}, {speed:.1f} examples/s, {seconds:.0f} s", flush=True)
 
 
 def table(runs: Mapping[str, np.ndarray]) -> Iterator[str]:

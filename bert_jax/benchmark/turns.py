@@ -8,7 +8,7 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -48,12 +48,21 @@ class Rival:
         return answer
 
 
-def take_turns(rivals: Mapping[str, Rival], rounds: int) -> dict[str, list[float]]:
-    """All numbers of each rival after `rounds` turns each, in an order that alternates."""
+def take_turns(
+    rivals: Mapping[str, Rival],
+    rounds: int,
+    report: Callable[[str, list[float]], None] = lambda name, numbers: None,
+) -> dict[str, list[float]]:
+    """All numbers of each rival after `rounds` turns each, in an order that alternates.
+
+    `report(name, numbers)` is called after each turn.
+    """
     numbers: dict[str, list[float]] = {name: [] for name in rivals}
     for i in range(rounds):
         for name in list(rivals)[:: 1 if i % 2 else -1]:
-            numbers[name] += rivals[name].measure()
+            found = rivals[name].measure()
+            report(name, found)
+            numbers[name] += found
     return numbers
 
 

@@ -46,10 +46,10 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
     _flush(os.path.dirname(path) or ".")
 
 
-def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Writes JSON with sorted keys: equal values give equal bytes."""
+def write_json(path: str | os.PathLike, value: Any, sort_keys: bool = True) -> None:
+    """Writes JSON; with sorted keys equal values give equal bytes."""
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
+        json.dump(value, file, indent=1, sort_keys=sort_keys, ensure_ascii=False)
         file.write("\n")
 
 
