@@ -25,7 +25,7 @@ def test_a_report_is_one_line_with_all_that_matters():
     line = progress.progress_line(40, 1000, VALUES, SPEED | {"mfu": 0.45})
     assert line == (
         "step   40/1000  loss 3.25  MLM loss 2.75  MLM accuracy 41.2%  NSP accuracy 90.0%"
-        "  lr 1.00e-04  8,192 tokens/s  data wait 2%  MFU 45.0%  ETA 8:00"
+        "  lr 1.00e-04  8,192 tokens/s  64.0 examples/s  data wait 2%  MFU 45.0%  ETA 8:00"
     )
 
 
