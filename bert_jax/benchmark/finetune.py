@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax import command_line
 from bert_jax.benchmark.machine import describe_machine, has_transformers
@@ -45,15 +46,20 @@ def main(argv: Sequence[str]) -> None:
     settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
     arguments = [f"--config={options.config}", *settings, *overrides]
     config = command_line.parse(["finetune", *arguments])
+    check(config)
+    print(describe_machine())
+    print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
+    for line in measure(config.to_dict(), arguments, options.seeds):
+        print(line, flush=True)
+
+
+def check(config: ConfigDict) -> None:
+    """Raises ValueError for what the other side cannot do."""
     if config.task != "tagging" or config.head.tagging != "linear" or not config.init_from:
         raise ValueError(
             "Taggers with a linear head are compared, and both begin with a folder of Hugging Face:"
             " --config=configs/ner.py:wikigold --config.init_from=FOLDER, for example."
         )
-    print(describe_machine())
-    print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
-    for line in measure(config.to_dict(), arguments, options.seeds):
-        print(line, flush=True)
 
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
