@@ -453,17 +453,19 @@ def test_half_precision_is_the_encoders_alone(make_config, tagged_batch, model):
     assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
 
 
-def test_the_loss_of_a_crf_is_the_mean_over_rows(make_config, tagged_batch, random_like):
-    """A row of padding counts for nothing, and a sentence of two words as much as one of ten."""
+def test_the_loss_of_a_crf_is_that_of_rows_by_word(make_config, tagged_batch, random_like):
+    """A row of padding counts for nothing; what a row predicts in part counts as a whole."""
     task, batch = make_tagging(make_config(num_layers=1), "crf"), dict(tagged_batch)
     for name in "is_word", "weights", "labels":
         batch[name] = batch[name].copy()
         batch[name][1] = 0
+    batch["weights"][2, 1:] = 0
     outputs = apply(task.make_model(), random_like(task), batch)
     likelihood = crf.log_likelihood(
         outputs.crf, outputs.logits, batch["labels"], jnp.asarray(batch["is_word"])
     )
     loss = task.objective(outputs, batch)["task_loss"]
     np.testing.assert_allclose(loss.numerator, -(likelihood[0] + likelihood[2]), rtol=1e-6)
-    assert loss.denominator == task.denominators(batch)["task_loss"] == 2
-    assert objectives.classification(outputs.logits, batch)["task_loss"].denominator > 2
+    words = batch["is_word"][[0, 2]].sum()
+    assert loss.denominator == task.denominators(batch)["task_loss"] == words
+    assert objectives.classification(outputs.logits, batch)["task_loss"].denominator < words
