@@ -6,6 +6,7 @@ feed-forward network and the vocabulary. Models know nothing of it: jax.jit gets
 its arguments and XLA inserts the communication.
 """
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -144,6 +145,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+@functools.lru_cache(maxsize=64)  # asked for at each update
 def local_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
     """The rows [start, stop) of a global batch that this process's devices hold."""
     index_map = batch_sharding(mesh).addressable_devices_indices_map((batch_size,))

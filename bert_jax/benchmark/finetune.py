@@ -67,10 +67,11 @@ def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Ite
     here, seed, longest = __package__, config["seed"], config["phases"][0][0]
     padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
-    rivals = {OURS: Rival(f"{here}.finetune_jax", "build", arguments=arguments, seed=seed)}
+    common = {"metric": config["metrics"][0], "seed": seed}
+    rivals = {OURS: Rival(f"{here}.finetune_jax", "build", arguments=arguments, **common)}
     once = {
         f"{OURS}, padded to {longest}": Rival(
-            f"{here}.finetune_jax", "build", arguments=padded, seed=seed
+            f"{here}.finetune_jax", "build", arguments=padded, **common
         )
     }
     if has_transformers():

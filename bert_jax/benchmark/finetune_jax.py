@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from bert_jax.metrics import read_metrics
 
 
-def build(arguments: Sequence[str], seed: int) -> tuple[dict, Callable[[], list[float]]]:
+def build(
+    arguments: Sequence[str], metric: str, seed: int
+) -> tuple[dict, Callable[[], list[float]]]:
     """Each measurement is a run with the next seed.
 
     Args:
       arguments: of `python -m bert_jax.main`, without workdir and seed.
+      metric: the score.
       seed: of the first run.
     """
     seeds = iter(range(seed, sys.maxsize))
@@ -29,15 +32,9 @@ def build(arguments: Sequence[str], seed: int) -> tuple[dict, Callable[[], list[
             seconds = time.perf_counter() - start
             rows = read_metrics(workdir)
         # The first report has the compilation in it.
-        speeds = [row["speed"]["examples_per_second"] for row in rows if row["split"] == "train"][
-            1:
-        ]
+        reports = [row["speed"] for row in rows if row["split"] == "train"][1:]
+        speeds = [report["examples_per_second"] for report in reports]
         values = [row for row in rows if row["split"] == "validation"][-1]
-        return [values[_metric(values)], statistics.median(speeds), seconds]
+        return [values[metric], statistics.median(speeds), seconds]
 
     return {}, measure
-
-
-def _metric(values: dict) -> str:
-    """The first score: what comes after the step and the split."""
-    return next(name for name in values if name not in ("step", "split", "speed"))

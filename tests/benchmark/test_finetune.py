@@ -76,7 +76,8 @@ def test_both_sides_learn_a_file_by_heart(small_task):
         "epochs": 15.0,
     }
     arguments = [f"--config.{name}={value}" for name, value in changes.items()]
-    _, ours = finetune_jax.build([f"--config={ner.__file__}:wikigold", *arguments], seed=0)
+    arguments = [f"--config={ner.__file__}:wikigold", *arguments]
+    _, ours = finetune_jax.build(arguments, metric="f1", seed=0)
     config = ner.get_config("wikigold")
     config.update_from_flattened_dict(changes)
     _, theirs = finetune_torch.build(config.to_dict(), pad=False)
