@@ -65,7 +65,10 @@ def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:
             **dataclasses.asdict(summarize_seeds(list(scores.values()), first["baseline"])),
             "best_seed": max(scores, key=scores.__getitem__),
         },
-        "seeds": {str(seed): result["eval"] for seed, result in results.items()},
+        "seeds": {
+            str(seed): {"eval": result["eval"], "step": result["step"]}
+            for seed, result in results.items()
+        },
         "data": first["data"],
         "init_from": first["init_from"],
     }
