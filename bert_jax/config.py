@@ -1,4 +1,4 @@
-"""From a ConfigDict to what the rest of the program takes: checks, phases, durations, dataclasses.
+"""From a ConfigDict to what the rest of the program takes: checks, dataclasses, config.json.
 
 Only this file and the programs (train, evaluate, predict, prepare) see the whole ConfigDict.
 Nothing here imports jax, so that a mistake on the command line is answered at once.
@@ -16,6 +16,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.data.config import DataConfig
+from bert_jax.phases import make_phases, parse_duration
 
 # Numbers that may be 0; every other number of the configuration is above 0.
 _MAY_BE_ZERO = (
@@ -56,8 +57,6 @@ _FREE_TO_CHANGE = (
     "data.num_processes",
 )
 
-_DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
-
 
 def fields(config: ConfigDict | dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields (dotted name, value) of each field, in alphabetical order."""
@@ -66,6 +65,13 @@ def fields(config: ConfigDict | dict, prefix: str = "") -> Iterator[tuple[str, A
             yield from fields(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+def value_of(config: ConfigDict, name: str) -> Any:
+    """The value of a field by its dotted name."""
+    for part in name.split("."):
+        config = config[part]
+    return config
 
 
 def check(config: ConfigDict) -> None:
@@ -180,130 +186,6 @@ def _check_number(name: str, value: float) -> None:
         raise ValueError(f"config.{name}={value} must be {least}.")
     if name in _BELOW_ONE and value >= 1:
         raise ValueError(f"config.{name}={value} must be below 1.")
-
-
-def value_of(config: ConfigDict, name: str) -> Any:
-    """The value of a field by its dotted name."""
-    for part in name.split("."):
-        config = config[part]
-    return config
-
-
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """A stretch of training at one sequence length: steps first_step to last_step - 1."""
-
-    sequence_length: int
-    batch_size: int
-    max_predictions_per_seq: int
-    share: float
-    first_step: int
-    last_step: int
-
-
-def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
-    """The phases of a run of `steps` updates, in order and without a gap.
-
-    Raises:
-      ValueError: for a phase of another form, or shares that do not add up to 1.
-    """
-    entries = config.phases
-    if not entries or not all(map(_is_phase, entries)):
-        raise ValueError(
-            f"config.phases={entries!r} is not a tuple of (sequence length, share of the steps"
-            "[, batch size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
-        )
-    if not math.isclose(total := sum(e[1] for e in entries), 1.0) or min(e[1] for e in entries) < 0:
-        raise ValueError(f"The shares of the steps in config.phases add up to {total}, not to 1.")
-    phases, done = [], 0.0
-    for length, share, *rest in entries:
-        batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
-        if config.task == "pretraining":
-            predictions = predictions or _most_predictions(config, length)
-        first, done = round(done * steps), done + share
-        phases.append(
-            Phase(
-                sequence_length=length,
-                batch_size=batch_size or config.global_batch_size,
-                max_predictions_per_seq=predictions,
-                share=share,
-                first_step=first,
-                last_step=round(done * steps),
-            )
-        )
-    return tuple(phases)
-
-
-def most_masks(length: int, prob: float, rounding: str) -> int:
-    """The most tokens of a sequence that are masked, by config.data.mask_rounding.
-
-    With `bernoulli` any number is possible. Six standard deviations above the mean are allowed,
-    which fewer than one row in ten million exceeds.
-    """
-    mean = length * prob
-    if rounding == "bernoulli":
-        return min(length, math.ceil(mean + 6 * math.sqrt(mean * (1 - prob))))
-    return max(1, math.ceil(mean) if rounding == "stochastic" else round(mean))
-
-
-def _most_predictions(config: ConfigDict, sequence_length: int) -> int:
-    data = config.data
-    return data.max_predictions_per_seq or most_masks(
-        sequence_length, data.masked_lm_prob, data.mask_rounding
-    )
-
-
-def _is_phase(entry: Any) -> bool:
-    if not (isinstance(entry, tuple | list) and 2 <= len(entry) <= 4):
-        return False
-    length, share, *rest = entry
-    counts = all(type(number) is int and number >= 0 for number in (length, *rest))
-    return counts and isinstance(share, int | float)
-
-
-def parse_duration(text: str, name: str) -> tuple[float, str]:
-    """Splits a duration into its number and unit: "2 epochs" -> (2.0, "epoch").
-
-    Raises:
-      ValueError: if the text is no duration.
-    """
-    match = _DURATION.fullmatch(str(text).strip().replace("_", ""))
-    if match is None:
-        raise ValueError(
-            f"config.{name}={text!r} is no duration: give steps (100), 2 epochs, 1e6 examples,"
-            " 3e9 tokens or 1% (of the run)."
-        )
-    return float(match[1]), (match[2] or "step").rstrip("s")
-
-
-def total_steps(config: ConfigDict, rows: tuple[int, ...]) -> int:
-    """Updates of the whole run. `rows`: the training examples of each phase's sequence length."""
-    phases = make_phases(config, steps=0)
-    if config.epochs:
-        done_by_a_step = sum(p.share * p.batch_size / n for p, n in zip(phases, rows, strict=True))
-        return max(1, math.ceil(config.epochs / done_by_a_step))
-    if config.examples:
-        return max(1, math.ceil(config.examples / sum(p.share * p.batch_size for p in phases)))
-    if config.tokens:
-        tokens = sum(p.share * p.batch_size * p.sequence_length for p in phases)
-        return max(1, math.ceil(config.tokens / tokens))
-    return config.steps
-
-
-def duration_steps(config: ConfigDict, name: str, phase: Phase, rows: int, steps: int) -> int:
-    """A duration field in updates, as `phase` (with `rows` examples) counts them; at least 1.
-
-    "0" is 0: never (for what happens every so often), or none (for the warm-up).
-    """
-    number, unit = parse_duration(value_of(config, name), name)
-    one = {
-        "step": 1.0,
-        "example": 1 / phase.batch_size,
-        "token": 1 / (phase.batch_size * phase.sequence_length),
-        "epoch": rows / phase.batch_size,
-        "%": steps / 100,
-    }[unit]
-    return max(1, round(number * one)) if number else 0
 
 
 def data_config(config: ConfigDict) -> DataConfig:

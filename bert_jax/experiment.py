@@ -15,11 +15,11 @@ from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
 from bert_jax import sharding
-from bert_jax.config import Phase
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
 from bert_jax.feed import Feed
 from bert_jax.models.config import BertConfig
 from bert_jax.optim import OptimizerConfig, make_optimizer
+from bert_jax.phases import Phase, duration_steps, make_phases
 from bert_jax.progress import training_flops_per_token
 from bert_jax.state import make_key
 from bert_jax.tasks import Task
@@ -53,7 +53,9 @@ class Experiment(abc.ABC):
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """A duration of the configuration in updates."""
-        return config_lib.duration_steps(self.config, name, phase, self.rows_of(phase), self.steps)
+        return duration_steps(
+            config_lib.value_of(self.config, name), name, phase, self.rows_of(phase), self.steps
+        )
 
     def phase_at(self, step: int) -> Phase:
         """The phase that update number `step` (from 0) belongs to; past the end, the last."""
@@ -149,7 +151,7 @@ def make_checked_mesh(config: ConfigDict) -> Mesh:
       ValueError: if one cannot.
     """
     mesh = sharding.make_mesh(**config.mesh.to_dict())
-    for phase in config_lib.make_phases(config, steps=0):
+    for phase in make_phases(config, steps=0):
         name = "microbatch_size" if config.microbatch_size else "global_batch_size"
         size = config.microbatch_size or phase.batch_size
         sharding.check_batch_size(mesh, name, size)

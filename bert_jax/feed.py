@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax import sharding
-from bert_jax.config import Phase
+from bert_jax.phases import Phase
 
 # (number of the batch, first row, row behind the last) -> these rows of the global batch.
 ReadRows = Callable[[int, int, int], dict[str, np.ndarray]]

@@ -14,9 +14,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import config as config_lib
 from bert_jax import metrics, sharding
-from bert_jax.config import Phase
 from bert_jax.data.atomic import read_json, write_json
 from bert_jax.data.buckets import BucketedLoader, bucket_lengths, evaluation_batches
 from bert_jax.data.rows import TaskRows
@@ -31,6 +29,7 @@ from bert_jax.experiment import (
     optimizer_config,
 )
 from bert_jax.feed import Feed
+from bert_jax.phases import Phase, make_phases, total_steps
 from bert_jax.tasks import TASK_DATA
 from bert_jax.tasks.task import Answers, FinetuningTask, TaskData
 
@@ -260,7 +259,7 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
     """
     optimizer_config(config)  # its mistakes come before long work
     mesh = make_checked_mesh(config)
-    data, phases = make_data(config), config_lib.make_phases(config, steps=1)
+    data, phases = make_data(config), make_phases(config, steps=1)
     if not config.data.eval:
         raise ValueError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
@@ -275,7 +274,7 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
         batch_size = phases[0].batch_size
         loader = make_loader(config, mesh, splits["train"].rows, batch_size)
         rows = loader.batches_per_epoch * batch_size
-        phases = config_lib.make_phases(config, config_lib.total_steps(config, (rows,)))
+        phases = make_phases(config, total_steps(config, (rows,)))
     else:
         vocabulary, splits = "", {}
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)

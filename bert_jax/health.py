@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from bert_jax.config import Phase
 from bert_jax.data.manifest import Manifest
+from bert_jax.phases import Phase
 
 # A difference from chance of fewer standard errors than this may be luck.
 _STANDARD_ERRORS = 3

@@ -10,7 +10,6 @@ from ml_collections import ConfigDict
 
 from bert_jax import config as config_lib
 from bert_jax import health, metrics, processes, sharding
-from bert_jax.config import Phase
 from bert_jax.data.loader import Loader, evaluation_batches
 from bert_jax.data.manifest import Manifest
 from bert_jax.experiment import (
@@ -22,6 +21,7 @@ from bert_jax.experiment import (
 )
 from bert_jax.feed import Feed
 from bert_jax.masking import MaskingRule
+from bert_jax.phases import Phase, make_phases, total_steps
 from bert_jax.prepare import prepare
 from bert_jax.step import make_eval_step
 from bert_jax.tasks import Pretraining
@@ -151,13 +151,13 @@ def open_pretraining(
     processes.barrier("data")
     manifest = Manifest.load(folder)
 
-    lengths = [p.sequence_length for p in config_lib.make_phases(config, steps=0)]
+    lengths = [p.sequence_length for p in make_phases(config, steps=0)]
     rows = tuple(manifest.num_rows("train", length) for length in lengths)
     return PretrainingExperiment(
         config=config,
         workdir=workdir,
         mesh=mesh,
         tokenizer=manifest.tokenizer(),
-        phases=config_lib.make_phases(config, config_lib.total_steps(config, rows)),
+        phases=make_phases(config, total_steps(config, rows)),
         manifest=manifest,
     )

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from bert_jax import metrics, processes, progress
-from bert_jax.config import Phase
 from bert_jax.experiment import Experiment
+from bert_jax.phases import Phase
 from bert_jax.state import TrainState
 from bert_jax.step import StepMetrics
 

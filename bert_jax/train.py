@@ -18,7 +18,6 @@ from ml_collections import ConfigDict
 from bert_jax import config as config_lib
 from bert_jax import metrics, presets, processes, progress, sharding
 from bert_jax.checkpointing import Checkpoints, has_imported_params_only
-from bert_jax.config import Phase
 from bert_jax.convert import source
 from bert_jax.convert.parameters import check_source, initial_params
 from bert_jax.data.loader import Prefetcher
@@ -26,6 +25,7 @@ from bert_jax.evaluate import write_results
 from bert_jax.experiment import Experiment, optimizer_config
 from bert_jax.experiments import open_experiment
 from bert_jax.optim import OptimizerConfig, make_optimizer
+from bert_jax.phases import Phase
 from bert_jax.reporting import Reporter
 from bert_jax.state import TrainState, abstract_state, init_state
 from bert_jax.step import StepMetrics, make_train_step

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax.config import Phase
+from bert_jax.phases import Phase, duration_steps, make_phases, most_masks, total_steps
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # for configs
 
@@ -59,7 +59,7 @@ def make_config():
 )
 def test_a_duration_in_any_unit(text, steps, make_config):
     config = make_config(**{"eval.every": text})
-    assert config_lib.duration_steps(config, "eval.every", PHASE, 640, 1000) == steps
+    assert duration_steps(config.eval.every, "eval.every", PHASE, 640, 1000) == steps
 
 
 @pytest.mark.parametrize("text", ["", "often", "-1", "1.2.3", ".", "1e999", "1 year", "1 epochs 2"])
@@ -81,26 +81,24 @@ def test_what_is_no_duration(text, make_config):
 )
 def test_the_length_of_training_in_any_unit(length, steps, make_config):
     config = make_config(phases=((32, 0.5, 16), (96, 0.5, 8)), **length)
-    assert config_lib.total_steps(config, rows=(160, 80)) == steps
+    assert total_steps(config, rows=(160, 80)) == steps
 
 
 # --------------------------------------------------------------------------------- phases
 
 
 def test_the_phases_of_the_paper(make_config):
-    first, second = config_lib.make_phases(make_config(), steps=1_000_000)
+    first, second = make_phases(make_config(), steps=1_000_000)
     assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000)
     assert dataclasses.astuple(second) == (512, 256, 77, 0.1, 900_000, 1_000_000)
 
 
 def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
     config = make_config(phases=((128, 0.5), (256, 0.3, 64), (512, 0.2, 32, 80)))
-    found = [
-        (p.batch_size, p.max_predictions_per_seq) for p in config_lib.make_phases(config, steps=10)
-    ]
+    found = [(p.batch_size, p.max_predictions_per_seq) for p in make_phases(config, steps=10)]
     assert found == [(256, 19), (64, 38), (32, 80)]
     config.data.max_predictions_per_seq = 20
-    numbers = [p.max_predictions_per_seq for p in config_lib.make_phases(config, steps=10)]
+    numbers = [p.max_predictions_per_seq for p in make_phases(config, steps=10)]
     assert numbers == [20, 20, 80]
 
 
@@ -108,7 +106,7 @@ def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
 def test_phases_follow_one_another_without_a_gap(steps, make_config):
     shares = (0.1, 0.2, 0.3, 0.15, 0.25)
     config = make_config(phases=tuple((32 * (i + 1), share) for i, share in enumerate(shares)))
-    phases = config_lib.make_phases(config, steps)
+    phases = make_phases(config, steps)
     bounds = [p.first_step for p in phases] + [phases[-1].last_step]
     assert bounds[1:] == [p.last_step for p in phases]
     assert (bounds[0], bounds[-1]) == (0, steps)
@@ -131,14 +129,14 @@ def test_phases_of_another_form(phases, make_config):
     with pytest.raises(
         ValueError, match=r"is not a tuple of \(sequence length, share of the steps"
     ):
-        config_lib.make_phases(make_config(phases=phases), steps=10)
+        make_phases(make_config(phases=phases), steps=10)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4), (1.0, 1.0), (1.5, -0.5)])
 def test_shares_must_add_up_to_one(shares, make_config):
     config = make_config(phases=tuple((128, share) for share in shares))
     with pytest.raises(ValueError, match="shares of the steps in config.phases add up to"):
-        config_lib.make_phases(config, steps=10)
+        make_phases(config, steps=10)
 
 
 # --------------------------------------------------------------------------------- checks
@@ -250,7 +248,7 @@ def test_data_are_made_for_each_sequence_length_once(make_config):
 def test_without_stored_masks_phases_of_one_length_may_differ_in_predictions(make_config):
     config = make_config(phases=((128, 0.5, 0, 20), (128, 0.5)))
     config_lib.check(config)
-    assert [p.max_predictions_per_seq for p in config_lib.make_phases(config, 10)] == [20, 19]
+    assert [p.max_predictions_per_seq for p in make_phases(config, 10)] == [20, 19]
 
 
 @pytest.mark.parametrize(
@@ -259,14 +257,14 @@ def test_without_stored_masks_phases_of_one_length_may_differ_in_predictions(mak
 )
 def test_slots_for_the_most_masks(rounding, at_128, at_512, at_8, make_config):
     config = make_config(**{"data.mask_rounding": rounding, "phases": ((128, 0.9), (512, 0.1))})
-    found = [p.max_predictions_per_seq for p in config_lib.make_phases(config, 10)]
+    found = [p.max_predictions_per_seq for p in make_phases(config, 10)]
     assert found == [at_128, at_512]
-    assert config_lib.most_masks(8, 0.15, rounding) == at_8
+    assert most_masks(8, 0.15, rounding) == at_8
 
 
 @pytest.mark.parametrize("length", [8, 24, 64, 128, 512])
 def test_of_ten_million_rows_of_coins_not_one_overflows(length):
-    slots = config_lib.most_masks(length, 0.15, "bernoulli")
+    slots = most_masks(length, 0.15, "bernoulli")
     beyond = sum(
         math.comb(length, n) * 0.15**n * 0.85 ** (length - n) for n in range(slots + 1, length + 1)
     )

@@ -3,8 +3,8 @@
 import pytest
 
 from bert_jax import health
-from bert_jax.config import Phase
 from bert_jax.data.manifest import Manifest
+from bert_jax.phases import Phase
 
 PHASE = Phase(128, 32, 19, 1.0, 0, 100)
 GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}

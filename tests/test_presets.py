@@ -21,6 +21,7 @@ from bert_jax.data.manifest import Manifest
 from bert_jax.experiment import make_model_config
 from bert_jax.models.bert import attention_bias
 from bert_jax.models.layers import activate, layer_norm
+from bert_jax.phases import make_phases
 from bert_jax.predict import predict
 from bert_jax.presets import PRESETS
 from bert_jax.pretraining import PretrainingExperiment
@@ -108,7 +109,7 @@ def make_experiment(name: str, **changes) -> PretrainingExperiment:
         mesh=cast(Any, None),
         manifest=cast(Any, SimpleNamespace(num_rows=lambda split, length: 10**6)),
         tokenizer=cast(Any, tokenizer),
-        phases=config_lib.make_phases(config, config.steps),
+        phases=make_phases(config, config.steps),
     )
 
 
