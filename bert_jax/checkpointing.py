@@ -26,7 +26,13 @@ from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from bert_jax import processes
-from bert_jax.checksums import checksum_file, find_damage, read_metrics, write_checksums
+from bert_jax.checksums import (
+    checksum_file,
+    find_damage,
+    fingerprint,
+    read_metrics,
+    write_checksums,
+)
 from bert_jax.state import TrainState
 from bert_jax.tree_diff import described, diff_of_trees
 
@@ -208,6 +214,10 @@ class Checkpoints:
     def metrics_of(self, step: int) -> dict[str, float]:
         """The metrics of a checkpoint's evaluation; empty if there was none."""
         return read_metrics(self._folder / str(step))
+
+    def fingerprint(self, step: int) -> str:
+        """Of a checkpoint's list of checksums: two that differ have different ones."""
+        return fingerprint(self._folder / str(step))
 
     def _first_good(self, candidates: Callable[[], list[int]]) -> int | None:
         """The first of these steps whose checkpoint is whole, the same on all processes."""

@@ -44,6 +44,11 @@ def find_damage(folder: pathlib.Path) -> str:
     return ""
 
 
+def fingerprint(folder: pathlib.Path) -> str:
+    """SHA-256 of a checkpoint's list of checksums."""
+    return hashlib.sha256(checksum_file(folder).read_bytes()).hexdigest()
+
+
 def read_metrics(folder: pathlib.Path) -> dict[str, Any]:
     """The metrics that a checkpoint was sealed with; empty if it was not evaluated."""
     return json.loads(checksum_file(folder).read_text())["metrics"]

@@ -153,6 +153,8 @@ def _check_finetuning(config: ConfigDict) -> None:
         raise ValueError(
             f"config.phases={config.phases!r}: fine-tuning has one, such as ((128, 1.0),)."
         )
+    if not config.metrics:
+        raise ValueError("config.metrics is empty: the first one says which checkpoint is best.")
     best, known = config.checkpoint.best_metric, ("loss", *config.metrics)
     if best not in known:
         raise ValueError(f"config.checkpoint.best_metric={best!r} is none of {', '.join(known)}.")

@@ -266,6 +266,11 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
     if to_train:
         vocabulary = _vocabulary(config)
         tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
+        if (size := len(tokenizer.pieces)) > config.model.vocab_size:
+            raise ValueError(
+                f"The vocabulary {vocabulary} has {size} entries, the model a table of"
+                f" config.model.vocab_size={config.model.vocab_size}."
+            )
         if not config.data.train:
             raise ValueError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)
@@ -294,6 +299,8 @@ def read_labels(workdir: str) -> tuple[str, ...]:
     """
     path = pathlib.Path(workdir, LABELS)
     if not path.is_file():
+        if seeds := sorted(path.parent.glob("seed-*")):
+            raise ValueError(f"{workdir} is of several seeds: name the folder of one, {seeds[0]}.")
         raise ValueError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
     return tuple(read_json(path))
 

@@ -105,13 +105,18 @@ def total_steps(config: ConfigDict, rows: tuple[int, ...]) -> int:
     phases = make_phases(config, steps=0)
     if config.epochs:
         done_by_a_step = sum(p.share * p.batch_size / n for p, n in zip(phases, rows, strict=True))
-        return max(1, math.ceil(config.epochs / done_by_a_step))
+        return _whole_steps(config.epochs / done_by_a_step)
     if config.examples:
-        return max(1, math.ceil(config.examples / sum(p.share * p.batch_size for p in phases)))
+        return _whole_steps(config.examples / sum(p.share * p.batch_size for p in phases))
     if config.tokens:
         tokens = sum(p.share * p.batch_size * p.sequence_length for p in phases)
-        return max(1, math.ceil(config.tokens / tokens))
+        return _whole_steps(config.tokens / tokens)
     return config.steps
+
+
+def _whole_steps(steps: float) -> int:
+    """Rounded up, but an error of rounding, as in 2 / (1 / 49) = 98.00000000000001, is no step."""
+    return max(1, math.ceil(steps * (1 - 1e-12)))
 
 
 def duration_steps(text: str, name: str, phase: Phase, rows: int, steps: int) -> int:

@@ -14,14 +14,14 @@ from bert_jax import config as config_lib
 from bert_jax import processes
 from bert_jax.data.atomic import write_json
 from bert_jax.tasks.scores import summarize_seeds
-from bert_jax.train import train
+from bert_jax.train import train_or_stop
 
 
 def train_seeds(config: ConfigDict, workdir: str) -> None:
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and sums them up.
 
-    Seeds that are done are not trained again. `results.json` has the means of all scores as
-    `eval`, and of the first metric the spread.
+    Seeds that are done are not trained again; a request to stop is one for all. `results.json` has
+    the means of all scores as `eval`, and of the first metric the spread.
 
     Raises:
       ValueError: as `train`.
@@ -33,11 +33,10 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
         folder = os.path.join(workdir, f"seed-{seed}")
         if processes.is_main():
             print(f"\nseed {seed}, in {folder}")
-        train(run, folder)
-        path = os.path.join(folder, "results.json")
-        if not os.path.isfile(path):
-            return  # it was asked to stop
-        with open(path, encoding="utf-8") as file:
+        _, is_complete = train_or_stop(run, folder)
+        if not is_complete:
+            return
+        with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
             results[seed] = json.load(file)
     if processes.is_main():
         config_lib.save(config, workdir)

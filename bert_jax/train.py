@@ -33,6 +33,11 @@ from bert_jax.tasks import Task
 
 
 def train(config: ConfigDict, workdir: str) -> TrainState:
+    """As `train_or_stop`, and returns the state it ended with."""
+    return train_or_stop(config, workdir)[0]
+
+
+def train_or_stop(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     """Trains to the end, or until SIGTERM or SIGINT; goes on from the newest checkpoint.
 
     Args:
@@ -40,7 +45,7 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
       workdir: folder of the run; made if missing.
 
     Returns:
-      The state it ended with.
+      The state it ended with, and whether that is the end of the run.
 
     Raises:
       ValueError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
@@ -69,9 +74,13 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
     )
     state, meta = restore_or_init(experiment, checkpoints, screen)
     if int(state.step) == experiment.steps or meta.get("ended_early"):
-        screen.line(f"This run is complete: all its {int(state.step)} steps were done before.")
-        checkpoints.close()
-        return state
+        done = f"all its {int(state.step)} steps were done before"
+        if meta.get("ended_early"):
+            done = f"it ended early, after {int(state.step)} of {experiment.steps} steps"
+        screen.line(f"This run is complete: {done}.")
+        with contextlib.closing(checkpoints):
+            report_chosen(experiment, checkpoints, screen)
+        return state, True
     for line in progress.parameter_table(state.params):
         screen.line(line)
     if processes.is_main():
@@ -88,14 +97,14 @@ def train(config: ConfigDict, workdir: str) -> TrainState:
         for phase in experiment.phases:
             if int(state.step) < phase.last_step and not (stop.granted or patience.is_over):
                 state = train_phase(experiment, phase, state, checkpoints, reporter, patience, stop)
-    if config.checkpoint.use == "best" and not stop.granted:
-        report_best(experiment, checkpoints, screen)
-    if stop.granted and int(state.step) < experiment.steps:
+    if is_complete := int(state.step) == experiment.steps or patience.is_over:
+        report_chosen(experiment, checkpoints, screen)
+    else:
         screen.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
             " The same command goes on from here."
         )
-    return state
+    return state, is_complete
 
 
 def restore_or_init(
@@ -199,13 +208,13 @@ def train_phase(
             stopping = stop.is_set(step)
             if is_due("log", step):
                 reporter.log(step)
-            evaluated = {}
+            evaluated, is_best = {}, False
             if evaluator is not None and is_due("eval", step):
                 evaluated = evaluator(state.params)
-                patience.add(evaluated)
+                is_best = patience.add(evaluated) and config.checkpoint.use == "best"
                 is_last = patience.is_over or step == experiment.steps
                 reporter.report_evaluation(step, evaluated, is_last)
-            if stopping or patience.is_over or is_due("checkpoint", step):
+            if stopping or patience.is_over or is_best or is_due("checkpoint", step):
                 reporter.drain()
                 meta = checkpoint_meta(experiment, reporter.totals, patience.is_over)
                 checkpoints.save(state, meta, evaluated)
@@ -258,13 +267,15 @@ class Patience:
             if row["split"] == "validation" and row["step"] <= step:
                 self.add(row)
 
-    def add(self, evaluated: Mapping[str, float]) -> None:
+    def add(self, evaluated: Mapping[str, float]) -> bool:
+        """Takes an evaluation; returns whether it is the best so far."""
         value = evaluated[self._name]
         if value is None or np.isnan(value):  # metrics.jsonl has null
             value = -np.inf
         elif "loss" in self._name:
             value = -value
         self._values.append(value)
+        return value > max(self._values[:-1], default=-np.inf)
 
     @property
     def is_over(self) -> bool:
@@ -273,10 +284,18 @@ class Patience:
         return len(self._values) - 1 - int(np.argmax(self._values)) >= self._limit
 
 
-def report_best(experiment: Experiment, checkpoints: Checkpoints, screen: progress.Screen) -> None:
-    """Says which checkpoint is the best one, and writes its scores to results.json."""
+def report_chosen(
+    experiment: Experiment, checkpoints: Checkpoints, screen: progress.Screen
+) -> None:
+    """Says which checkpoint evaluates, predicts and is exported; its scores go to results.json.
+
+    Pre-training has them from --mode=evaluate, unless the best checkpoint is chosen.
+    """
+    use = experiment.config.checkpoint.use
+    if experiment.config.task == "pretraining" and use != "best":
+        return
     checkpoints.wait()
-    step = checkpoints.chosen_step("best")
+    step = checkpoints.chosen_step(use)
     if (values := checkpoints.metrics_of(step)) and processes.is_main():
-        screen.line(f"best       step {step}: " + "  ".join(progress.named_values(values)))
+        screen.line(f"{use:<10} step {step}: " + "  ".join(progress.named_values(values)))
         write_results(experiment, step, values)

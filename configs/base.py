@@ -163,7 +163,8 @@ def get_config() -> ConfigDict:
     checkpoint.keep_best = 1
     # Metric of the held-out split that says which is best (the lowest of a loss, else the highest).
     checkpoint.best_metric = "loss"
-    # Which one is evaluated, predicts and is exported: `newest` or `best`.
+    # Which one is evaluated, predicts and is exported: `newest` or `best`, in which case an
+    # evaluation that is the best so far is saved whatever `every` says.
     checkpoint.use = "newest"
     # Resume although the configuration or the data differ from the checkpoint's.
     checkpoint.allow_changes = False

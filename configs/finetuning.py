@@ -8,7 +8,8 @@ files of your own, glue.py, squad.py, swag.py, ner.py and chinese.py for publish
 
 `init_from` decides the model's sizes and the vocabulary. The paper tries batches of 16 and 32,
 rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs, and takes the best on the evaluation split. All
-other fields are those of base.py, which explains them.
+other fields are those of base.py, which explains them; `eval.batches` does not count here, since
+all examples are evaluated.
 """
 
 from ml_collections import ConfigDict
@@ -30,7 +31,7 @@ def get_config(task: str) -> ConfigDict:
     config.reinit_layers = 0
 
     config.data = data = ConfigDict()
-    # Files, or tfds:NAME[SPLIT] of tensorflow-datasets.
+    # Files; for taggers and published sets also tfds:NAME[SPLIT] of tensorflow-datasets.
     data.train = ""
     data.eval = ""
     # More files to evaluate on: NAME=FILE, ...; their scores are called NAME_...
@@ -60,6 +61,9 @@ def get_config(task: str) -> ConfigDict:
     config.head = head = ConfigDict()
     # Of classification: `single`, `multi` (any number of labels) or `regression`.
     head.labels = "single"
+    # Of tagging: whether tags are those of entities (O, B-TYPE, I-TYPE, ...), or say each for
+    # itself what a word is.
+    head.entities = True
     # Of tagging: linear, crf, bilstm, bilstm_crf.
     head.tagging = "linear"
     # What tagging reads of the encoder: last, embeddings, second_to_last, sum_last_4,

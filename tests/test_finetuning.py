@@ -249,6 +249,16 @@ CHANGES = {
         },
     ),
     "tagging": ("tagging", {"model.num_layers": 1, "phases": ((14, 1.0),), "data.lengths": (14,)}),
+    "words": (
+        "tagging",
+        {
+            "model.num_layers": 1,
+            "head.entities": False,
+            "metrics": ("accuracy",),
+            "checkpoint.best_metric": "accuracy",
+            "epochs": 2.0,
+        },
+    ),
     "crf": ("tagging", {"model.num_layers": 1, "head.tagging": "crf"}),
     "span": (
         "span",
@@ -290,6 +300,7 @@ def finished(new_run, files):
         ("multi_label", ("f1", "accuracy", "macro_f1"), 0.85, (0.4, 0.8)),
         ("regression", ("pearson", "spearman"), 0.8, (0, 0)),
         ("tagging", ("f1", "precision", "recall", "accuracy", "PER_f1", "LOC_f1"), 0.9, (0, 0)),
+        ("words", ("accuracy",), 0.95, (0.8, 0.93)),
         ("crf", ("f1", "precision", "recall", "accuracy", "PER_f1", "LOC_f1"), 0.9, (0, 0)),
         ("span", ("f1", "exact", "best_f1", "best_exact"), 80, (20, 60)),
         ("multiple_choice", ("accuracy",), 0.9, (1 / 3, 0.7)),
@@ -404,8 +415,21 @@ def test_a_run_that_does_not_become_better_stops_early_and_says_so_again(new_run
     assert "health: " in run.printed
     again = Run(run.config, run.workdir).train()
     assert int(again.state.step) == 6
-    assert "This run is complete: all its 6 steps were done before." in again.printed
+    assert "This run is complete: it ended early, after 6 of" in again.printed
     assert run.params()[1] == 6
+
+
+def test_the_best_evaluation_is_saved_where_no_checkpoint_is_due(new_run):
+    """Without learning it is the first; and what says so is written again if it was lost."""
+    changes = {"optimizer.learning_rate": 0.0, "eval.every": "5", "checkpoint.every": "1000 steps"}
+    run = new_run("classification", {**changes, "epochs": 1.0}).train()
+    assert [row["step"] for row in run.rows()] == [5, 10, 13]
+    results = run.results
+    assert results["step"] == 5 == run.params("best")[1] and run.params()[1] == 13
+    (run.workdir / "results.json").unlink()
+    run.train()
+    assert "This run is complete: all its 13 steps were done before." in run.printed
+    assert run.results == results
 
 
 def patience_of(workdir, limit, name, step=100):
@@ -610,6 +634,21 @@ def refuses(new_run, message, task="classification", changes=None, to_train=True
             r"metrics=\('accuracy', 'f1'\) must be \('accuracy',\) for multiple choice",
         ),
         ("multiple_choice", {"data.text_a": ""}, "text_a is missing: the column of the context"),
+        (
+            "classification",
+            {"metrics": ("f1",), "checkpoint.best_metric": "f1", "data.label": "text_a"},
+            r"metrics: f1 is of one of two labels, and there are \d+ \(.*\): take macro_f1",
+        ),
+        (
+            "tagging",
+            {"head.entities": False},
+            r"metrics: 'f1' is none of accuracy",
+        ),
+        (
+            "span",
+            {"model.vocab_size": 9},
+            r"has \d+ entries, the model a table of",
+        ),
         ("classification", {"optimizer.name": "lamb"}, "Unknown optimizer 'lamb'"),
         ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
@@ -625,6 +664,7 @@ def test_what_cannot_be_is_said(new_run, task, changes, message):
         ({"phases": ((8, 0.5), (24, 0.5))}, r"fine-tuning has one, such as \(\(128, 1\.0\),\)"),
         ({"data.lengths": (24, 8)}, "are not ascending lengths of rows"),
         ({"data.lengths": ()}, "are not ascending lengths of rows"),
+        ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
         ({"reinit_layers": 3}, "config.reinit_layers=3 of 2 layers"),
         ({"optimizer.frozen_layers": -2}, "must be 0 or above, or -1 for all layers"),
     ],
@@ -653,6 +693,10 @@ def test_a_folder_without_a_run_is_not_evaluated(new_run, files, tmp_path):
     refuses(new_run, "holds no vocabulary", to_train=False, workdir=tmp_path)
     (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
     refuses(new_run, r"has no labels\.json: train first", to_train=False, workdir=tmp_path)
+    (tmp_path / "seed-3").mkdir()
+    refuses(
+        new_run, r"of several seeds: name .* of one, .*seed-3", to_train=False, workdir=tmp_path
+    )
 
 
 def test_other_training_data_are_refused_by_a_run_that_has_begun(finished, new_run, tmp_path):

@@ -100,6 +100,18 @@ def test_each_seed_is_as_alone_and_the_summary_is_of_all(config, tmp_path, capsy
     assert "accuracy over 3 seeds: mean" in capsys.readouterr().out
 
 
+def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
+    """Whatever has become of its results.json, and whichever checkpoint is chosen."""
+    config.seeds, config.epochs, config.checkpoint.use = 2, 1.0, "newest"
+    train_seeds(config, str(tmp_path / "run"))
+    summary = read_results(tmp_path / "run")
+    assert summary["seeds"]["4"]["step"] == 5
+    (tmp_path / "run" / "seed-4" / "results.json").unlink()
+    (tmp_path / "run" / "seed-5" / "results.json").write_text('{"eval": {"accuracy": 2.0}}')
+    train_seeds(config, str(tmp_path / "run"))
+    assert read_results(tmp_path / "run") == summary
+
+
 def test_stopped_in_the_second_seed_it_goes_on_there(config, tmp_path, monkeypatch, capsys):
     config.seeds, config.epochs = 2, 1.0
     train_seeds(config, str(tmp_path / "whole"))

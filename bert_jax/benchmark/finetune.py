@@ -11,6 +11,7 @@ one epoch each, padded to the longest row allowed, shows what batches by length 
 """
 
 import argparse
+import importlib.util
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import command_line
+from bert_jax import config as config_lib
 from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
 
@@ -53,17 +55,39 @@ def main(argv: Sequence[str]) -> None:
         print(line, flush=True)
 
 
+# What the other side does, and nothing else.
+_ONLY = {
+    "task": "tagging",
+    "head.tagging": "linear",
+    "head.layers": "last",
+    "head.entities": True,
+    "head.document_context": False,
+    "data.text_a": "",
+    "data.label": "",
+    "data.published": "",
+    "reinit_layers": 0,
+    "microbatch_size": 0,
+    "dtype": "float32",
+    "optimizer.name": "adamw",
+    "optimizer.schedule": "linear",
+    "optimizer.layer_decay": 1.0,
+    "optimizer.frozen_layers": 0,
+}
+
+
 def check(config: ConfigDict) -> None:
     """Raises ValueError for what the other side cannot do."""
-    if config.task != "tagging" or config.head.tagging != "linear" or not config.init_from:
-        raise ValueError(
-            "Taggers with a linear head are compared, and both begin with a folder of Hugging Face:"
-            " --config=configs/ner.py:wikigold --config.init_from=FOLDER, for example."
-        )
+    if not config.init_from:
+        raise ValueError("config.init_from is missing: a folder of Hugging Face, for both sides.")
+    for name, value in _ONLY.items():
+        if (found := config_lib.value_of(config, name)) != value:
+            raise ValueError(f"config.{name}={found!r}: compared is {value!r} only.")
+    if not config.optimizer.warmup.endswith("%"):
+        raise ValueError(f"config.optimizer.warmup={config.optimizer.warmup!r} is no share in %.")
 
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
-    """Yields the lines of the table, once all runs are done."""
+    """Yields the lines of the table, once all runs are done; before it who is left out."""
     here, seed, longest = __package__, config["seed"], config["phases"][0][0]
     padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
@@ -74,11 +98,13 @@ def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Ite
             f"{here}.finetune_jax", "build", arguments=padded, **common
         )
     }
-    if has_transformers():
+    if has_transformers() and importlib.util.find_spec("seqeval"):
         rivals[THEIRS] = Rival(f"{here}.finetune_torch", "build", config=config, pad=False)
         once[f"{THEIRS}, padded to {longest}"] = Rival(
             f"{here}.finetune_torch", "build", config=one_epoch, pad=True
         )
+    else:
+        yield f"{THEIRS} is left out: pip install -c constraints.txt -e '.[parity,test]'"
     try:
         turns = take_turns(rivals, seeds, _report) | take_turns(once, 1, _report)
     finally:

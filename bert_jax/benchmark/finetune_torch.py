@@ -7,7 +7,7 @@ each word's first piece, a dropout and a dense layer on the encoder, AdamW, enti
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,19 +53,22 @@ def _run(config: dict[str, Any], pad: bool, seed: int) -> list[float]:
         max_length=(longest := config["phases"][0][0]),
     )
     encode = functools.partial(_encode, tokenizer, labels, longest)
+    rows, _ = encode(train)
     batches = torch.utils.data.DataLoader(
-        encode(train),  # pyright: ignore[reportArgumentType]
+        rows,  # pyright: ignore[reportArgumentType]
         config["global_batch_size"],
         shuffle=True,
         collate_fn=collate,
     )
     speed = _train(model, batches, config, device)
+    rows, places = encode(held_out)
     held_out_batches = torch.utils.data.DataLoader(
-        encode(held_out),  # pyright: ignore[reportArgumentType]
+        rows,  # pyright: ignore[reportArgumentType]
         config["global_batch_size"],
         collate_fn=collate,
     )
-    found = _predict(model, held_out_batches, labels, held_out, device)
+    best = _predict(model, held_out_batches, device)
+    found = [_tags(*row, labels) for row in zip(best, places, strict=True)]
     gold = [list(example.tags or ()) for example in held_out]
     score: Any = seqeval.metrics.f1_score(gold, found)
     return [float(score), speed, time.perf_counter() - start]
@@ -77,22 +80,29 @@ def _read(path: str) -> Iterable[TaggedExample]:
 
 def _encode(
     tokenizer: Any, labels: Sequence[str], longest: int, examples: Sequence[TaggedExample]
-) -> list[dict[str, Any]]:
-    """Rows of ids with a label at the first piece of each word; what is too long is cut."""
+) -> tuple[list[dict[str, Any]], list[list[int | None]]]:
+    """Rows of ids with a label at the first piece of each word; what is too long is cut.
+
+    Returns:
+      The rows, and for each of them the place of each word's first piece, None for none.
+    """
     numbers = {label: number for number, label in enumerate(labels)}
-    rows = []
+    rows, places = [], []
     for example in examples:
         row = tokenizer(
             list(example.words), is_split_into_words=True, truncation=True, max_length=longest
         )
-        words = row.word_ids()
-        tags = [numbers.get(tag, _IGNORED) for tag in example.tags or ()]
-        row["labels"] = [
-            tags[word] if word is not None and word != before else _IGNORED
-            for word, before in zip(words, [None, *words[:-1]], strict=True)
-        ]
+        firsts: list[int | None] = [None] * len(example.words)
+        row["labels"] = [_IGNORED] * len(row["input_ids"])
+        for place, word in reversed(list(enumerate(row.word_ids()))):
+            if word is not None:
+                firsts[word] = place
+        for place, tag in zip(firsts, example.tags or (), strict=True):
+            if place is not None:
+                row["labels"][place] = numbers.get(tag, _IGNORED)
         rows.append(dict(row))
-    return rows
+        places.append(firsts)
+    return rows, places
 
 
 def _train(model: Any, batches: Any, config: dict[str, Any], device: str) -> float:
@@ -133,21 +143,13 @@ def _train(model: Any, batches: Any, config: dict[str, Any], device: str) -> flo
 
 
 @torch.no_grad()
-def _predict(
-    model: Any,
-    batches: Any,
-    labels: Sequence[str],
-    examples: Sequence[TaggedExample],
-    device: str,
-) -> list[list[str]]:
-    """The tags of all words; O for words that were cut off."""
+def _predict(model: Any, batches: Any, device: str) -> Iterator[np.ndarray]:
+    """Yields int64[seq] of each row: the number of the best label at each place."""
     model.eval()
-    found = []
     for batch in batches:
-        best = model(**batch.to(device)).logits.argmax(-1).cpu().numpy()
-        for numbers, is_first in zip(best, batch["labels"].cpu().numpy() != _IGNORED, strict=True):
-            found.append([labels[number] for number in np.asarray(numbers)[is_first]])
-    return [
-        tags + ["O"] * (len(example.words) - len(tags))
-        for tags, example in zip(found, examples, strict=True)
-    ]
+        yield from model(**batch.to(device)).logits.argmax(-1).cpu().numpy()
+
+
+def _tags(best: np.ndarray, firsts: Sequence[int | None], labels: list[str]) -> list[str]:
+    """The tags of a sentence's words; O for words that were cut off, or have no piece."""
+    return [labels[best[first]] if first is not None else "O" for first in firsts]

@@ -18,6 +18,7 @@ from bert_jax.checkpointing import open_chosen
 from bert_jax.convert import source as sources
 from bert_jax.convert.foreign import Source
 from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
+from bert_jax.data.tags import is_typed_tag
 from bert_jax.experiment import make_model_config
 from bert_jax.inference.model import random_params
 from bert_jax.models.config import BertConfig
@@ -107,6 +108,10 @@ def _make_config(source: Source, workdir: str) -> ConfigDict:
         if source.label_kind == "regression":
             config.metrics = ("spearman", "pearson")
             config.checkpoint.best_metric = "spearman"
+    if source.task == "tagging" and not all(map(is_typed_tag, source.labels)):
+        config.head.entities = False
+        config.metrics = ("accuracy",)
+        config.checkpoint.best_metric = "accuracy"
     config.model.update(source.model)
     config.data.vocab = os.path.join(workdir, "vocab.txt")
     config.data.lowercase = source.lowercase

@@ -57,18 +57,11 @@ class QuestionRows(TaskRows):
     spans: np.ndarray
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`, and
-        bool[batch, length] `is_candidate`: the tokens of the context, and [CLS] for no answer.
-        """
-        place = np.arange(length)
-        stop = pick(self.lengths - 1, row_numbers)[:, None]  # the last [SEP]
-        first = pick(self.sequences.first_lengths, row_numbers)[:, None]
-        is_context = (place >= first) & (place < stop)
+        """Adds int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`."""
         return super().take(row_numbers, length) | {
             "start_positions": pick(self.start_positions, row_numbers),
             "end_positions": pick(self.end_positions, row_numbers),
             "weights": pick(self.weights, row_numbers),
-            "is_candidate": is_context | ((place == 0) & (row_numbers[:, None] >= 0)),
         }
 
     def windows(self, example: int) -> list[Window]:

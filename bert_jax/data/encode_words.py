@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain, count, groupby, pairwise
+from itertools import accumulate, chain, count, groupby, islice, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +22,13 @@ from bert_jax.data.examples import TaggedExample
 from bert_jax.data.rows import Batch, Labels, SequenceWriter, TaskRows, flat
 from bert_jax.data.tokenization import Tokenizer
 
+# Most sentences that see each other: a longer document is read in pieces, in bounded memory.
+_LONGEST_DOCUMENT = 1024
 # The word dimension of batches is one of these.
 _WIDTHS = (16, 32, 64, 128, 256, 512)
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,10 +115,10 @@ def encode_words(
 
     Raises:
       ValueError: naming the place, for an unknown tag or another number of tags than of words;
-        there are no examples, or no words.
+        there are no examples, or there are tags of no words.
     """
     rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
-    for sentences in _documents(examples, document_context):
+    for sentences in documents(examples, document_context):
         pieces = [
             _encode_word(word, tokenizer, rows.writer.room, counts)
             for sentence in sentences
@@ -132,13 +138,16 @@ def encode_words(
     return rows.finish()
 
 
-def _documents(
-    examples: Iterable[TaggedExample], document_context: bool
-) -> Iterator[list[TaggedExample]]:
-    """The sentences that may see each other."""
+def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]]:
+    """The examples that may see each other: those of a document, or each alone."""
     numbers = count()
-    for _, group in groupby(examples, lambda e: e.document if document_context else next(numbers)):
-        yield list(group)
+
+    def document(example: Any) -> int:
+        return example.document if document_context else next(numbers)
+
+    for _, group in groupby(examples, document):
+        while piece := list(islice(group, _LONGEST_DOCUMENT)):
+            yield piece
 
 
 def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) -> list[int]:
@@ -156,6 +165,7 @@ class _Rows:
         self._example, self._starts, self._positions = array("i"), array("q", [0]), array("i")
         self._is_predicted, self._first_words = array("b"), array("q")
         self._labels, self._weights, self._example_starts = array("i"), array("f"), array("q", [0])
+        self._are_tagged = False
 
     def add(
         self,
@@ -186,6 +196,7 @@ class _Rows:
     def add_example(self, example: TaggedExample, labels: Labels | None) -> None:
         """Adds the tags of the example whose rows were added last."""
         num_words, tags = len(example.words), example.tags
+        self._are_tagged |= tags is not None
         if tags is not None and len(tags) != num_words:
             raise ValueError(f"{example.where}: {len(tags)} tags for {num_words} words.")
         if labels is None or tags is None:
@@ -199,7 +210,11 @@ class _Rows:
     def finish(self) -> WordRows:
         sequences = self.writer.finish()
         if not self._labels:
-            raise ValueError("There are no words to tag.")
+            if self._are_tagged:
+                raise ValueError("There are no words to tag.")
+            # One that is of no row, for places without a word to look at.
+            for values in (self._positions, self._is_predicted, self._labels, self._weights):
+                values.append(0)
         return WordRows(
             sequences=sequences,
             example=flat(self._example),

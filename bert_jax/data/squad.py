@@ -29,7 +29,7 @@ _NEAR = 32
 
 
 def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterator[Question]:
-    """Yields the questions of a file, in its order. Only JSON lines are streamed.
+    """Yields the questions of a file, in its order. Only JSON lines are streamed; ids are kept.
 
     Args:
       path: a file.
@@ -41,11 +41,13 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
       ValueError: naming the question, for whatever is not of the form, for two questions with the
         same id, and for a file without questions.
     """
-    is_empty = True
+    seen = set()
     for question in _questions(path, counts, labelled):
-        is_empty = False
+        if question.id in seen:
+            raise ValueError(f"{question.where}: another question has the same id, {question.id}.")
+        seen.add(question.id)
         yield question
-    if is_empty:
+    if not seen:
         raise ValueError(f"{path} has no questions.")
 
 
@@ -57,7 +59,6 @@ def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]
         return
     file = read_json(path, counts)
     articles = file if isinstance(file, list) else _list(file, "data", path)
-    seen = set()
     for a, article in enumerate(articles):
         at = f"{path}, article {a + 1}"
         title = str(_object(article, at).get("title", ""))
@@ -68,9 +69,6 @@ def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]
                 is_old = "query_id" in _object(row, at)
                 id = text_field(row, "query_id" if is_old else "id", "its id", at)
                 where = f"{path}, question {id}"
-                if id in seen:
-                    raise ValueError(f"{where}: another question has the same id.")
-                seen.add(id)
                 name = "query_text" if is_old else "question"
                 yield _question(where, id, name, row, paragraph, counts, labelled, title)
 

@@ -88,6 +88,15 @@ class TagReader:
             self.counts["iob2_files"] += 1
 
 
+def as_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags of a sentence, of any scheme, in IOB2.
+
+    Raises:
+      ValueError: one is of no scheme.
+    """
+    return TagReader(Counter()).read(tags, len(tags), lambda number: f"word {number + 1}")
+
+
 def is_typed_tag(text: str) -> bool:
     """Whether a text is O, B-TYPE and the like."""
     return text == "O" or ("-" in text and _TAG.fullmatch(text) is not None)

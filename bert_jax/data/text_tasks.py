@@ -22,25 +22,19 @@ class TextTask:
     """A published set.
 
     Attributes:
-      folder: where its files usually lie within the folder of the whole collection.
-      files: split -> names of its file; the first that exists counts.
       columns: of its files; the first that the file's first line has count.
       test_columns: the same for files without labels, where they differ.
       tfds: columns of its dataset in tensorflow-datasets, if it has one.
       labels: in the order of their numbers; empty: a regression.
-      metrics: names of its scores, the one that the paper reports first.
       aliases: other ways in which files write labels -> label.
       submissions: split -> name of the file to hand in.
       limits: of a regression's numbers.
     """
 
-    folder: str
-    files: dict[str, tuple[str, ...]]
     columns: tuple[Columns, ...]
     test_columns: tuple[Columns, ...] = ()
     tfds: Columns | None = None
     labels: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ("accuracy",)
     aliases: dict[str, str] = field(default_factory=dict)
     submissions: dict[str, str] = field(default_factory=dict)
     limits: tuple[float, float] | None = None
@@ -48,20 +42,6 @@ class TextTask:
     @property
     def is_regression(self) -> bool:
         return self.limits is not None
-
-    def path(self, folder: str, split: str) -> str:
-        """Finds the file of a split, in `folder` or the task's folder within it.
-
-        Raises:
-          ValueError: there is no such split, or no file.
-        """
-        if split not in self.files:
-            raise ValueError(f"There is no split {split!r} but {', '.join(self.files)}.")
-        names = [os.path.join(at, n) for n in self.files[split] for at in (self.folder, "")]
-        for name in names:
-            if os.path.isfile(path := os.path.join(folder, name)):
-                return path
-        raise ValueError(f"{folder} has no {' nor '.join(names)}.")
 
     def read(self, source: str, counts: Counter, labelled: bool = True) -> Iterator[TextExample]:
         """Streams the examples of one of the set's files, or of `tfds:NAME[SPLIT]`.
@@ -113,10 +93,6 @@ def number_of(text: str) -> float:
         return math.nan
 
 
-def _files(train: str = "train.tsv") -> dict[str, tuple[str, ...]]:
-    return {"train": (train,), "validation": ("dev.tsv",), "test": ("test.tsv",)}
-
-
 def _numbered(labels: tuple[str, ...]) -> dict[str, str]:
     return {str(number): label for number, label in enumerate(labels)}
 
@@ -143,20 +119,15 @@ _MNLI = (
 # Labels in the order of tensorflow-datasets; file names as gluebenchmark.com takes them.
 GLUE: dict[str, TextTask] = {
     "cola": TextTask(
-        folder="CoLA",
-        files=_files(),
         # No header, but for the test file: source, label, the author's mark, sentence.
         columns=(Columns("sentence", label="label"), Columns(3, label=1)),
         test_columns=(Columns("sentence"),),
         tfds=Columns("sentence", label="label"),
         labels=_ACCEPTABLE,
-        metrics=("matthews", "accuracy"),
         aliases=_numbered(_ACCEPTABLE),
         submissions={"test": "CoLA.tsv"},
     ),
     "sst2": TextTask(
-        folder="SST-2",
-        files=_files(),
         columns=(Columns("sentence", label="label"),),
         tfds=Columns("sentence", label="label"),
         labels=_SENTIMENT,
@@ -164,48 +135,26 @@ GLUE: dict[str, TextTask] = {
         submissions={"test": "SST-2.tsv"},
     ),
     "mrpc": TextTask(
-        folder="MRPC",
-        files={
-            "train": ("train.tsv", "msr_paraphrase_train.txt"),
-            "validation": ("dev.tsv",),
-            "test": ("test.tsv", "msr_paraphrase_test.txt"),
-        },
         columns=(_pairs("#1 String", "#2 String", "Quality"),),
         tfds=_pairs("sentence1", "sentence2"),
         labels=_PARAPHRASE,
-        metrics=("f1", "accuracy"),
         aliases=_numbered(_PARAPHRASE),
         submissions={"test": "MRPC.tsv"},
     ),
     "qqp": TextTask(
-        folder="QQP",
-        files=_files(),
         columns=(_pairs("question1", "question2", "is_duplicate"),),
         tfds=_pairs("question1", "question2"),
         labels=_DUPLICATE,
-        metrics=("f1", "accuracy"),
         aliases=_numbered(_DUPLICATE),
         submissions={"test": "QQP.tsv"},
     ),
     "stsb": TextTask(
-        folder="STS-B",
-        files=_files(),
         columns=(_pairs("sentence1", "sentence2", "score"),),
         tfds=_pairs("sentence1", "sentence2"),
-        metrics=("spearman", "pearson"),
         submissions={"test": "STS-B.tsv"},
         limits=(0.0, 5.0),
     ),
     "mnli": TextTask(
-        folder="MNLI",
-        files={
-            "train": ("train.tsv",),
-            "validation_matched": ("dev_matched.tsv",),
-            "validation_mismatched": ("dev_mismatched.tsv",),
-            "test_matched": ("test_matched.tsv",),
-            "test_mismatched": ("test_mismatched.tsv",),
-            "test_diagnostic": ("diagnostic.tsv",),
-        },
         columns=_MNLI,
         tfds=_pairs("premise", "hypothesis"),
         labels=_INFERENCE,
@@ -216,24 +165,18 @@ GLUE: dict[str, TextTask] = {
         },
     ),
     "qnli": TextTask(
-        folder="QNLI",
-        files=_files(),
         columns=(_pairs("question", "sentence"),),
         tfds=_pairs("question", "sentence"),
         labels=_ENTAILMENT,
         submissions={"test": "QNLI.tsv"},
     ),
     "rte": TextTask(
-        folder="RTE",
-        files=_files(),
         columns=(_pairs("sentence1", "sentence2"),),
         tfds=_pairs("sentence1", "sentence2"),
         labels=_ENTAILMENT,
         submissions={"test": "RTE.tsv"},
     ),
     "wnli": TextTask(
-        folder="WNLI",
-        files=_files(),
         columns=(_pairs("sentence1", "sentence2"),),
         tfds=_pairs("sentence1", "sentence2"),
         labels=_WINOGRAD,
@@ -242,12 +185,9 @@ GLUE: dict[str, TextTask] = {
     ),
     # The diagnostic set, answered by a model of MNLI.
     "ax": TextTask(
-        folder="diagnostic",
-        files={"test": ("diagnostic.tsv",), "validation": ("diagnostic-full.tsv",)},
         columns=(_pairs("sentence1", "sentence2"), *_MNLI),
         tfds=_pairs("premise", "hypothesis"),
         labels=_INFERENCE,
-        metrics=("matthews", "accuracy"),
         submissions={"test": "AX.tsv"},
     ),
 }
@@ -255,12 +195,6 @@ GLUE: dict[str, TextTask] = {
 CHINESE: dict[str, TextTask] = {
     # Training on MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
     "xnli": TextTask(
-        folder="",
-        files={
-            "train": ("multinli/multinli.train.zh.tsv", "multinli.train.zh.tsv", "train.tsv"),
-            "validation": ("xnli.dev.tsv", "dev.tsv"),
-            "test": ("xnli.test.tsv", "test.tsv"),
-        },
         columns=(
             _pairs("premise", "hypo"),
             Columns("sentence1", "sentence2", "gold_label", keep=("language", "zh")),
@@ -270,15 +204,11 @@ CHINESE: dict[str, TextTask] = {
         aliases={"contradictory": "contradiction"},
     ),
     "chnsenticorp": TextTask(
-        folder="",
-        files=_files(),
         columns=(Columns("text_a", label="label"), Columns(1, label=0)),
         labels=_SENTIMENT,
         aliases=_numbered(_SENTIMENT),
     ),
     "lcqmc": TextTask(
-        folder="",
-        files=_files() | {"train": ("train.tsv", "train.txt")},
         columns=(_pairs("text_a", "text_b"), Columns(0, 1, 2)),
         labels=_DUPLICATE,
         aliases=_numbered(_DUPLICATE),

@@ -154,6 +154,11 @@ class ClassificationData:
         return self.with_labels(names)
 
     def with_labels(self, labels: tuple[str, ...]) -> "ClassificationData":
+        if self.kind == "single" and "f1" in self.metrics and len(labels) != 2:
+            raise ValueError(
+                f"metrics: f1 is of one of two labels, and there are {len(labels)}"
+                f" ({', '.join(labels)}): take macro_f1."
+            )
         return dataclasses.replace(self, labels=labels)
 
     def make_task(self, model: BertConfig) -> Classification:

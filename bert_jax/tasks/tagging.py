@@ -16,6 +16,7 @@ from bert_jax.data.example_files import ending_of
 from bert_jax.data.examples import TaggedExample
 from bert_jax.data.rows import Labels
 from bert_jax.data.tables import parse_column
+from bert_jax.data.tags import as_iob2
 from bert_jax.data.tfds_examples import read_tfds_tags
 from bert_jax.data.tokenization import Tokenizer
 from bert_jax.models import crf
@@ -26,7 +27,8 @@ from bert_jax.tasks import scores
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
 
-METRICS = ("f1", "precision", "recall", "accuracy")
+# By whether tags are those of entities.
+METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}
 # Layers that a choice of head.layers takes.
 _LEAST_LAYERS = {"second_to_last": 2, "sum_last_4": 4, "concat_last_4": 4}
 
@@ -101,7 +103,8 @@ class TaggingData:
     """The host's side.
 
     Attributes:
-      metrics: of METRICS.
+      metrics: of METRICS[entities].
+      entities: whether tags are those of entities.
       max_sequence_length: longer sentences take several rows.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
@@ -111,6 +114,7 @@ class TaggingData:
     """
 
     metrics: tuple[str, ...]
+    entities: bool
     max_sequence_length: int
     words: str | int
     tags: str | int
@@ -139,7 +143,7 @@ class TaggingData:
         for name, value, allowed in (
             ("head.tagging", head["tagging"], TAGGING_HEADS),
             ("head.layers", head["layers"], LAYERS),
-            *(("metrics", metric, METRICS) for metric in metrics),
+            *(("metrics", metric, METRICS[head["entities"]]) for metric in metrics),
         ):
             if value not in allowed:
                 raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}.")
@@ -152,6 +156,7 @@ class TaggingData:
         }
         return cls(
             tuple(metrics),
+            head["entities"],
             max_sequence_length,
             _or(parse_column(data["text_a"]), "tokens"),
             _or(parse_column(data["label"]), "tags"),
@@ -162,11 +167,12 @@ class TaggingData:
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TaggedExample]:
         if path.startswith("tfds:"):
+            columns = (str(self.words), str(self.tags))
             name = path.removeprefix("tfds:")
-            return read_tfds_tags(name, str(self.words), str(self.tags), counts, labelled)
+            return read_tfds_tags(name, *columns, counts, labelled, not self.entities)
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
-        return read_tagged(path, counts, labelled, self.words, self.tags)
+        return read_tagged(path, counts, labelled, self.words, self.tags, not self.entities)
 
     def with_labels_of(self, examples: Iterable[TaggedExample]) -> "TaggingData":
         names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
@@ -197,14 +203,17 @@ class TaggingData:
         )
 
     def collect(self, examples: Sequence[TaggedExample], rows: WordRows) -> "TagAnswers":
-        return TagAnswers(examples, rows, self.labels, "" if self.by_character else " ")
+        between_words = "" if self.by_character else " "
+        return TagAnswers(examples, rows, self.labels, self.entities, between_words)
 
     def score(
         self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """Entity-level, as conlleval; `TYPE_f1` of each type too."""
+        """Entity-level, as conlleval, `TYPE_f1` of each type too; of other tags the accuracy."""
         gold = [example.tags or () for example in examples]
         found = [prediction["tags"] for prediction in predictions]
+        if not self.entities:
+            return {"accuracy": scores.token_accuracy(gold, found)}
         by_type = scores.entity_counts(gold, found)
         total = scores.micro(by_type)
         values = {
@@ -235,10 +244,11 @@ class TagAnswers:
         examples: Sequence[TaggedExample],
         rows: WordRows,
         labels: tuple[str, ...],
+        entities: bool = True,
         between_words: str = " ",
     ):
         self._examples, self._rows, self._labels = examples, rows, labels
-        self._between_words = between_words
+        self._entities, self._between_words = entities, between_words
         num_words = int(rows.example_starts[-1])
         self._tags = np.zeros(num_words, np.int32)
         self._shares = np.full(num_words, np.nan, np.float32)
@@ -257,16 +267,21 @@ class TagAnswers:
             here = slice(int(starts[number]), int(starts[number + 1]))
             tags = [self._labels[tag] for tag in self._tags[here]]
             prediction: Prediction = {"id": example.id, "words": list(example.words), "tags": tags}
-            prediction["entities"] = [
-                {
-                    "type": kind,
-                    "start": start,
-                    "end": end + 1,
-                    "text": self._between_words.join(example.words[start : end + 1]),
-                }
-                for kind, start, end in sorted(scores.entities(tags), key=lambda e: e[1])
-            ]
+            if self._entities:
+                prediction["entities"] = self._find_entities(example.words, tags)
             if not np.isnan(self._shares[here]).any():
                 prediction["probabilities"] = [float(share) for share in self._shares[here]]
             predictions.append(prediction)
         return predictions
+
+    def _find_entities(self, words: Sequence[str], tags: Sequence[str]) -> list[dict[str, Any]]:
+        """In order; an imported model's tags may be of any scheme."""
+        return [
+            {
+                "type": kind,
+                "start": start,
+                "end": end + 1,
+                "text": self._between_words.join(words[start : end + 1]),
+            }
+            for kind, start, end in sorted(scores.entities(as_iob2(tags)), key=lambda e: e[1])
+        ]

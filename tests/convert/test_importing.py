@@ -421,6 +421,18 @@ def test_labels_are_kept_in_their_order(save):
     assert certificate(folder)["labels"] == list(labels.values())
 
 
+@pytest.mark.parametrize(
+    "labels, are_entities",
+    [("O B-PER I-PER", True), ("O B-PER L-PER U-PER", True), ("NOUN VERB", False)],
+)
+def test_tags_are_entities_where_all_labels_are(save, labels, are_entities):
+    labels = dict(enumerate(labels.split()))
+    folder, _ = save("BertForTokenClassification", id2label=labels, num_labels=len(labels))
+    config = from_hf(folder).config
+    assert config.head.entities is are_entities
+    assert config.metrics[0] == config.checkpoint.best_metric == ("accuracy", "f1")[are_entities]
+
+
 def test_a_single_file(save):
     folder, _ = save()
     run = from_hf(folder / "model.safetensors", "--activation=gelu_tanh")

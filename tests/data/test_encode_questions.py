@@ -40,11 +40,8 @@ def test_a_batch():
     assert batch["start_positions"].tolist() == [0, 0, 5]
     assert batch["end_positions"].tolist() == [0, 0, 6]
     assert batch["weights"].tolist() == [1, 0, 1]
-    assert batch["is_candidate"].tolist() == [
-        [place in places for place in range(10)] for places in ([0, 3, 4], [], [0, 3, 4, 5, 6, 7])
-    ]
     dtypes = [batch[name].dtype.name for name in list(batch)[5:]]
-    assert dtypes == ["int32", "int32", "float32", "bool"]
+    assert dtypes == ["int32", "int32", "float32"]
     assert not counts
 
 
@@ -166,11 +163,10 @@ def test_long_questions_are_cut_and_leave_a_quarter_to_the_context():
 
 
 @pytest.mark.parametrize("context", ["", " ", "\u200b"])
-def test_a_context_without_tokens_has_a_row_without_candidates(context):
+def test_a_context_without_tokens_has_a_row(context):
     rows, _ = encode([ask("a"), ask(context)])
     batch = rows.take(np.array([1]), 8)
     assert batch["input_ids"].tolist() == [[2, C["h"], 3, 3, 0, 0, 0, 0]]
-    assert batch["is_candidate"].tolist() == [[True] + [False] * 7]
     (window,) = rows.windows(1)
     assert window.spans.shape == (0, 2) and window.is_max_context.shape == (0,)
 

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bert_jax.data import encode_words as encode_words_module
 from bert_jax.data.buckets import BucketedLoader
 from bert_jax.data.conll import read_tagged
 from bert_jax.data.encode_words import encode_words
@@ -194,12 +195,29 @@ def test_tags_are_not_needed_to_predict():
     assert batch["weights"].sum() == 0 and (predicted >= 0).sum() == 2
 
 
+def test_sentences_without_words_are_rows_without_words():
+    rows, _ = encode([sentence(""), sentence("")], labels=None)
+    batch, predicted = everything(rows, 8)
+    assert batch["input_ids"].tolist() == [[2, 3, *[0] * 6]] * 2
+    assert not batch["is_word"].any() and not batch["weights"].any() and (predicted == -1).all()
+
+
+def test_a_long_document_is_read_in_pieces(monkeypatch):
+    monkeypatch.setattr(encode_words_module, "_LONGEST_DOCUMENT", 3)
+    one = [sentence(word, "O") for word in "abcde"]
+    two = [sentence(word, "O", number // 3) for number, word in enumerate("abcde")]
+    found, _ = everything(encode(one, document_context=True)[0], 16)
+    expected, _ = everything(encode(two, document_context=True)[0], 16)
+    assert found["input_ids"].tolist() == expected["input_ids"].tolist()
+    assert [list(map(len, map(np.flatnonzero, found["input_ids"])))] == [[5, 5, 5, 4, 4]]
+
+
 @pytest.mark.parametrize(
     "examples, message",
     [
         ([sentence("a", "B-LOC")], "line 5: the label 'B-LOC' is not one of those in training: O"),
         ([sentence("a b", "O")], "line 5: 1 tags for 2 words"),
-        ([sentence("")], "There are no words to tag"),
+        ([sentence("", "")], "There are no words to tag"),
         ([], "There are no examples"),
     ],
 )

@@ -142,6 +142,7 @@ def twice(file):
         ({"data": [5]}, "article 1: a JSON int where an object belongs"),
         ({"data": 5}, "'data' is no list but int"),
         (twice(squad([answer("Normans", 4)])), "question q: another question has the same id"),
+        ([FLAT | {"answers": [], "id": "1"}, FLAT | {"answers": []}], "has the same id, 1"),
         (squad(None), r"question q: no column 'answers' \(the answers\) but 'id', 'question'"),
         (squad([answer("Normans", 4)], is_impossible=True), "is_impossible, and has the answer"),
         (squad([answer("Normans", "4")]), "offset '4' of an answer is no whole number"),

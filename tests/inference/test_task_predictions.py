@@ -20,6 +20,7 @@ from bert_jax.finetuning import make_data, write_labels
 from bert_jax.inference import task_predictions
 from bert_jax.inference.task_predictions import predict_task
 from bert_jax.state import abstract_params
+from tests.data.test_tfds_examples import HIDDEN, data_dir  # noqa: F401
 from tests.inference.conftest import REPOSITORY, VOCABULARY, WORDS, random_params
 
 LABELS = {
@@ -72,6 +73,11 @@ def make_run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def classifier(make_run):
     return make_run("classification")
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    monkeypatch.setattr(task_predictions, "WINDOW", 4)
 
 
 def predict(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
@@ -134,6 +140,15 @@ def test_what_glue_takes(make_run, tmp_path, name, output, labels, head, row):
             assert prediction in (labels or ("entailment", "neutral", "contradiction"))
 
 
+def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, data_dir):  # noqa: F811
+    """Whose labels are hidden, as those of GLUE's test sets."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+    output = tmp_path / "MRPC.tsv"
+    count = predict_task(*make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output))
+    ids = [line.split("\t")[0] for line in output.read_text().splitlines()]
+    assert count == len(HIDDEN) and sorted(ids[1:]) == [str(row["idx"]) for row in HIDDEN]
+
+
 def test_broken_rows_of_a_published_file_are_counted(make_run, tmp_path, capsys):
     content = "id\tquestion1\tquestion2\n0\tthe\tlist\n1\tthe\n2\tis\tnaive\n"
     written = predict(make_run("glue:qqp"), tmp_path, content, output="QQP.tsv")
@@ -177,7 +192,8 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
         ("classification", "MRPC.tsv", "is for what GLUE takes, and this run is none"),
         ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
         ("glue:rte", "MRPC.tsv", "those of this task are RTE.tsv; take .jsonl"),
-        ("classification", "lost/x.jsonl", "there is no such folder"),
+        ("classification", "lost/x.jsonl", "there is no folder"),
+        ("classification", "input.txt", "is the input: name another file"),
     ],
 )
 def test_other_forms_are_refused_before_the_work(make_run, tmp_path, name, output, message):
@@ -194,12 +210,57 @@ def test_a_bad_last_example_is_named_before_the_work(classifier, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["input.csv"]
 
 
+def test_lines_without_words_have_no_tags(make_run, tmp_path, small_windows):
+    """Also where a window, or the whole file, has nothing else."""
+    run = make_run("tagging")
+    content = "the list\n\n\n\n" + "\n" * 4 + "naive\n"
+    rows = list(map(json.loads, predict(run, tmp_path, content, name="input.txt").splitlines()))
+    assert [row["words"] for row in rows] == [["the", "list"], *[[]] * 7, ["naive"]]
+    assert all(len(row["tags"]) == len(row["words"]) for row in rows)
+    (tmp_path / "out" / "output.jsonl").unlink()
+    (tmp_path / "out").rmdir()
+    assert json.loads(predict(run, tmp_path, "\n", name="input.txt"))["tags"] == []
+
+
+def test_tags_that_are_no_entities(make_run, tmp_path):
+    run = make_run("tagging:words", labels=("NOUN", "VERB", "."))
+    row = json.loads(predict(run, tmp_path, "the list is naive", name="input.txt"))
+    assert len(row["tags"]) == len(row["probabilities"]) == 4 and "entities" not in row
+
+
+def test_the_entities_of_another_scheme(make_run, tmp_path):
+    run = make_run("tagging", labels=("O", "B-PER", "L-PER", "U-PER"))  # BILOU, as imports may have
+    row = json.loads(predict(run, tmp_path, "the list is naive", name="input.txt"))
+    assert set(row["tags"]) <= {"O", "B-PER", "L-PER", "U-PER"}
+    covered = {n for entity in row["entities"] for n in range(entity["start"], entity["end"])}
+    assert covered == {n for n, tag in enumerate(row["tags"]) if tag != "O"}
+
+
+def test_the_document_around_a_sentence_is_read_whole(
+    make_run, tmp_path, monkeypatch, small_windows
+):
+    """Windows of 4 sentences end where documents of 3 end."""
+    run = make_run("tagging", head__document_context=True)
+    sentences = ["\n".join(text.split()) for text in texts(15)]
+    documents = ["\n\n".join(sentences[n : n + 3]) for n in range(0, 15, 3)]
+    content = "".join(f"-DOCSTART- O\n\n{document}\n\n" for document in documents)
+    append, sizes = task_predictions.Part.append, []
+    monkeypatch.setattr(
+        task_predictions.Part, "append", lambda self, p: (sizes.append(len(p)), append(self, p))
+    )
+    read = lambda content: list(map(json.loads, content.splitlines()))  # noqa: E731
+    found = read(predict(run, tmp_path, content, name="input.conll"))
+    (tmp_path / "out" / "output.jsonl").rename(tmp_path / "before.jsonl")
+    (tmp_path / "out").rmdir()
+    monkeypatch.setattr(task_predictions, "WINDOW", 100)
+    whole = read(predict(run, tmp_path, content, name="input.conll"))
+    assert sizes == [6, 6, 3, 15]
+    for row, expected in zip(found, whole, strict=True):
+        assert row["tags"] == expected["tags"]
+        assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
+
+
 # ------------------------------------------------------------------ interruptions
-
-
-@pytest.fixture
-def small_windows(monkeypatch):
-    monkeypatch.setattr(task_predictions, "WINDOW", 4)
 
 
 def interrupted(run, tmp_path, monkeypatch, number):
@@ -211,9 +272,8 @@ def interrupted(run, tmp_path, monkeypatch, number):
         windows.append(predictions)
         if len(windows) < number:
             return append(self, predictions)
-        append(self, predictions[:2])
         with open(self.path, "a") as file:
-            file.write('{"id": "hal')
+            file.write(json.dumps(predictions[0]) + '\n{"id": "hal')
         raise KeyboardInterrupt
 
     monkeypatch.setattr(task_predictions.Part, "append", append_half)
@@ -239,7 +299,7 @@ def test_it_goes_on_after_the_last_whole_window(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["output.jsonl"]
 
 
-@pytest.mark.parametrize("change", ["input", "settings", "lost"])
+@pytest.mark.parametrize("change", ["input", "settings", "case", "parameters", "lost"])
 def test_what_is_of_something_else_is_done_anew(
     make_run, tmp_path, monkeypatch, small_windows, capsys, change
 ):
@@ -251,6 +311,11 @@ def test_what_is_of_something_else_is_done_anew(
         (tmp_path / "input.txt").write_text("\n".join(texts(18, seed=1)))
     elif change == "settings":
         config.head.n_best = 3
+    elif change == "case":
+        config.data.lowercase = False
+    elif change == "parameters":  # trained again in the same folder, as many steps
+        seal = pathlib.Path(workdir, "checkpoints", "0.sha256.json")
+        seal.write_text(seal.read_text().replace('"metrics": {}', '"metrics": {"loss": 1.0}'))
     else:
         (tmp_path / "out" / "output.jsonl.unfinished").unlink()
     output = tmp_path / "out" / "output.jsonl"

@@ -12,6 +12,7 @@ from bert_jax.tasks.tagging import TaggingData
 
 DATA = {"text_a": "", "label": "", "published": ""}
 HEAD = {
+    "entities": True,
     "tagging": "linear",
     "layers": "last",
     "lstm_size": 4,
