@@ -154,7 +154,7 @@ def _check_finetuning(config: ConfigDict) -> None:
             f"config.phases={config.phases!r}: fine-tuning has one, such as ((128, 1.0),)."
         )
     if not config.metrics:
-        raise ValueError("config.metrics is empty: the first one says which checkpoint is best.")
+        raise ValueError("config.metrics is empty: name a score, such as accuracy.")
     best, known = config.checkpoint.best_metric, ("loss", *config.metrics)
     if best not in known:
         raise ValueError(f"config.checkpoint.best_metric={best!r} is none of {', '.join(known)}.")

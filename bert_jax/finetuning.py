@@ -299,8 +299,6 @@ def read_labels(workdir: str) -> tuple[str, ...]:
     """
     path = pathlib.Path(workdir, LABELS)
     if not path.is_file():
-        if seeds := sorted(path.parent.glob("seed-*")):
-            raise ValueError(f"{workdir} is of several seeds: name the folder of one, {seeds[0]}.")
         raise ValueError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
     return tuple(read_json(path))
 

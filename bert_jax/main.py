@@ -32,6 +32,11 @@ def main(argv: Sequence[str]) -> None:
     config = command_line.parse(argv, workdir_is_enough=has_run)
     if not FLAGS.workdir:
         raise ValueError("--workdir is missing: the folder that the run is kept in.")
+    if has_run and config.get("seeds", 1) > 1:
+        raise ValueError(
+            f"{FLAGS.workdir} is of several seeds: name the folder of one,"
+            f" --workdir={FLAGS.workdir}/seed-{config.seed}."
+        )
     if FLAGS.mode == "predict" and not (FLAGS.input and FLAGS.output):
         raise ValueError("--mode=predict needs --input=FILE and --output=FILE.")
 

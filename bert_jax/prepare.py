@@ -199,6 +199,9 @@ def main(argv: Sequence[str]) -> None:
     flags.DEFINE_integer("dump", 0, "Print so many training examples.", lower_bound=0)
     flags.DEFINE_string("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
     config = command_line.parse(argv, workdir_is_enough=True)
+    if config.task != "pretraining":
+        print(f"task        {config.task}: its files are read when training starts")
+        return
     if not (FLAGS.data_dir or FLAGS.workdir or config_lib.value_of(config, "data.dir")):
         raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
     folder = FLAGS.data_dir or config_lib.data_dir(config, FLAGS.workdir)

@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
     # All in which the known BERTs differ, at once: paper, google_2018, google_2019, hf, roberta (a
     # row of bert_jax.presets.PRESETS); empty: as the fields below say.
     config.preset = ""
-    # What is trained: a row of bert_jax.tasks.TASKS.
+    # What is trained: one of bert_jax.config.TASKS.
     config.task = "pretraining"
     # What to take parameters, sizes and vocabulary from: a workdir, or a folder of Hugging Face or
     # google-research/bert; empty: start from random parameters.

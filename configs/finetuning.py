@@ -84,7 +84,8 @@ def get_config(task: str) -> ConfigDict:
     # the best one for the evaluation split.
     head.null_threshold = 0.0
 
-    # Scores, the one that says which checkpoint is best first.
+    # Scores; the first is compared with the baseline and summed up over seeds.
+    # checkpoint.best_metric says which checkpoint is best.
     config.metrics = ("accuracy",)
 
     config.optimizer.learning_rate = 2e-5

@@ -3,7 +3,8 @@
     python -m bert_jax.main --config=configs/tagging.py --config.init_from=BERT \\
         --config.data.train=train.conll --config.data.eval=dev.conll --workdir=DIR
 
-CoNLL files of 1 to 4 columns (IOB1, IOB2, IOBES), or JSON lines with `tokens` and `tags`.
+CoNLL files, the word first and the tag last (IOB1, IOB2, IOBES; to predict without the tag), or
+JSON lines with `tokens` and `tags`.
 `head.tagging` is linear, crf, bilstm or bilstm_crf. `configs/tagging.py:words` is for tags that say
 each for itself what a word is, such as parts of speech. finetuning.py explains every field.
 """

@@ -693,10 +693,6 @@ def test_a_folder_without_a_run_is_not_evaluated(new_run, files, tmp_path):
     refuses(new_run, "holds no vocabulary", to_train=False, workdir=tmp_path)
     (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
     refuses(new_run, r"has no labels\.json: train first", to_train=False, workdir=tmp_path)
-    (tmp_path / "seed-3").mkdir()
-    refuses(
-        new_run, r"of several seeds: name .* of one, .*seed-3", to_train=False, workdir=tmp_path
-    )
 
 
 def test_other_training_data_are_refused_by_a_run_that_has_begun(finished, new_run, tmp_path):

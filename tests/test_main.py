@@ -30,6 +30,10 @@ def start(*flags: str, module: str = "bert_jax.main", **environment: str):
         ([TINY, "--workdir=DIR", "--config.stepz=1"], "no configuration field 'stepz'"),
         ([TINY, "--workdir=DIR", "--mode=tain"], "should be one of <train|evaluate|predict>"),
         (["--workdir=DIR", "--mode=evaluate"], "holds no run"),
+        (
+            ["--workdir=DIR", "--mode=evaluate", "--config=configs/ner.py", "--config.seeds=2"],
+            "is of several seeds: name the folder of one",
+        ),
         (["--workdir=DIR", "--mode=predict", TINY], "needs --input=FILE and --output=FILE"),
     ],
 )
@@ -40,6 +44,15 @@ def test_mistakes_are_answered_by_one_line(flags, message, tmp_path):
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def test_fine_tuning_has_nothing_to_prepare(tmp_path):
+    """Launchers prepare first, whatever is trained."""
+    flags = ("--config=configs/ner.py", f"--workdir={tmp_path}")
+    done = start(*flags, module="bert_jax.prepare")
+    assert done.returncode == 0, done.stderr
+    assert "tagging: its files are read when training starts" in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_jax_is_not_imported_to_say_no(tmp_path):

@@ -5,9 +5,10 @@
 
 Both start from the same folder of Hugging Face and follow the configuration, with AdamW as torch
 has it (bias correction) and a linear schedule. Ours is the command that a user types; transformers
-tokenizes for itself, pads each batch to its longest row, and is scored by seqeval. Each run is a
-process of its own; they take turns, a seed a turn. Scores are of the last step. A further run of
-one epoch each, padded to the longest row allowed, shows what batches by length save.
+tokenizes for itself, pads each batch to its longest row, and is scored by seqeval; its process
+lives on, so that its seconds begin after the imports. They take turns, a seed a turn. Scores are of
+the last step. A further run of one epoch each, padded to the longest row allowed, shows what
+batches by length save.
 """
 
 import argparse

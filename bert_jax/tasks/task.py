@@ -70,7 +70,7 @@ class TaskData(Protocol):
     """The host's side of a task: from files to rows, and from answers to scores.
 
     Attributes:
-      metrics: names of its scores, the one that says which checkpoint is best first.
+      metrics: names of its scores; the first is compared with the baseline.
       labels: names of the classes; empty where there are none, or before they are known.
     """
 
