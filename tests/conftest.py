@@ -23,6 +23,15 @@ def shared_data() -> pathlib.Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def tiny_tasks(tmp_path_factory) -> pathlib.Path:
+    """A data directory of tensorflow-datasets with the dataset `tiny_tasks`."""
+    from tests.data import tiny_tasks
+
+    tiny_tasks.build(folder := tmp_path_factory.mktemp("tfds"))
+    return folder
+
+
 @pytest.fixture
 def make_task():
     """Returns a function that makes a small pre-training task; its arguments change the model."""

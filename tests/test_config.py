@@ -85,10 +85,10 @@ def test_the_length_of_training_in_any_unit(length, steps, make_config):
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 4])
-@pytest.mark.parametrize("batches", range(1, 200))
-def test_whole_epochs_are_whole_batches(epochs, batches, make_config):
+def test_whole_epochs_are_whole_batches(epochs, make_config):
     config = make_config(phases=((32, 1.0, 16),), epochs=float(epochs))
-    assert total_steps(config, rows=(16 * batches,)) == epochs * batches
+    for batches in range(1, 1000):
+        assert total_steps(config, rows=(16 * batches,)) == epochs * batches
 
 
 # --------------------------------------------------------------------------------- phases

@@ -1,72 +1,19 @@
-"""Examples from datasets of tensorflow-datasets that each test run builds itself."""
+"""Examples from a dataset of tensorflow-datasets that each test run builds itself."""
 
-import warnings
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from bert_jax.data import tfds_text
 from bert_jax.data.tables import Columns
 from bert_jax.data.text_tasks import GLUE
 from bert_jax.data.tfds_examples import read_tfds_tags, read_tfds_texts
-
-ROWS = [
-    {
-        "sentence1": f"One {i}",
-        "sentence2": "Two\0" if i == 3 else "",
-        "label": i % 2,
-        "score": i / 10,
-        "topics": ["a", "b"][: i % 3],
-        "tokens": ["EU", "rejects"],
-        "ner": [1 + i % 2, 0],
-        "idx": 1000 + i,
-    }
-    for i in range(70)
-]
-HIDDEN = [row | {"label": -1, "score": -1.0} for row in ROWS]
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    """A data directory of tensorflow-datasets with the dataset `tiny_tasks`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import tensorflow_datasets as tfds
-
-        class TinyTasks(tfds.core.GeneratorBasedBuilder):
-            # tensorflow-datasets looks for files beside the package that a longer name tells.
-            __module__ = "tiny_tasks"
-            VERSION = tfds.core.Version("1.0.0")
-
-            def _info(self):
-                names = tfds.features
-                features = {
-                    "sentence1": names.Text(),
-                    "sentence2": names.Text(),
-                    "label": names.ClassLabel(names=["not_equivalent", "equivalent"]),
-                    "score": names.Scalar(np.float32),
-                    "topics": names.Sequence(names.ClassLabel(names=["a", "b"])),
-                    "tokens": names.Sequence(names.Text()),
-                    "ner": names.Sequence(names.ClassLabel(names=["O", "B-ORG", "I-ORG"])),
-                    "idx": names.Scalar(np.int32),
-                }
-                return tfds.core.DatasetInfo(builder=self, features=names.FeaturesDict(features))
-
-            def _split_generators(self, dl_manager):
-                return {"train": enumerate(ROWS), "test": enumerate(HIDDEN)}
-
-            def _generate_examples(self):
-                raise NotImplementedError
-
-        folder = tmp_path_factory.mktemp("tfds")
-        TinyTasks(data_dir=folder, file_format="array_record").download_and_prepare()
-    return folder
+from tests.data.tiny_tasks import ROWS
 
 
 @pytest.fixture(autouse=True)
-def use_data_dir(data_dir, monkeypatch):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+def use_data_dir(tiny_tasks, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
     yield
     tfds_text.open_builder.cache_clear()
     tfds_text.open_split.cache_clear()

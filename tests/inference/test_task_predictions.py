@@ -20,7 +20,7 @@ from bert_jax.finetuning import make_data, write_labels
 from bert_jax.inference import task_predictions
 from bert_jax.inference.task_predictions import predict_task
 from bert_jax.state import abstract_params
-from tests.data.test_tfds_examples import HIDDEN, data_dir  # noqa: F401
+from tests.data.tiny_tasks import HIDDEN
 from tests.inference.conftest import REPOSITORY, VOCABULARY, WORDS, random_params
 
 LABELS = {
@@ -140,9 +140,9 @@ def test_what_glue_takes(make_run, tmp_path, name, output, labels, head, row):
             assert prediction in (labels or ("entailment", "neutral", "contradiction"))
 
 
-def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, data_dir):  # noqa: F811
+def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, tiny_tasks):
     """Whose labels are hidden, as those of GLUE's test sets."""
-    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
     output = tmp_path / "MRPC.tsv"
     count = predict_task(*make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output))
     ids = [line.split("\t")[0] for line in output.read_text().splitlines()]
