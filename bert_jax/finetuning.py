@@ -20,6 +20,7 @@ from bert_jax.data.buckets import BucketedLoader, bucket_lengths, evaluation_bat
 from bert_jax.data.rows import TaskRows
 from bert_jax.data.shards import file_sha256
 from bert_jax.data.tokenization import Tokenizer, load_tokenizer
+from bert_jax.data.vocabulary import check_vocabulary
 from bert_jax.experiment import (
     Evaluator,
     Experiment,
@@ -266,11 +267,7 @@ def open_finetuning(config: ConfigDict, workdir: str, to_train: bool) -> Finetun
     if to_train:
         vocabulary = _vocabulary(config)
         tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
-        if (size := len(tokenizer.pieces)) > config.model.vocab_size:
-            raise ValueError(
-                f"The vocabulary {vocabulary} has {size} entries, the model a table of"
-                f" config.model.vocab_size={config.model.vocab_size}."
-            )
+        check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
             raise ValueError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)

@@ -29,7 +29,7 @@ from bert_jax.data.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.data.shards import file_sha256
 from bert_jax.data.text import make_source
 from bert_jax.data.tokenization import load_tokenizer
-from bert_jax.data.vocabulary import KINDS
+from bert_jax.data.vocabulary import KINDS, check_vocabulary
 from bert_jax.data.workers import Log, Workers
 
 FLAGS = flags.FLAGS
@@ -89,12 +89,8 @@ def _check(config: DataConfig) -> None:
                 f" {', '.join(TRAIN + kind for kind in KINDS)}."
             )
     else:
-        size = len(load_tokenizer(config.vocab, config.lowercase).pieces)
-        if size > config.vocab_size:
-            raise ValueError(
-                f"The vocabulary {config.vocab} has {size} entries, the model a table of"
-                f" model.vocab_size={config.vocab_size}: set model.vocab_size={size}."
-            )
+        tokenizer = load_tokenizer(config.vocab, config.lowercase)
+        check_vocabulary(tokenizer, config.vocab_size, config.vocab)
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:

@@ -32,6 +32,24 @@ SETTINGS = {
     "eval.every": "0",
     "checkpoint.every": "0",
 }
+# What the other side does, and nothing else.
+_ONLY = {
+    "task": "tagging",
+    "head.tagging": "linear",
+    "head.layers": "last",
+    "head.entities": True,
+    "head.document_context": False,
+    "data.text_a": "",
+    "data.label": "",
+    "data.published": "",
+    "reinit_layers": 0,
+    "microbatch_size": 0,
+    "dtype": "float32",
+    "optimizer.name": "adamw",
+    "optimizer.schedule": "linear",
+    "optimizer.layer_decay": 1.0,
+    "optimizer.frozen_layers": 0,
+}
 OURS, THEIRS = "bert_jax", "transformers"
 # What a turn measures.
 NUMBERS = ("score", "examples_per_second", "seconds")
@@ -54,26 +72,6 @@ def main(argv: Sequence[str]) -> None:
     print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
     for line in measure(config.to_dict(), arguments, options.seeds):
         print(line, flush=True)
-
-
-# What the other side does, and nothing else.
-_ONLY = {
-    "task": "tagging",
-    "head.tagging": "linear",
-    "head.layers": "last",
-    "head.entities": True,
-    "head.document_context": False,
-    "data.text_a": "",
-    "data.label": "",
-    "data.published": "",
-    "reinit_layers": 0,
-    "microbatch_size": 0,
-    "dtype": "float32",
-    "optimizer.name": "adamw",
-    "optimizer.schedule": "linear",
-    "optimizer.layer_decay": 1.0,
-    "optimizer.frozen_layers": 0,
-}
 
 
 def check(config: ConfigDict) -> None:

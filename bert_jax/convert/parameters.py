@@ -102,16 +102,16 @@ def _check_finite(source: Source, params: Arrays, report: Report) -> None:
 def _make_config(source: Source, workdir: str) -> ConfigDict:
     sys.path.append(str(pathlib.Path(__file__).parents[2]))
     name = "base" if source.task == "pretraining" else source.task
-    config = importlib.import_module(f"configs.{name}").get_config()
+    make_config = importlib.import_module(f"configs.{name}").get_config
+    if source.task == "tagging" and not all(map(is_typed_tag, source.labels)):
+        config = make_config("words")
+    else:
+        config = make_config()
     if source.task == "classification":
         config.head.labels = source.label_kind
         if source.label_kind == "regression":
             config.metrics = ("spearman", "pearson")
             config.checkpoint.best_metric = "spearman"
-    if source.task == "tagging" and not all(map(is_typed_tag, source.labels)):
-        config.head.entities = False
-        config.metrics = ("accuracy",)
-        config.checkpoint.best_metric = "accuracy"
     config.model.update(source.model)
     config.data.vocab = os.path.join(workdir, "vocab.txt")
     config.data.lowercase = source.lowercase

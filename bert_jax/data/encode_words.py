@@ -27,7 +27,6 @@ _LONGEST_DOCUMENT = 1024
 # The word dimension of batches is one of these.
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 
-
 T = TypeVar("T")
 
 
