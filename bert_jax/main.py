@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_jax import allocator, command_line
+from bert_jax.commands import command_line
+from bert_jax.devices import allocator
 
 FLAGS = flags.FLAGS
 
@@ -41,23 +42,23 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError("--mode=predict needs --input=FILE and --output=FILE.")
 
     allocator.keep_freed_memory()
-    from bert_jax import processes
+    from bert_jax.devices import processes
 
     processes.start(FLAGS.coordinator, FLAGS.num_processes, FLAGS.process_id)
     match FLAGS.mode:
         case "train":
             if config.get("seeds", 1) > 1:
-                from bert_jax.seeds import train_seeds as train
+                from bert_jax.training.seeds import train_seeds as train
             else:
-                from bert_jax.train import train
+                from bert_jax.training.train import train
             train(config, FLAGS.workdir)
         case "evaluate":
-            from bert_jax.evaluate import evaluate
+            from bert_jax.training.evaluate import evaluate
 
             evaluate(config, FLAGS.workdir)
         case "predict":
             if config.task == "pretraining":
-                from bert_jax.predict import predict
+                from bert_jax.inference.masked_words import predict
 
                 predict(config, FLAGS.workdir, FLAGS.input, FLAGS.output, top_k=FLAGS.top_k)
             else:

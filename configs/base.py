@@ -17,7 +17,7 @@ def get_config() -> ConfigDict:
     config = ConfigDict()
 
     # All in which the known BERTs differ, at once: paper, google_2018, google_2019, hf, roberta (a
-    # row of bert_jax.presets.PRESETS); empty: as the fields below say.
+    # row of bert_jax.config.presets.PRESETS); empty: as the fields below say.
     config.preset = ""
     # What is trained: one of bert_jax.config.TASKS.
     config.task = "pretraining"
@@ -119,10 +119,10 @@ def get_config() -> ConfigDict:
     data.num_processes = 0
 
     config.optimizer = optimizer = ConfigDict()
-    # A row of bert_jax.optim.OPTIMIZERS: bert_adam, adamw.
+    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw.
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
-    # A row of bert_jax.optim.SCHEDULES: bert_linear, linear, constant.
+    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant.
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
     optimizer.weight_decay = 0.01

@@ -45,7 +45,7 @@ def get_config(task: str) -> ConfigDict:
     data.label_separator = ""
     # Multiple choice: columns of the endings, in order.
     data.endings = ()
-    # A row of GLUE or CHINESE in bert_jax.data.text_tasks, which knows columns and labels;
+    # A row of GLUE or CHINESE in bert_jax.examples.text_tasks, which knows columns and labels;
     # msra_ner, whose words are characters; cmrc2018, which has scores of its own.
     data.published = ""
     # A vocab.txt or .model; empty: that of `init_from`.

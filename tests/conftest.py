@@ -26,7 +26,7 @@ def shared_data() -> pathlib.Path:
 @pytest.fixture(scope="session")
 def tiny_tasks(tmp_path_factory) -> pathlib.Path:
     """A data directory of tensorflow-datasets with the dataset `tiny_tasks`."""
-    from tests.data import tiny_tasks
+    from tests.examples import tiny_tasks
 
     tiny_tasks.build(folder := tmp_path_factory.mktemp("tfds"))
     return folder
@@ -35,9 +35,9 @@ def tiny_tasks(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture
 def make_task():
     """Returns a function that makes a small pre-training task; its arguments change the model."""
-    from bert_jax.masking import MaskingRule
     from bert_jax.models.config import BertConfig
     from bert_jax.tasks import Pretraining
+    from bert_jax.tasks.masking import MaskingRule
 
     def make(masking="subword", sequence_length=16, **changes) -> Pretraining:
         values = dict(

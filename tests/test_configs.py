@@ -8,14 +8,14 @@ import sys
 import jax
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax.experiment import make_model_config
-from bert_jax.experiments import EXPERIMENTS
-from bert_jax.finetuning import make_data
+from bert_jax.config import settings as config_lib
 from bert_jax.models.config import parameter_count
-from bert_jax.optim import OPTIMIZERS, SCHEDULES
-from bert_jax.state import init_params
 from bert_jax.tasks import Pretraining
+from bert_jax.training.experiment import make_model_config
+from bert_jax.training.experiments import EXPERIMENTS
+from bert_jax.training.finetuning import make_data
+from bert_jax.training.optim import OPTIMIZERS, SCHEDULES
+from bert_jax.training.state import init_params
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "base_config.txt"

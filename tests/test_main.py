@@ -49,7 +49,7 @@ def test_mistakes_are_answered_by_one_line(flags, message, tmp_path):
 def test_fine_tuning_has_nothing_to_prepare(tmp_path):
     """Launchers prepare first, whatever is trained."""
     flags = ("--config=configs/ner.py", f"--workdir={tmp_path}")
-    done = start(*flags, module="bert_jax.prepare")
+    done = start(*flags, module="bert_jax.commands.prepare")
     assert done.returncode == 0, done.stderr
     assert "tagging: its files are read when training starts" in done.stdout
     assert not list(tmp_path.iterdir())
@@ -92,7 +92,9 @@ def test_a_folder_that_cannot_be_made_is_named():
     assert (done.returncode, done.stderr) == (2, "error: /dev/null/run: Not a directory\n")
 
 
-@pytest.mark.parametrize("module", ["bert_jax.main", "bert_jax.prepare", "bert_jax.fill_mask"])
+@pytest.mark.parametrize(
+    "module", ["bert_jax.main", "bert_jax.commands.prepare", "bert_jax.commands.fill_mask"]
+)
 def test_help_shows_the_flags_and_where_the_fields_stand(module):
     done = start("--help", module=module)
     assert (done.returncode, done.stderr) == (0, "")
@@ -114,7 +116,7 @@ def test_help_shows_the_flags_and_where_the_fields_stand(module):
     ],
 )
 def test_fill_mask_says_what_it_needs(flags, message):
-    done = start(*flags, module="bert_jax.fill_mask")
+    done = start(*flags, module="bert_jax.commands.fill_mask")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {message}")
     assert done.stderr.count("\n") == 1

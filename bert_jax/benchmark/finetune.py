@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import command_line
-from bert_jax import config as config_lib
 from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
+from bert_jax.commands import command_line
+from bert_jax.config import settings as config_lib
 
 # What torch's AdamW and transformers' schedule do; scores at the end only.
 SETTINGS = {

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from bert_jax.metrics import read_metrics
+from bert_jax.training.metrics import read_metrics
 
 
 def build(

@@ -15,8 +15,8 @@ import seqeval.metrics
 import torch
 import transformers
 
-from bert_jax.data.conll import read_tagged
-from bert_jax.data.examples import TaggedExample
+from bert_jax.examples.conll import read_tagged
+from bert_jax.examples.example import TaggedExample
 
 # Left out of the loss and of the scores.
 _IGNORED = -100

@@ -41,7 +41,12 @@ def main(argv: Sequence[str]) -> None:
 def run(text: str, data_dir: str, options: argparse.Namespace) -> None:
     """Prepares one text in a process of its own and prints a line for each stage."""
     size = pathlib.Path(text).stat().st_size / 1e6
-    command = [sys.executable, "-m", "bert_jax.prepare", f"--config={_ROOT / 'configs/base.py'}"]
+    command = [
+        sys.executable,
+        "-m",
+        "bert_jax.commands.prepare",
+        f"--config={_ROOT / 'configs/base.py'}",
+    ]
     fields = {
         "source": f"text:{text}",
         "vocab": options.vocab,
@@ -76,7 +81,7 @@ def write_installed_docs(path: str) -> str:
     """Writes the default corpus as paragraphs."""
     import collections
 
-    from bert_jax.data.installed_docs import InstalledDocs
+    from bert_jax.text.installed_docs import InstalledDocs
 
     source = InstalledDocs()
     with open(path, "w", encoding="utf-8") as file:

@@ -6,8 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax import sharding
-from bert_jax.allocator import keep_freed_memory
 from bert_jax.benchmark.workload import (
     PREDICTIONS,
     SEQUENCE_LENGTH,
@@ -16,13 +14,15 @@ from bert_jax.benchmark.workload import (
     make_batch,
     time_steps,
 )
-from bert_jax.masking import MaskingRule
+from bert_jax.devices import sharding
+from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.models.config import BertConfig
-from bert_jax.optim import OptimizerConfig, make_optimizer
-from bert_jax.progress import peak_flops, training_flops_per_token
-from bert_jax.state import init_state, make_key
-from bert_jax.step import make_train_step
 from bert_jax.tasks import Pretraining
+from bert_jax.tasks.masking import MaskingRule
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.progress import peak_flops, training_flops_per_token
+from bert_jax.training.state import init_state, make_key
+from bert_jax.training.step import make_train_step
 
 Measured = tuple[dict[str, Any], Callable[[], list[float]]]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import transformers
 
-from bert_jax.allocator import keep_freed_memory
 from bert_jax.benchmark.workload import SIZES, VOCAB_SIZE, make_batch, time_steps
+from bert_jax.devices.allocator import keep_freed_memory
 
 
 def build_step(

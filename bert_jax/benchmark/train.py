@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 
 from bert_jax.benchmark.machine import describe_machine
-from bert_jax.metrics import read_metrics
+from bert_jax.training.metrics import read_metrics
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 

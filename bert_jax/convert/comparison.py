@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.commands.arguments import Arguments
 from bert_jax.convert import transformers_program
 from bert_jax.convert import workdir as workdirs
-from bert_jax.convert.arguments import Arguments
 from bert_jax.convert.outputs import Outputs, largest_differences, make_batch, run_ours
 from bert_jax.convert.parameters import Imported, import_source
-from bert_jax.convert.source import kind_of, open_source
-from bert_jax.convert.tables import Arrays
+from bert_jax.formats.source import kind_of, open_source
+from bert_jax.formats.tables import Arrays
 
 
 def with_source(imported: Imported) -> dict[str, Any]:

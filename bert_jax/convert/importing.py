@@ -9,18 +9,18 @@ import os
 import pathlib
 from typing import Any
 
-from bert_jax import config as config_lib
-from bert_jax.checkpointing import Checkpoints
+from bert_jax.commands.arguments import Arguments
+from bert_jax.config import settings as config_lib
 from bert_jax.convert import certificate, comparison
-from bert_jax.convert.arguments import Arguments
-from bert_jax.convert.foreign import Choices, Source
 from bert_jax.convert.parameters import Imported, import_source
-from bert_jax.convert.source import open_source
-from bert_jax.convert.tables import unflatten
 from bert_jax.convert.workdir import check_out
-from bert_jax.data.atomic import whole_folder, write_json
-from bert_jax.finetuning import write_labels
+from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.formats.foreign import Choices, Source
+from bert_jax.formats.source import open_source
+from bert_jax.formats.tables import unflatten
 from bert_jax.models.config import ACTIVATIONS
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.finetuning import write_labels
 
 _COMMANDS = {"huggingface": ("from_hf", "DIR_OR_FILE"), "google": ("from_google", "DIR")}
 

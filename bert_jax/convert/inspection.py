@@ -9,10 +9,10 @@ import contextlib
 
 import numpy as np
 
-from bert_jax.convert import google, huggingface
-from bert_jax.convert.arguments import Arguments
-from bert_jax.convert.source import kind_of
-from bert_jax.convert.tables import FORMATS, count_layers, expand, flatten
+from bert_jax.commands.arguments import Arguments
+from bert_jax.formats import google, huggingface
+from bert_jax.formats.source import kind_of
+from bert_jax.formats.tables import FORMATS, count_layers, expand, flatten
 
 Tensors = dict[str, tuple[np.dtype, tuple[int, ...]]]
 
@@ -46,7 +46,7 @@ def _describe(kind: str, tensors: Tensors) -> str:
 
 
 def _of_workdir(path: str) -> Tensors:
-    from bert_jax.checkpointing import Checkpoints
+    from bert_jax.training.checkpoints import Checkpoints
 
     with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
         if (step := checkpoints.newest_good_step()) is None:

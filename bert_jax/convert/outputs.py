@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.convert.tables import Arrays, unflatten
-from bert_jax.experiment import make_model_config
+from bert_jax.formats.tables import Arrays, unflatten
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
 from bert_jax.models.task_heads import LinearHead
+from bert_jax.training.experiment import make_model_config
 
 Batch = dict[str, np.ndarray]
 _LENGTH = 64

@@ -13,18 +13,18 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import config as config_lib
-from bert_jax.checkpointing import open_chosen
-from bert_jax.convert import source as sources
-from bert_jax.convert.foreign import Source
-from bert_jax.convert.tables import Arrays, Report, flatten, import_params, unflatten
-from bert_jax.data.tags import is_typed_tag
-from bert_jax.experiment import make_model_config
+from bert_jax.config import settings as config_lib
+from bert_jax.devices.trees import diff_of_trees
+from bert_jax.examples.tags import is_typed_tag
+from bert_jax.formats import source as sources
+from bert_jax.formats.foreign import Source
+from bert_jax.formats.tables import Arrays, Report, flatten, import_params, unflatten
 from bert_jax.inference.model import random_params
 from bert_jax.models.config import BertConfig
-from bert_jax.state import init_params, make_key
 from bert_jax.tasks import Pretraining
-from bert_jax.tree_diff import diff_of_trees
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.experiment import make_model_config
+from bert_jax.training.state import init_params, make_key
 
 # The parameter of each task's head whose length is the number of classes.
 _CLASSES = {

@@ -22,13 +22,13 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.commands.arguments import Arguments
 from bert_jax.convert import workdir as workdirs
-from bert_jax.convert.arguments import Arguments
-from bert_jax.convert.tables import unflatten
-from bert_jax.data.atomic import whole_folder
-from bert_jax.experiment import make_model_config
+from bert_jax.files.atomic import whole_folder
+from bert_jax.formats.tables import unflatten
 from bert_jax.models.config import BertConfig
 from bert_jax.models.heads import BertForPreTraining
+from bert_jax.training.experiment import make_model_config
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _INPUTS = {

@@ -17,15 +17,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.commands.arguments import Arguments
 from bert_jax.convert import certificate, comparison
 from bert_jax.convert import workdir as workdirs
-from bert_jax.convert.arguments import Arguments
-from bert_jax.convert.hf_tokenizer import tokenizer_config, tokenizer_json
 from bert_jax.convert.parameters import import_source
-from bert_jax.convert.safetensors_file import write_safetensors
-from bert_jax.convert.source import open_source
-from bert_jax.convert.tables import FORMATS, Arrays, export_params
-from bert_jax.data.atomic import whole_folder, write_json
+from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
+from bert_jax.formats.safetensors_file import write_safetensors
+from bert_jax.formats.source import open_source
+from bert_jax.formats.tables import FORMATS, Arrays, export_params
 from bert_jax.inference.model import random_params
 
 # Task -> transformers' class; of pre-training, with and without the head for the next sentence.

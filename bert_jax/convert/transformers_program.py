@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.convert.huggingface import ACTIVATIONS, CLASS_OF_TASK, INDEX, WEIGHTS
 from bert_jax.convert.outputs import TASK_HEADS, Batch, Outputs, at_tokens
 from bert_jax.convert.parameters import Imported
-from bert_jax.convert.tables import FORMATS, export_params
+from bert_jax.formats.huggingface import ACTIVATIONS, CLASS_OF_TASK, INDEX, WEIGHTS
+from bert_jax.formats.tables import FORMATS, export_params
 
 _SIZES = {
     "vocab_size": "vocab_size",

@@ -6,11 +6,11 @@ import pathlib
 
 from ml_collections import ConfigDict
 
-from bert_jax import config as config_lib
-from bert_jax.checkpointing import open_chosen
-from bert_jax.convert.tables import Arrays, flatten
-from bert_jax.data.tokenization import Tokenizer, load_tokenizer
-from bert_jax.finetuning import LABELS, read_labels
+from bert_jax.config import settings as config_lib
+from bert_jax.formats.tables import Arrays, flatten
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.finetuning import LABELS, read_labels
 
 
 @dataclasses.dataclass(frozen=True)

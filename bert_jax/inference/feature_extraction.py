@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.offsets import character_spans
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.model import Progress, Row, TrainedModel, in_order
 from bert_jax.inference.texts import check_files, read_texts
 from bert_jax.models import Bert
+from bert_jax.text.offsets import character_spans
 
 Features = dict[str, np.ndarray]
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bert_jax.data.atomic import whole_file
+from bert_jax.files.atomic import whole_file
 
 ENDINGS = (".npz", ".safetensors", ".jsonl")
 

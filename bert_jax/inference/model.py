@@ -18,14 +18,14 @@ import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import sharding
-from bert_jax.checkpointing import open_chosen
-from bert_jax.experiment import load_workdir_tokenizer, make_model_config
+from bert_jax.devices import sharding
 from bert_jax.inference.texts import Text
 from bert_jax.models.config import BertConfig
-from bert_jax.progress import Screen
-from bert_jax.state import abstract_params
 from bert_jax.tasks import Pretraining
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.experiment import load_workdir_tokenizer, make_model_config
+from bert_jax.training.progress import Screen
+from bert_jax.training.state import abstract_params
 
 # A batch is padded to the first of these that is long enough.
 _LENGTHS = (16, 32, 64, 128, 256, 512)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.atomic import whole_file, write_json
-from bert_jax.data.submission import write_submission
-from bert_jax.data.text_tasks import GLUE
+from bert_jax.examples.text_tasks import GLUE
+from bert_jax.files.atomic import whole_file, write_json
+from bert_jax.inference.submission import write_submission
 from bert_jax.tasks.task import Prediction
 
 

@@ -9,7 +9,7 @@ which a published set is scored instead:
     .conll   a word and its tag a line, a blank line between sentences
 
 Until all is done it stands in OUTPUT.unfinished, beside OUTPUT.unfinished.json that says what it is
-of and how far it is whole. (OUTPUT.part is what bert_jax.data.atomic writes to.)
+of and how far it is whole. (OUTPUT.part is what bert_jax.files.atomic writes to.)
 """
 
 import hashlib
@@ -24,17 +24,17 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import sharding
-from bert_jax.checkpointing import open_chosen
-from bert_jax.data.atomic import read_json, write_json
-from bert_jax.data.encode_words import documents
-from bert_jax.experiment import load_workdir_tokenizer, make_model_config
-from bert_jax.finetuning import answer, make_data, read_labels
+from bert_jax.devices import sharding
+from bert_jax.examples.encode_words import documents
+from bert_jax.files.atomic import read_json, write_json
 from bert_jax.inference.model import Progress
 from bert_jax.inference.official import check_official, write_official
 from bert_jax.inference.texts import check_files
-from bert_jax.state import abstract_params
 from bert_jax.tasks.task import Prediction, TaskData
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.experiment import load_workdir_tokenizer, make_model_config
+from bert_jax.training.finetuning import answer, make_data, read_labels
+from bert_jax.training.state import abstract_params
 
 # Examples that are in memory at a time, and after which what is done is safe on disk; more where
 # the last of them is in the middle of a document that is read for context.

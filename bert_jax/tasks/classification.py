@@ -9,20 +9,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax import objectives
-from bert_jax.data.encode_texts import LABEL_KINDS, TextRows, encode_texts
-from bert_jax.data.example_files import ending_of
-from bert_jax.data.examples import TextExample
-from bert_jax.data.rows import Labels
-from bert_jax.data.tables import Columns, first_row, parse_column, read_plain_texts, read_table
-from bert_jax.data.text_tasks import CHINESE, GLUE, TextTask
-from bert_jax.data.tokenization import Tokenizer
+from bert_jax.examples.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.examples.example import TextExample
+from bert_jax.examples.example_files import ending_of
+from bert_jax.examples.rows import Labels
+from bert_jax.examples.tables import Columns, first_row, parse_column, read_plain_texts, read_table
+from bert_jax.examples.text_tasks import CHINESE, GLUE, TextTask
 from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import BertForClassification
-from bert_jax.objectives import Sums
-from bert_jax.tasks import scores
+from bert_jax.scores import metrics as scores
+from bert_jax.tasks import objectives
+from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.text.tokenization import Tokenizer
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {

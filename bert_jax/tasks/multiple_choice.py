@@ -8,17 +8,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax import objectives
-from bert_jax.data.choices import ChoiceColumns, read_choices
-from bert_jax.data.encode_choices import ChoiceRows, encode_choices
-from bert_jax.data.examples import ChoiceExample
-from bert_jax.data.tokenization import Tokenizer
+from bert_jax.examples.choices import ChoiceColumns, read_choices
+from bert_jax.examples.encode_choices import ChoiceRows, encode_choices
+from bert_jax.examples.example import ChoiceExample
 from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import BertForMultipleChoice
-from bert_jax.objectives import Sums
-from bert_jax.tasks import scores
+from bert_jax.scores import metrics as scores
+from bert_jax.tasks import objectives
+from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.text.tokenization import Tokenizer
 
 METRICS = ("accuracy",)
 

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax import masking, objectives
 from bert_jax.models.config import BertConfig
 from bert_jax.models.heads import BertForPreTraining
-from bert_jax.objectives import Sums
+from bert_jax.tasks import masking, objectives
+from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.task import Batch
 
 

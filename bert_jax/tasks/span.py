@@ -9,19 +9,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax import objectives
-from bert_jax.data.encode_questions import QuestionRows, encode_questions
-from bert_jax.data.examples import Question
-from bert_jax.data.spans import choose_spans
-from bert_jax.data.squad import read_questions
-from bert_jax.data.tokenization import Tokenizer
+from bert_jax.examples.encode_questions import QuestionRows, encode_questions
+from bert_jax.examples.example import Question
+from bert_jax.examples.spans import choose_spans
+from bert_jax.examples.squad import read_questions
 from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import BertForSpan, SpanOutputs
-from bert_jax.objectives import Sums
-from bert_jax.tasks.cmrc_scores import cmrc2018
-from bert_jax.tasks.squad_scores import squad_v1, squad_v2
+from bert_jax.scores.cmrc import cmrc2018
+from bert_jax.scores.squad import squad_v1, squad_v2
+from bert_jax.tasks import objectives
+from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.text.tokenization import Tokenizer
 
 # By whether "no answer" is an answer.
 METRICS = {

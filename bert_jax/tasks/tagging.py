@@ -9,23 +9,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import objectives
-from bert_jax.data.conll import is_conll, read_plain_words, read_tagged
-from bert_jax.data.encode_words import WordRows, encode_words
-from bert_jax.data.example_files import ending_of
-from bert_jax.data.examples import TaggedExample
-from bert_jax.data.rows import Labels
-from bert_jax.data.tables import parse_column
-from bert_jax.data.tags import as_iob2
-from bert_jax.data.tfds_examples import read_tfds_tags
-from bert_jax.data.tokenization import Tokenizer
+from bert_jax.examples.conll import is_conll, read_plain_words, read_tagged
+from bert_jax.examples.encode_words import WordRows, encode_words
+from bert_jax.examples.example import TaggedExample
+from bert_jax.examples.example_files import ending_of
+from bert_jax.examples.rows import Labels
+from bert_jax.examples.tables import parse_column
+from bert_jax.examples.tags import as_iob2
+from bert_jax.examples.tfds import read_tfds_tags
 from bert_jax.models import crf
 from bert_jax.models.config import BertConfig
 from bert_jax.models.task_heads import LAYERS, TAGGING_HEADS, BertForTagging, TaggingOutputs
-from bert_jax.objectives import Sum, Sums
-from bert_jax.tasks import scores
+from bert_jax.scores import metrics as scores
+from bert_jax.tasks import objectives
+from bert_jax.tasks.objectives import Sum, Sums
 from bert_jax.tasks.supervised import Supervised
 from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.text.tokenization import Tokenizer
 
 # By whether tags are those of entities.
 METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}

@@ -8,9 +8,9 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax.data.tokenization import Tokenizer
 from bert_jax.models.config import BertConfig
-from bert_jax.objectives import Sums
+from bert_jax.tasks.objectives import Sums
+from bert_jax.text.tokenization import Tokenizer
 
 Batch = Mapping[str, jax.Array]
 # What is written of an example: JSON values.

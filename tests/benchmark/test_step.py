@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax.benchmark import __main__ as benchmarks
 from bert_jax.benchmark import machine, step, workload
 from bert_jax.benchmark.turns import Rival, take_turns
+from bert_jax.commands import benchmark as benchmarks
 
 
 class Recorder:

@@ -30,10 +30,10 @@ def random_params() -> Callable[..., dict]:
     """Parameters by path: far from their start, every bias and every scale is random too."""
     import jax
 
-    from bert_jax.convert.tables import flatten
-    from bert_jax.experiment import make_model_config
-    from bert_jax.state import init_params
+    from bert_jax.formats.tables import flatten
     from bert_jax.tasks import Pretraining
+    from bert_jax.training.experiment import make_model_config
+    from bert_jax.training.state import init_params
 
     def make(config, **heads: tuple[int, ...]) -> dict:
         """`heads` are shapes of further parameters, "/" written as "__"."""
@@ -55,10 +55,10 @@ def random_params() -> Callable[..., dict]:
 @pytest.fixture
 def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     """Returns a function (**changes of the configuration, dots as __) -> folder of a run."""
-    from bert_jax import config as config_lib
-    from bert_jax.checkpointing import Checkpoints
-    from bert_jax.convert.tables import unflatten
-    from bert_jax.state import TrainState
+    from bert_jax.config import settings as config_lib
+    from bert_jax.formats.tables import unflatten
+    from bert_jax.training.checkpoints import Checkpoints
+    from bert_jax.training.state import TrainState
 
     def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, **changes):
         workdir = tmp_path / "run"

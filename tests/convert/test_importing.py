@@ -7,13 +7,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax.convert import __main__ as convert
+from bert_jax.commands import convert
+from bert_jax.config import settings as config_lib
 from bert_jax.convert import importing, workdir
 from bert_jax.convert.certificate import weights_sha256
-from bert_jax.convert.foreign import is_lowercase
 from bert_jax.convert.outputs import largest_differences, make_batch, run_ours
-from bert_jax.convert.tables import FORMATS, GOOGLE, HUGGINGFACE, expand, export_params
+from bert_jax.formats.foreign import is_lowercase
+from bert_jax.formats.tables import FORMATS, GOOGLE, HUGGINGFACE, expand, export_params
 from tests.convert.bundle_writer import write_bundle
 from tests.convert.conftest import VOCABULARY
 

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import settings as config_lib
 from bert_jax.convert import stablehlo
-from bert_jax.convert.tables import unflatten
-from bert_jax.experiment import make_model_config
+from bert_jax.formats.tables import unflatten
 from bert_jax.models import BertForPreTraining
+from bert_jax.training.experiment import make_model_config
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 HEADING = "Take it away"

@@ -6,13 +6,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import settings as config_lib
 from bert_jax.convert import certificate, importing, to_huggingface
 from bert_jax.convert import workdir as workdirs
-from bert_jax.convert.tables import FORMATS, import_params, unflatten
-from bert_jax.data.tokenization import load_tokenizer
-from bert_jax.experiment import make_model_config
+from bert_jax.formats.tables import FORMATS, import_params, unflatten
 from bert_jax.models import Bert, BertForPreTraining
+from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.training.experiment import make_model_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -217,7 +217,7 @@ def test_a_sentencepiece_run_loads_too(export, sentencepiece_model):
 
 @pytest.fixture
 def sentencepiece_model(tmp_path) -> bytes:
-    from bert_jax.data.vocabulary import count_words, train_vocabulary
+    from bert_jax.text.vocabulary import count_words, train_vocabulary
 
     path = tmp_path / "trained.model"
     texts = ["The quick brown fox, it is said, jumps over the lazy dog; it sleeps."] * 5

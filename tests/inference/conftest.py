@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax import sharding
-from bert_jax.checkpointing import Checkpoints
-from bert_jax.experiment import make_model_config
-from bert_jax.optim import OptimizerConfig, make_optimizer
-from bert_jax.state import abstract_params, init_state
+from bert_jax.config import settings as config_lib
+from bert_jax.devices import sharding
 from bert_jax.tasks import Pretraining
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.experiment import make_model_config
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.state import abstract_params, init_state
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(REPOSITORY))  # for configs

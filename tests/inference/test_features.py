@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import settings as config_lib
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_choice import LAYERS, Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, extract

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax.evaluate import evaluate
+from bert_jax.config import settings as config_lib
 from bert_jax.inference import model as model_lib
+from bert_jax.inference.masked_words import Predictor, predict
 from bert_jax.inference.model import TrainedModel, in_order
 from bert_jax.inference.scoring import Scorer
 from bert_jax.inference.texts import Text, check_files, read_texts
-from bert_jax.predict import Predictor, predict
+from bert_jax.training.evaluate import evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -217,7 +217,9 @@ def test_only_one_process_uses_a_model(workdir, monkeypatch):
 # --------------------------------------------------------------------------------- as a user
 
 
-def start(*flags: str, module="bert_jax.features", **environment) -> subprocess.CompletedProcess:
+def start(
+    *flags: str, module="bert_jax.commands.features", **environment
+) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", module, *flags],
         cwd=REPOSITORY,
@@ -252,7 +254,7 @@ def test_mistakes_are_answered_by_one_line_without_jax(flags, message, workdir, 
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("module", ["bert_jax.features", "bert_jax.score"])
+@pytest.mark.parametrize("module", ["bert_jax.commands.features", "bert_jax.commands.score"])
 def test_help_shows_the_flags(module):
     done = start("--help", module=module)
     assert (done.returncode, done.stderr) == (0, "")

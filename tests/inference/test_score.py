@@ -10,11 +10,11 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax.convert.tables import FORMATS, export_params, flatten
+from bert_jax.commands.score import print_scores, write_scores
+from bert_jax.config import settings as config_lib
+from bert_jax.formats.tables import FORMATS, export_params, flatten
 from bert_jax.inference.scoring import Scorer
 from bert_jax.inference.texts import Text
-from bert_jax.score import print_scores, write_scores
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -146,7 +146,7 @@ def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_pat
     ],
 )
 def test_mistakes_are_answered_by_one_line(flags, message, workdir):
-    command = [sys.executable, "-m", "bert_jax.score"]
+    command = [sys.executable, "-m", "bert_jax.commands.score"]
     flags = [flag.replace("WORKDIR", workdir) for flag in flags]
     done = subprocess.run(command + flags, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 2

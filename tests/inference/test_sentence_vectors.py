@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import settings as config_lib
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, extract
 from bert_jax.inference.model import TrainedModel
@@ -34,7 +34,7 @@ def folder() -> pathlib.Path:
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory) -> TrainedModel:
     from bert_jax.convert.importing import convert
-    from bert_jax.convert.source import open_source
+    from bert_jax.formats.source import open_source
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
     convert(open_source(str(folder), "huggingface"), workdir, compare=False)

@@ -12,15 +12,15 @@ import time
 
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax import sharding
-from bert_jax.checkpointing import Checkpoints
-from bert_jax.experiment import make_model_config
-from bert_jax.finetuning import make_data, write_labels
+from bert_jax.config import settings as config_lib
+from bert_jax.devices import sharding
 from bert_jax.inference import task_predictions
 from bert_jax.inference.task_predictions import predict_task
-from bert_jax.state import abstract_params
-from tests.data.tiny_tasks import HIDDEN
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.experiment import make_model_config
+from bert_jax.training.finetuning import make_data, write_labels
+from bert_jax.training.state import abstract_params
+from tests.examples.tiny_tasks import HIDDEN
 from tests.inference.conftest import REPOSITORY, VOCABULARY, WORDS, random_params
 
 LABELS = {

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import objectives
 from bert_jax.models import Bert, BertForPreTraining
 from bert_jax.models.bert import attention_bias
+from bert_jax.tasks import objectives
 
 
 def forward(config, params, batch, **options):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import objectives, sharding
-from bert_jax.convert.tables import FORMATS, export_params, flatten
+from bert_jax.devices import sharding
+from bert_jax.formats.tables import FORMATS, export_params, flatten
 from bert_jax.models import Bert, crf
 from bert_jax.models.task_heads import (
     IMPOSSIBLE,
@@ -16,11 +16,12 @@ from bert_jax.models.task_heads import (
     BertForSpan,
     BertForTagging,
 )
-from bert_jax.state import init_params
+from bert_jax.tasks import objectives
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import SpanTask
 from bert_jax.tasks.tagging import Tagging
+from bert_jax.training.state import init_params
 
 NUM_CLASSES, SEQ = 3, 24
 

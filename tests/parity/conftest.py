@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.devices.sharding import path_name
 from bert_jax.models import Bert, BertForPreTraining
-from bert_jax.sharding import path_name
-from bert_jax.state import init_params
+from bert_jax.training.state import init_params
 
 # Ours -> theirs, written here once more and apart from bert_jax.convert. A module's leaves follow
 # by LEAVES; a dense kernel is the transpose of their weight.

@@ -6,8 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.state import TrainState
-from bert_jax.step import make_train_step
+from bert_jax.training.state import TrainState
+from bert_jax.training.step import make_train_step
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

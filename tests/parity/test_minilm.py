@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data.tokenization import load_tokenizer
 from bert_jax.models import Bert, parameter_count
+from bert_jax.text.tokenization import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")

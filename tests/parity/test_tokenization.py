@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bert_jax.data.tokenization import (
+from bert_jax.text.tokenization import (
     CLEAN,
     SPECIAL_TOKENS,
     WordPieceTokenizer,

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.optim import OptimizerConfig, make_optimizer
-from bert_jax.state import TrainState
-from bert_jax.step import make_train_step
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.state import TrainState
+from bert_jax.training.step import make_train_step
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

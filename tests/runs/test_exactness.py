@@ -10,8 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from bert_jax import processes, reporting
-from bert_jax.train import train
+from bert_jax.devices import processes
+from bert_jax.training import reporting
+from bert_jax.training.train import train
 
 
 def assert_same_run(run, other, step=20):

@@ -6,8 +6,8 @@ import signal
 import numpy as np
 import pytest
 
-from bert_jax import feed, reporting
-from bert_jax.train import train
+from bert_jax.training import feed, reporting
+from bert_jax.training.train import train
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")
 

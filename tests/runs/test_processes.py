@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from bert_jax import processes
+from bert_jax.devices import processes
 
 
 def start_two(run):

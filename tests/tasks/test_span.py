@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.examples import Question
-from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.examples.example import Question
 from bert_jax.tasks.span import SpanData
+from bert_jax.text.tokenization import load_tokenizer
 
 HEAD = {
     "doc_stride": 3,

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_jax.data.examples import TaggedExample
-from bert_jax.data.tokenization import load_tokenizer
+from bert_jax.examples.example import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
+from bert_jax.text.tokenization import load_tokenizer
 
 DATA = {"text_a": "", "label": "", "published": ""}
 HEAD = {

@@ -1,0 +1,104 @@
+"""One choice for everything in which the well-known BERTs differ: the rows of PRESETS.
+
+A preset sets the fields of its row over the values of the configuration file; a field that is given
+on the command line keeps what is given. README, "Presets", says where each value comes from and
+what differs all the same. Sizes, lengths, learning rates and dropout belong to no preset.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.config.settings import value_of
+
+# google-research/bert, `modeling.py`, `optimization.py`, `create_pretraining_data.py` as they were
+# in October 2018.
+_GOOGLE: dict[str, Any] = {
+    "model.activation": "gelu",
+    "model.layer_norm_epsilon": 1e-12,
+    "model.mask_value": -10_000.0,
+    "model.next_sentence": True,
+    "data.segments": "pairs",
+    "data.mode": "static",
+    "data.mask_rounding": "half_even",
+    "optimizer.name": "bert_adam",
+    "optimizer.schedule": "bert_linear",
+    "optimizer.beta1": 0.9,
+    "optimizer.beta2": 0.999,
+    "optimizer.epsilon": 1e-6,
+    "optimizer.clip_norm": 1.0,
+    "optimizer.no_decay": ("layer_norm", "bias"),
+}
+# The most negative float32: beside it every score is lost, so that its probability is exactly 0.
+_LOWEST = float(np.finfo(np.float32).min)
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # Devlin et al. 2019; where the text is silent, the code that its numbers were made with.
+    "paper": _GOOGLE | {"data.mode": "dynamic"},
+    "google_2018": _GOOGLE,
+    # Since commit bee6030 of February 2019.
+    "google_2019": _GOOGLE | {"model.activation": "gelu_tanh"},
+    # transformers: `models/bert`, `DataCollatorForLanguageModeling`, `Trainer`, `run_mlm.py`.
+    "hf": {
+        "model.activation": "gelu",
+        "model.layer_norm_epsilon": 1e-12,
+        "model.mask_value": _LOWEST,
+        "model.next_sentence": False,
+        "data.segments": "full_sentences",
+        "data.mode": "dynamic",
+        "data.mask_rounding": "bernoulli",
+        "optimizer.name": "adamw",
+        "optimizer.schedule": "linear",
+        "optimizer.beta1": 0.9,
+        "optimizer.beta2": 0.999,
+        "optimizer.epsilon": 1e-8,
+        "optimizer.clip_norm": 1.0,
+        "optimizer.no_decay": ("layer_norm", "bias"),
+    },
+    # Liu et al. 2019 and fairseq: `examples/roberta/config/pretraining/base.yaml` and what it runs.
+    "roberta": {
+        "model.activation": "gelu",
+        "model.layer_norm_epsilon": 1e-5,
+        "model.mask_value": _LOWEST,
+        "model.next_sentence": False,
+        "data.segments": "full_sentences",
+        "data.mode": "dynamic",
+        "data.mask_rounding": "stochastic",
+        "optimizer.name": "adamw",
+        "optimizer.schedule": "linear",
+        "optimizer.beta1": 0.9,
+        "optimizer.beta2": 0.98,
+        "optimizer.epsilon": 1e-6,
+        "optimizer.clip_norm": 0.0,
+        "optimizer.no_decay": (),
+    },
+}
+
+
+def apply(config: ConfigDict, explicit: Collection[str]) -> None:
+    """Sets the fields that `config.preset` fixes, but those that are named in `explicit`.
+
+    Raises:
+      ValueError: there is no such preset.
+    """
+    values = _row(config.preset)
+    config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
+
+
+def describe(config: ConfigDict) -> list[str]:
+    """The line of the banner: the preset, and the fields that were given another value."""
+    changed = [
+        f"{name}={value_of(config, name)!r}"
+        for name, value in _row(config.preset).items()
+        if value_of(config, name) != value
+    ]
+    but = f", but {', '.join(changed)}" if changed else ""
+    return [f"preset     {config.preset}{but}"] if config.preset else []
+
+
+def _row(name: str) -> dict[str, Any]:
+    if name and name not in PRESETS:
+        raise ValueError(f"Unknown preset {name!r}. Available: {', '.join(PRESETS)}.")
+    return PRESETS.get(name, {})

@@ -1,0 +1,117 @@
+"""Prepared rows for people and for other programs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_jax.corpus.loader import evaluation_batches
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.text.tokenization import Tokenizer
+
+_BATCH_SIZE = 256
+
+
+def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a split in order, with the fields of google-research/bert's records.
+
+    `input_ids input_mask segment_ids` have as many numbers as the sequence length,
+    `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
+    what is not used is 0. Dynamic data have no masks yet: those three are empty lists then. Beside
+    these stand `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
+    without B) and `tokens`.
+    """
+    tokenizer = manifest.tokenizer()
+    rows = manifest.rows(split, sequence_length)
+    for batch in evaluation_batches(rows, _BATCH_SIZE):
+        for row in np.flatnonzero(batch["example_ids"].any(axis=1)):
+            yield _example({name: array[row] for name, array in batch.items()}, tokenizer)
+
+
+def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]:
+    is_token = row["example_ids"] > 0
+    nothing = np.empty(0, np.int32)
+    return {
+        "tokens": [tokenizer.pieces[i] for i in row["input_ids"][is_token]],
+        "input_ids": (row["input_ids"] * is_token).tolist(),
+        "input_mask": is_token.astype(int).tolist(),
+        "segment_ids": row["token_type_ids"].tolist(),
+        "masked_lm_positions": row.get("masked_lm_positions", nothing).tolist(),
+        "masked_lm_ids": row.get("masked_lm_ids", nothing).tolist(),
+        "masked_lm_weights": row.get("masked_lm_weights", nothing).tolist(),
+        "next_sentence_labels": row["next_sentence_labels"][
+            row["next_sentence_weights"] > 0
+        ].tolist(),
+    }
+
+
+def write_jsonl(manifest: Manifest, path: str) -> int:
+    """Writes all rows to a file, a JSON object a line: first train, at each sequence length.
+
+    Returns:
+      The number of lines.
+    """
+    count = 0
+    with open(path, "w", encoding="utf-8") as file:
+        for split in manifest.splits:
+            for length in manifest.sequence_lengths:
+                for example in examples(manifest, split, length):
+                    json.dump({"split": split, **example}, file, ensure_ascii=False)
+                    file.write("\n")
+                    count += 1
+    return count
+
+
+def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
+    """An example as text: A and B with their special tokens, the label, the masks.
+
+    A: [CLS] the cat [MASK] [SEP]
+    B: it purred . [SEP]
+    is_next
+    masked: 3 sat
+    """
+    ids, kinds = example["input_ids"], example["segment_ids"]
+    length = sum(example["input_mask"])
+    middle = kinds.index(1) if 1 in kinds else length
+    lines = [f"A: {tokenizer.decode(ids[:middle])}"]
+    for label in example["next_sentence_labels"]:
+        lines.append(f"B: {tokenizer.decode(ids[middle:length])}")
+        lines.append("random_next" if label else "is_next")
+    masks = zip(
+        example["masked_lm_positions"],
+        example["masked_lm_ids"],
+        example["masked_lm_weights"],
+        strict=True,
+    )
+    if told := [f"{position} {tokenizer.pieces[id]}" for position, id, weight in masks if weight]:
+        lines.append(f"masked: {', '.join(told)}")
+    return "\n".join(lines)
+
+
+def summarize(manifest: Manifest) -> str:
+    """The statistics of the manifest as text: what to look at before training on the data."""
+    corpus = manifest.content["corpus"]
+    lines = [
+        f"text: {corpus['documents']:,} documents, {corpus['sentences']:,} sentences,"
+        f" {corpus['tokens']:,} tokens, {corpus['unknown_token_share']:.3%} of them unknown;"
+        f" repeated: {corpus['duplicate_documents']:,} documents,"
+        f" {corpus['duplicate_sentences']:,} sentences"
+    ]
+    met = {name: corpus[name] for name in ("empty_documents", "empty_sentences")} | corpus["text"]
+    if told := [f"{name} {count:,}" for name, count in sorted(met.items()) if count]:
+        lines.append(f"mended or left out: {', '.join(told)}")
+    for split in manifest.splits:
+        for length in manifest.sequence_lengths:
+            s = manifest.statistics(split, length)
+            line = (
+                f"{split} at {length}: {s['rows']:,} rows of {s['mean_length']:.1f} tokens"
+                f" ({s['padding_share']:.1%} padding)"
+            )
+            if s["mean_b_length"]:
+                line += (
+                    f", {s['random_next_share']:.1%} random next,"
+                    f" {s['truncated_rows_share']:.1%} truncated"
+                )
+            lines.append(line)
+    return "\n".join(lines)

@@ -1,0 +1,126 @@
+"""Batches of rows: which rows a batch has is a pure function of (seed, batch number).
+
+There is no iterator state to save or to restore, and a process can make any part of any batch.
+
+Each epoch goes through all rows once, in an order of its own: the blocks of the shards in a random
+order, and within each window of blocks, the rows in a random order. So the rows of a batch come
+from a hundred places of the data, and still a block is read about once an epoch.
+"""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.corpus.shards import ROWS_PER_BLOCK, Rows
+
+# Rows of a window's blocks, some 128 x 256, are mixed. (Rows keeps two windows in memory.)
+WINDOW_BLOCKS = 128
+
+_ROUNDS = 6
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+Batch = dict[str, np.ndarray]
+
+
+def permute(numbers: np.ndarray, size: int, key: str) -> np.ndarray:
+    """Maps int[n] numbers below `size` by a permutation of 0 .. size - 1 that `key` chooses.
+
+    A Feistel network permutes the numbers below the next power of four; a number that lands at
+    `size` or above goes through it again until it lands below. Costs no memory for `size`.
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    low_half = (np.uint64(1) << half) - np.uint64(1)
+    digest = hashlib.blake2b(key.encode(), digest_size=8 * _ROUNDS).digest()
+    round_keys = np.frombuffer(digest, "<u8")
+    result = np.array(numbers, np.uint64)
+    todo = np.arange(result.size)
+    while todo.size:
+        left, right = result[todo] >> half, result[todo] & low_half
+        for round_key in round_keys:
+            mixed = (right + round_key) * _MULTIPLIER
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * _MULTIPLIER
+            left, right = right, left ^ (mixed >> (np.uint64(64) - half))
+        result[todo] = (left << half) | right
+        todo = todo[result[todo] >= size]
+    return result.astype(np.int64)
+
+
+class Loader:
+    """Endless batches of shuffled rows.
+
+    Args:
+      rows: what the batches are made of.
+      batch_size: rows of the global batch, over all processes.
+      seed: of the order.
+
+    Raises:
+      ValueError: there are no rows, or `batch_size` is not positive.
+    """
+
+    def __init__(self, rows: Rows, batch_size: int, seed: int):
+        if not len(rows):
+            raise ValueError("There are no rows to make batches of.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+        self.rows = rows
+        self.batch_size = batch_size
+        self.seed = seed
+        self._block_order = functools.lru_cache(2)(self._make_block_order)
+
+    def batch(self, index: int, start: int = 0, stop: int | None = None) -> Batch:
+        """Returns rows `start` to `stop - 1` of global batch number `index`, in the batch form."""
+        return self.rows.read(self.row_numbers(index, start, stop))
+
+    def row_numbers(self, index: int, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """The numbers int64[stop - start] of the rows in (that part of) a batch."""
+        positions = index * self.batch_size + _part(self.batch_size, start, stop)
+        epochs = positions // len(self.rows)
+        numbers = np.empty_like(positions)
+        for epoch in np.unique(epochs).tolist():
+            here = epochs == epoch
+            numbers[here] = self._shuffle(positions[here] - epoch * len(self.rows), epoch)
+        return numbers
+
+    def _shuffle(self, positions: np.ndarray, epoch: int) -> np.ndarray:
+        """Position in the epoch -> number of the row: a permutation of all rows."""
+        num_rows, window_size = len(self.rows), WINDOW_BLOCKS * ROWS_PER_BLOCK
+        windows = positions // window_size
+        places = np.empty_like(positions)
+        for window in np.unique(windows).tolist():
+            here, first = windows == window, window * window_size
+            size = min(window_size, num_rows - first)
+            key = f"rows {self.seed} {epoch} {window}"
+            places[here] = first + permute(positions[here] - first, size, key)
+        # `places` number the rows in the order of the shuffled blocks. The last block of the data
+        # may have less rows than the others: what comes after it is that much further on.
+        order, slot_of_last = self._block_order(epoch)
+        missing = -num_rows % ROWS_PER_BLOCK
+        places += missing * (places >= (slot_of_last + 1) * ROWS_PER_BLOCK - missing)
+        return order[places // ROWS_PER_BLOCK] * ROWS_PER_BLOCK + places % ROWS_PER_BLOCK
+
+    def _make_block_order(self, epoch: int) -> tuple[np.ndarray, int]:
+        num_blocks = -(-len(self.rows) // ROWS_PER_BLOCK)
+        order = permute(np.arange(num_blocks), num_blocks, f"blocks {self.seed} {epoch}")
+        return order, int(np.flatnonzero(order == num_blocks - 1)[0])
+
+
+def _part(batch_size: int, start: int, stop: int | None) -> np.ndarray:
+    stop = batch_size if stop is None else stop
+    if not 0 <= start <= stop <= batch_size:
+        raise ValueError(f"Rows {start} to {stop} are no part of a batch of {batch_size}.")
+    return np.arange(start, stop)
+
+
+def evaluation_batches(
+    rows: Rows, batch_size: int, start: int = 0, stop: int | None = None
+) -> Iterator[Batch]:
+    """Yields rows `start` to `stop - 1` of each global batch, all rows once, in their order.
+
+    The last batch is filled up with rows of weight zero.
+    """
+    part = _part(batch_size, start, stop)
+    for first in range(0, len(rows), batch_size):
+        numbers = first + part
+        yield rows.read(np.where(numbers < len(rows), numbers, -1))

@@ -1,0 +1,164 @@
+"""manifest.json: what a folder of prepared data holds, and the proof that it is whole.
+
+It is written last, so that a folder with a manifest is a finished one. It says which settings and
+which text the data comes from, and for every file its size and SHA-256. Equal settings and text
+give an equal manifest, byte for byte, on any number of processes.
+"""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+from typing import Any
+
+from bert_jax.corpus.blocks import RowFormat
+from bert_jax.corpus.shards import Rows, file_sha256
+from bert_jax.files.atomic import read_json, write_json
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+
+NAME = "manifest.json"
+# Raised when the meaning of a stored byte changes.
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A folder of prepared data.
+
+    `content` is the JSON: `version`, `settings` (what was asked for), `source` (its fingerprint),
+    `tokenizer`, `corpus` (what was counted in the text), `formats` (sequence length -> RowFormat)
+    and `splits` (split -> documents, tokens and, by sequence length, files and statistics).
+    """
+
+    folder: str
+    content: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: str) -> "Manifest":
+        """Reads the manifest of a folder.
+
+        Raises:
+          ValueError: there is none, it cannot be read, or it is of another version.
+        """
+        path = os.path.join(folder, NAME)
+        try:
+            content = read_json(path)
+            version = content["version"]
+        except FileNotFoundError:
+            raise ValueError(
+                f"{folder} holds no finished data (no {NAME}): run python -m bert_jax.prepare."
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): prepare the data again.") from None
+        if version != VERSION:
+            raise ValueError(
+                f"{path} is of version {version}, this program reads version {VERSION}: prepare"
+                " the data again in another folder."
+            )
+        return cls(folder, content)
+
+    def save(self) -> None:
+        write_json(os.path.join(self.folder, NAME), self.content)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal data."""
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(sorted(self.content["splits"]))
+
+    @property
+    def sequence_lengths(self) -> tuple[int, ...]:
+        return tuple(sorted(map(int, self.content["formats"])))
+
+    def num_rows(self, split: str, sequence_length: int) -> int:
+        return sum(file["rows"] for file in self._part(split, sequence_length)["files"])
+
+    def statistics(self, split: str, sequence_length: int) -> dict[str, Any]:
+        """See statistics.RowCounts.describe."""
+        return self._part(split, sequence_length)["statistics"]
+
+    @property
+    def vocabulary_path(self) -> str:
+        """The vocabulary, vocab.txt or vocab.model."""
+        return os.path.join(self.folder, self.content["tokenizer"]["name"])
+
+    def tokenizer(self) -> Tokenizer:
+        """Loads the tokenizer that made the data.
+
+        Raises:
+          ValueError: the vocabulary in the folder is another one.
+        """
+        facts = self.content["tokenizer"]
+        path = self.vocabulary_path
+        tokenizer = load_tokenizer(path, facts["lowercase"])
+        if tokenizer.fingerprint != facts["fingerprint"]:
+            raise ValueError(
+                f"{path} is not the vocabulary that the data beside it was made with: bring that"
+                " one back, or prepare the data again in another folder."
+            )
+        return tokenizer
+
+    def rows(self, split: str, sequence_length: int) -> Rows:
+        """Opens the rows of one split at one sequence length, after a look at the files' sizes.
+
+        Raises:
+          ValueError: there are no such rows, or a file is missing or has another size.
+        """
+        files = self._part(split, sequence_length)["files"]
+        for file in files:
+            _check_size(os.path.join(self.folder, file["name"]), file["bytes"])
+        form = RowFormat(**self.content["formats"][str(sequence_length)])
+        paths = [os.path.join(self.folder, file["name"]) for file in files]
+        return Rows(paths, [file["rows"] for file in files], form)
+
+    def verify(self) -> int:
+        """Compares every file with its checksum, in threads.
+
+        Returns:
+          The bytes that were read.
+
+        Raises:
+          ValueError: naming the first file that is missing or not as it was written.
+        """
+        files = [self.content["tokenizer"]] + [
+            file
+            for split in self.content["splits"].values()
+            for part in split["sequence_lengths"].values()
+            for file in part["files"]
+        ]
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            list(threads.map(self._verify_file, files))
+        return sum(file["bytes"] for file in files)
+
+    def _verify_file(self, file: dict[str, Any]) -> None:
+        path = os.path.join(self.folder, file["name"])
+        _check_size(path, file["bytes"])
+        if file_sha256(path) != file["sha256"]:
+            raise ValueError(
+                f"{path} is damaged: its SHA-256 is not the one in {NAME}. Delete {NAME} and"
+                " prepare the data again."
+            )
+
+    def _part(self, split: str, sequence_length: int) -> dict[str, Any]:
+        parts = self.content["splits"].get(split, {"sequence_lengths": {}})["sequence_lengths"]
+        if str(sequence_length) not in parts:
+            raise ValueError(
+                f"{self.folder} has no rows of split {split!r} at sequence length"
+                f" {sequence_length}: it has splits {', '.join(self.splits)} at sequence lengths"
+                f" {', '.join(map(str, self.sequence_lengths))}."
+            )
+        return parts[str(sequence_length)]
+
+
+def _check_size(path: str, size: int) -> None:
+    found = os.path.getsize(path) if os.path.exists(path) else None
+    if found != size:
+        state = "missing" if found is None else f"{found} bytes long"
+        raise ValueError(
+            f"{path} should have {size} bytes and is {state}: delete the {NAME} beside it and"
+            " prepare the data again."
+        )

@@ -1,0 +1,302 @@
+"""The stages of data preparation, one after the other, each spread over all processes.
+
+    vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
+    tokenize      chunks of the source -> token ids on disk
+    pairs         documents -> spans of A and B, or of full sentences
+                  (static: with masks; one process a length then)
+    shards        pairs -> ArrayRecord files
+
+Each unit of work leaves a file or folder in `unfinished`, whole or not at all; what is there
+already is not done again. At the end the manifest is written and `unfinished` removed.
+"""
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpus import stages
+from bert_jax.corpus.blocks import RowFormat
+from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
+from bert_jax.corpus.manifest import VERSION, Manifest
+from bert_jax.corpus.shards import file_sha256, rows_per_file
+from bert_jax.corpus.statistics import RowCounts
+from bert_jax.files.atomic import read_json, whole_file, write_json
+from bert_jax.files.workers import Log, Workers, run_stage
+from bert_jax.text.sources import Source
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.vocabulary import merge_counts, train_vocabulary
+
+# In the folder of the data, as long as it is not finished.
+UNFINISHED = "unfinished"
+
+# What data.vocab starts with if the vocabulary is to be trained.
+TRAIN = "train:"
+
+
+class Preparation:
+    """One run through all stages.
+
+    Args:
+      config: what to prepare.
+      source: the text that it names.
+      request: JSON that identifies it: settings and the fingerprint of the source.
+      data_dir: the folder for it.
+      workers: who does it.
+      log: takes lines that say what is done, how fast.
+    """
+
+    def __init__(
+        self,
+        config: DataConfig,
+        source: Source,
+        request: dict[str, Any],
+        data_dir: str,
+        workers: Workers,
+        log: Log,
+    ):
+        self.config = config
+        self.request = request
+        self.data_dir = data_dir
+        self.workers = workers
+        self.log = log
+        self.source = source
+        self.unfinished = os.path.join(data_dir, UNFINISHED)
+        self.corpus = os.path.join(self.unfinished, "corpus")
+
+    def run(self) -> Manifest:
+        """Does what is still to do and writes the manifest."""
+        name = self._make_vocabulary()
+        tokenizer = load_tokenizer(os.path.join(self.data_dir, name), self.config.lowercase)
+        self._tokenize(name)
+        splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
+        corpus = self._describe_corpus(num_duplicates)
+        forms = self._make_forms(tokenizer)
+        self._sample(splits, forms, tokenizer)
+        self._write(splits, forms)
+        content = {
+            "version": VERSION,
+            **self.request,
+            "tokenizer": self._describe_tokenizer(name, tokenizer),
+            "corpus": corpus,
+            "formats": {str(length): dataclasses.asdict(form) for length, form in forms.items()},
+            "splits": {
+                split: self._describe_split(split, documents, forms, tokenizer)
+                for split, documents in splits.items()
+            },
+        }
+        manifest = Manifest(self.data_dir, content)
+        manifest.save()
+        shutil.rmtree(self.unfinished)
+        return manifest
+
+    # ---- vocabulary
+
+    def _make_vocabulary(self) -> str:
+        """Trains the vocabulary, or copies the given one. Returns the name of its file."""
+        if not self.config.vocab.startswith(TRAIN):
+            name = f"vocab{os.path.splitext(self.config.vocab)[1]}"
+            with whole_file(os.path.join(self.data_dir, name)) as part:
+                shutil.copyfile(self.config.vocab, part)
+            return name
+        kind = self.config.vocab.removeprefix(TRAIN)
+        name = "vocab.txt" if kind == "wordpiece" else "vocab.model"
+        path, facts = os.path.join(self.data_dir, name), self._facts("vocabulary")
+        if os.path.exists(path) and os.path.exists(facts):
+            return name
+        chunks = self.source.chunks()
+        counts = [self._facts(f"words-{i:05d}") for i in range(len(chunks))]
+        tasks = [
+            (self.source, chunk, kind, self.config.lowercase, count)
+            for chunk, count in zip(chunks, counts, strict=True)
+            if not os.path.exists(count)
+        ]
+        self._work("count words", stages.count, tasks)
+        started = time.monotonic()
+        words = merge_counts(stages.read_counts(count) for count in counts)
+        trained = train_vocabulary(kind, words, self.config.vocab_size, path)
+        write_json(facts, trained)
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in trained.items())
+        self.log(f"vocabulary: {told} in {time.monotonic() - started:.1f} s")
+        for count in counts:
+            os.remove(count)
+        return name
+
+    def _describe_tokenizer(self, name: str, tokenizer: Tokenizer) -> dict[str, Any]:
+        path, trained = os.path.join(self.data_dir, name), self._facts("vocabulary")
+        return {
+            "name": name,
+            "bytes": os.path.getsize(path),
+            "sha256": file_sha256(path),
+            "fingerprint": tokenizer.fingerprint,
+            "lowercase": self.config.lowercase,
+            "vocab_size": len(tokenizer.pieces),
+            "training": read_json(trained) if os.path.exists(trained) else None,
+        }
+
+    # ---- tokenize
+
+    def _tokenize(self, vocabulary: str) -> None:
+        if os.path.exists(self.corpus):
+            return
+        chunks = self.source.chunks()
+        folders = [os.path.join(self.unfinished, f"chunk-{i:05d}") for i in range(len(chunks))]
+        tasks = [
+            (self.source, chunk, os.path.join(self.data_dir, vocabulary), self.config, folder)
+            for chunk, folder in zip(chunks, folders, strict=True)
+            if not os.path.exists(folder)
+        ]
+        self._work("tokenize", stages.tokenize, tasks)
+        join_chunks(folders, self.corpus)
+        counts = self._corpus_counts()
+        if not counts["documents"]:
+            raise ValueError(
+                f"There is no text in data.source={self.config.source!r} that gives any token"
+                f" ({counts['empty_documents']} documents were read)."
+            )
+
+    def _describe_corpus(self, duplicate_documents: int) -> dict[str, Any]:
+        counts = self._corpus_counts()
+        counts["duplicate_documents"] = duplicate_documents
+        counts["unknown_token_share"] = counts["unknown_tokens"] / counts["tokens"]
+        return counts
+
+    def _corpus_counts(self) -> dict[str, Any]:
+        return read_json(os.path.join(self.corpus, "counts.json"))
+
+    def _text_bytes(self) -> int:
+        return self._corpus_counts()["bytes"]
+
+    # ---- pairs
+
+    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, RowFormat]:
+        """The form of the rows of each sequence length."""
+        lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
+        return {
+            length: RowFormat(
+                sequence_length=length,
+                examples_per_row=1,
+                max_predictions=most if self.config.mode == "static" else 0,
+                vocab_size=len(tokenizer.pieces),
+                pad_id=tokenizer.pad_id,
+                cls_id=tokenizer.cls_id,
+                sep_id=tokenizer.sep_id,
+            )
+            for length, most in zip(lengths, predictions, strict=True)
+        }
+
+    def _pairs(self, split: str, length: int) -> str:
+        return os.path.join(self.unfinished, f"pairs-{split}-{length}")
+
+    def _dupe_factor(self, split: str) -> int:
+        """Held-out text is cut into pairs once, so that it is evaluated on once.
+
+        So are full sentences, which come out the same each time.
+        """
+        is_once = split != "train" or self.config.segments == "full_sentences"
+        return 1 if is_once else self.config.dupe_factor
+
+    def _sample(
+        self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
+    ) -> None:
+        """Documents -> a file of pairs or instances for each split and sequence length."""
+        to_do = [
+            (split, length)
+            for split in splits
+            for length in forms
+            if not os.path.exists(self._pairs(split, length))
+        ]
+        if self.config.mode == "static":
+            tasks = [
+                (self.corpus, split, self._dupe_factor(split), length)
+                + (forms[length].max_predictions, tokenizer, self.config)
+                + (self._pairs(split, length),)
+                for split, length in to_do
+            ]
+            self._work("pairs", stages.sample_static, tasks, self._text_bytes())
+            return
+        dtype = id_dtype(len(tokenizer.pieces))
+        parts: dict[str, tuple] = {}
+        for split, length in to_do:
+            target = self._pairs(split, length)
+            for duplicate in range(self._dupe_factor(split)):
+                for unit in splits[split].units:
+                    part = f"{target}.{duplicate}.{unit[0]}"
+                    task = (self.corpus, split, unit, duplicate, length, dtype, self.config, part)
+                    parts[part] = task
+        tasks = [task for part, task in parts.items() if not os.path.exists(part)]
+        self._work("pairs", stages.sample, tasks, self._text_bytes())
+        for split, length in to_do:
+            target = self._pairs(split, length)
+            _join([part for part in parts if part.startswith(f"{target}.")], target)
+
+    # ---- shards
+
+    def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
+        """The names of the shards, and the bounds of their rows: first, and one after the last."""
+        length = form.sequence_length
+        dtype = stages.record_dtype(self.config, form)
+        num_rows = os.path.getsize(self._pairs(split, length)) // dtype.itemsize
+        starts = range(0, num_rows, rows_per_file(length))
+        return [
+            (
+                f"{split}-{length}-{i:05d}-of-{len(starts):05d}.array_record",
+                (start, min(start + starts.step, num_rows)),
+            )
+            for i, start in enumerate(starts)
+        ]
+
+    def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
+        """Pairs -> shards."""
+        tasks = []
+        for split in splits:
+            for length, form in forms.items():
+                for name, bounds in self._shards(split, form):
+                    path, counts = os.path.join(self.data_dir, name), self._facts(name)
+                    if not (os.path.exists(counts) and os.path.exists(path)):
+                        pairs = self._pairs(split, length)
+                        dtype = stages.record_dtype(self.config, form)
+                        tasks.append((self.corpus, split, pairs, bounds, form, dtype, path, counts))
+        self._work("shards", stages.write, tasks, self._text_bytes())
+
+    def _describe_split(
+        self, split: str, documents: Split, forms: dict[int, RowFormat], tokenizer: Tokenizer
+    ) -> dict[str, Any]:
+        lengths = {}
+        for length, form in forms.items():
+            counts, files = RowCounts(len(tokenizer.pieces)), []
+            for name, _ in self._shards(split, form):
+                facts = read_json(self._facts(name))
+                counts.add_json(facts.pop("counts"))
+                files.append(facts)
+            lengths[str(length)] = {
+                "files": files,
+                "statistics": counts.describe(length, tokenizer),
+            }
+        return {
+            "documents": documents.num_documents,
+            "tokens": documents.num_tokens,
+            "sequence_lengths": lengths,
+        }
+
+    # ---- all stages
+
+    def _facts(self, name: str) -> str:
+        """The file that keeps what a finished unit of work found."""
+        return os.path.join(self.unfinished, f"{name}.json")
+
+    def _work(self, stage: str, function: Callable, tasks: list[tuple], num_bytes: int = 0) -> None:
+        run_stage(self.workers, stage, function, tasks, num_bytes, self.log)
+
+
+def _join(parts: list[str], target: str) -> None:
+    """Joins files into one and removes them."""
+    with whole_file(target) as temporary, open(temporary, "wb") as joined:
+        for part in parts:
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, joined, 1 << 20)
+    for part in parts:
+        os.remove(part)

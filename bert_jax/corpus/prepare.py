@@ -1,0 +1,178 @@
+"""Prepares data in a folder, or finds it there: settings compared, work locked and resumed.
+
+What is made depends on the text and the settings only, not on the number of processes.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpus import dump
+from bert_jax.corpus.manifest import NAME, Manifest
+from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
+from bert_jax.corpus.shards import file_sha256
+from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.workers import Log, Workers
+from bert_jax.text.sources import make_source
+from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.vocabulary import KINDS, check_vocabulary
+
+
+def prepare(
+    config: DataConfig, data_dir: str, num_processes: int = 0, log: Log = print
+) -> Manifest:
+    """Prepares data in `data_dir`, or finds it there.
+
+    Started several times at once (on one file system), one does the work and the others wait.
+
+    Args:
+      config: what to prepare.
+      data_dir: the folder for it.
+      num_processes: how many processes work; 0: one for each core.
+      log: takes lines that say what is done, how fast.
+
+    Raises:
+      ValueError: the text, the vocabulary or a setting cannot be used; the folder holds data of
+        other settings; the disk is full, or a process died. Finished parts of the work are kept.
+    """
+    data_dir = os.path.abspath(data_dir)
+    _check(config)
+    if manifest := _find(config, data_dir, log):
+        return manifest
+    try:
+        os.makedirs(data_dir, exist_ok=True)
+        with _lock(data_dir, log):
+            if manifest := _find(config, data_dir, log):
+                return manifest
+            source = make_source(config)
+            request = {"settings": _settings(config), "source": source.fingerprint()}
+            _claim(os.path.join(data_dir, UNFINISHED), request, log)
+            try:
+                with Workers(num_processes or os.cpu_count() or 1) as workers:
+                    manifest = Preparation(config, source, request, data_dir, workers, log).run()
+            except ValueError:  # so it will be again: nothing to go on with
+                shutil.rmtree(os.path.join(data_dir, UNFINISHED))
+                raise
+            log(dump.summarize(manifest))
+            return manifest
+    except OSError as error:
+        reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
+        raise ValueError(
+            f"Preparing data in {data_dir} stopped: {reason}. Started again, it goes on from the"
+            " parts that are finished."
+        ) from error
+
+
+def _check(config: DataConfig) -> None:
+    """Refuses what cannot work before anything is built."""
+    if config.vocab.startswith(TRAIN):
+        if config.vocab.removeprefix(TRAIN) not in KINDS:
+            raise ValueError(
+                f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file,"
+                f" {', '.join(TRAIN + kind for kind in KINDS)}."
+            )
+    else:
+        tokenizer = load_tokenizer(config.vocab, config.lowercase)
+        check_vocabulary(tokenizer, config.vocab_size, config.vocab)
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    """The settings that decide the data. A given vocabulary counts by its contents."""
+    settings = dataclasses.asdict(config)
+    for name in config.idle:
+        del settings[name]
+    if not config.vocab.startswith(TRAIN):
+        name = os.path.basename(config.vocab)
+        settings["vocab"] = f"{name} (SHA-256 {file_sha256(config.vocab)})"
+        del settings["vocab_size"]
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()
+    }
+
+
+def _find(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
+    """The finished data in the folder, if there is any.
+
+    Raises:
+      ValueError: it is of other settings or of another text.
+    """
+    if not os.path.exists(os.path.join(data_dir, NAME)):
+        return None
+    manifest = Manifest.load(data_dir)
+    asked: dict[str, Any] = {"settings": _settings(config)}
+    try:
+        asked["source"] = make_source(config).fingerprint()
+    except ValueError as error:
+        # Prepared data can be used where the text is not.
+        log(f"The text cannot be compared with the prepared data: {error}")
+    have = {name: manifest.content[name] for name in asked}
+    if found := _differences(have, asked):
+        raise ValueError(
+            f"{data_dir} holds data of other settings ({found}): go back to those, or give another"
+            " folder (data.dir), or delete this one."
+        )
+    log(f"Using the prepared data in {data_dir}.")
+    return manifest
+
+
+def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
+    """Makes the folder of unfinished work, or finds that it is of the same request.
+
+    Raises:
+      ValueError: it is of another request.
+    """
+    path = os.path.join(folder, "request.json")
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        write_json(path, request)
+    elif found := _differences(read_json(path), request):
+        raise ValueError(
+            f"{folder} is unfinished work of other settings ({found}): go back to those, or give"
+            " another folder (data.dir), or delete this one."
+        )
+    else:
+        log(f"Going on with the unfinished work in {folder}.")
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Names the first settings in which two requests differ: "seed: 1 there, 2 asked for"."""
+    before, after = dict(_flatten(old)), dict(_flatten(new))
+    names = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
+    told = [
+        f"{name.removeprefix('settings.')}: {before.get(name, 'nothing')} there,"
+        f" {after.get(name, 'nothing')} asked for"
+        for name in names[:3]
+    ]
+    return "; ".join(told + [f"and {len(names) - 3} more"] * (len(names) > 3))
+
+
+def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flatten(item, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        yield from _flatten({str(item.get("name", i)): item for i, item in enumerate(value)}, name)
+    else:
+        yield name, value
+
+
+@contextlib.contextmanager
+def _lock(data_dir: str, log: Log) -> Iterator[None]:
+    """Waits until no other process prepares data in the folder. Ends with the process."""
+    with open(os.path.join(data_dir, ".lock"), "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            log(f"Waiting for {file.read()}, which prepares data in {data_dir}.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield

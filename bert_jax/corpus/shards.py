@@ -1,0 +1,186 @@
+"""Rows on disk: ArrayRecord files of blocks of rows, read at random.
+
+256 rows make a block, a block is one record: a random read of a record costs time in proportion to
+the number of records in its file, and with blocks that number stays small.
+"""
+
+import errno
+import functools
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+
+from bert_jax.corpus.blocks import Block, RowFormat, example_lengths, make_batch
+from bert_jax.corpus.documents import Documents
+from bert_jax.corpus.pairs import PAIR, RUN, Run
+from bert_jax.corpus.static_instances import KEEP
+from bert_jax.corpus.statistics import RowCounts
+from bert_jax.files.atomic import whole_file
+
+ROWS_PER_BLOCK = 256
+# Of one file: some 30 MB with uint16 ids. It must not depend on the number of processes.
+TOKENS_PER_FILE = 1 << 24
+
+# No compression: the bytes then do not depend on a compressor's version.
+_WRITER_OPTIONS = "group_size:1,uncompressed,max_parallelism:1"
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+_CACHED_BLOCKS = 288
+_OPEN_FILES = 64
+
+
+def rows_per_file(sequence_length: int) -> int:
+    blocks = max(1, TOKENS_PER_FILE // (ROWS_PER_BLOCK * sequence_length))
+    return blocks * ROWS_PER_BLOCK
+
+
+def write_shard(
+    documents: Documents,
+    records: str,
+    dtype: np.dtype,
+    bounds: tuple[int, int],
+    form: RowFormat,
+    path: str,
+) -> dict[str, Any]:
+    """Writes rows to an ArrayRecord file, whole or not at all.
+
+    Args:
+      documents: where the tokens of the pairs are.
+      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype) or of
+        runs (pairs.RUN).
+      dtype: of its items.
+      bounds: numbers of the first item to write and of the one after the last.
+      form: of the rows.
+      path: the file to write.
+
+    Returns:
+      JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
+
+    Raises:
+      OSError: the file cannot be written, for example because the disk is full.
+    """
+    counts = RowCounts(form.vocab_size)
+    with whole_file(path) as part:
+        try:
+            writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
+            for first in range(*bounds, ROWS_PER_BLOCK):
+                size = min(ROWS_PER_BLOCK, bounds[1] - first)
+                items = np.fromfile(records, dtype, size, offset=first * dtype.itemsize)
+                writer.write(_make_block(documents, items, form, counts).to_bytes())
+            writer.close()
+        except RuntimeError as error:
+            raise OSError(errno.EIO, str(error), path) from error
+        facts = {"bytes": os.path.getsize(part), "sha256": file_sha256(part)}
+    name, rows = os.path.basename(path), bounds[1] - bounds[0]
+    return {"name": name, "rows": rows, **facts, "counts": counts.to_json()}
+
+
+def _make_block(
+    documents: Documents, items: np.ndarray, form: RowFormat, counts: RowCounts
+) -> Block:
+    """Turns spans of the token store into rows of one example each."""
+    has_masks = form.max_predictions > 0
+    cls, sep = (form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id))
+    if items.dtype == RUN:
+        pairs = np.zeros(items.size, PAIR)  # of which there is A only
+        pairs["a_length"] = items["length"]
+        runs = (documents.run(*Run(*item), sep) for item in items.tolist())
+        tokens = [part for run in runs for part in (cls, run, sep)]
+    else:
+        pairs = items["pair"] if has_masks else items
+        spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        tokens = [
+            part
+            for a, a_size, b, b_size in zip(*spans, strict=True)
+            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), sep)
+        ]
+    input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
+    counts.add(pairs, input_ids)
+    num_masked, positions = np.zeros(len(items), "<u2"), np.empty(0, "<u2")
+    masked_ids = np.empty(0, form.id_dtype)
+    if has_masks:
+        num_masked = items["num_masked"]
+        is_mask = np.arange(form.max_predictions) < num_masked[:, None]
+        positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
+        lengths = example_lengths(pairs["a_length"], pairs["b_length"])
+        places = np.repeat(np.cumsum(lengths) - lengths, num_masked) + positions
+        masked_ids = input_ids[places]
+        input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
+    return Block(
+        input_ids=input_ids,
+        masked_lm_ids=masked_ids,
+        masked_lm_positions=positions,
+        a_lengths=pairs["a_length"],
+        b_lengths=pairs["b_length"],
+        num_masked=num_masked,
+        num_examples=np.ones(len(items), np.uint8),
+        next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
+    )
+
+
+def file_sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Rows:
+    """Random access to the rows of one split at one sequence length. Threads may share it.
+
+    Args:
+      paths: the shards, in order.
+      num_rows: of each of them.
+      form: of the rows.
+    """
+
+    def __init__(self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat):
+        self.form = form
+        self._paths = paths
+        self._length = sum(num_rows)
+        # Rows of one file fill their blocks, but for the last block of the last file.
+        blocks = itertools.accumulate((-(-n // ROWS_PER_BLOCK) for n in num_rows), initial=0)
+        self._first_blocks = np.array(list(blocks))
+        self._lock = threading.Lock()
+        self._reader = functools.lru_cache(_OPEN_FILES)(self._open)
+        self._block = functools.lru_cache(_CACHED_BLOCKS)(self._load)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the batch form (see make_batch) of the rows int[batch]; -1 is padding.
+
+        Raises:
+          IndexError: there is no such row.
+          ValueError: a shard is damaged.
+        """
+        indices = np.asarray(indices)
+        if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
+            raise IndexError(f"Rows are numbered from 0 to {self._length - 1}.")
+        return make_batch([self._row(index) for index in indices.tolist()], self.form)
+
+    def _row(self, index: int) -> tuple[np.ndarray, ...]:
+        if index < 0:
+            return (np.empty(0, np.uint16),) * 6
+        return self._block(index // ROWS_PER_BLOCK).row(index % ROWS_PER_BLOCK)
+
+    def _load(self, block: int) -> Block:
+        file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
+        try:
+            with self._lock:
+                (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
+            return Block.from_bytes(data, self.form.id_dtype)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"The shard {self._paths[file]} is damaged ({error}): delete the manifest.json"
+                " beside it and prepare the data again."
+            ) from error
+
+    def _open(self, file: int) -> ArrayRecordReader:
+        return ArrayRecordReader(
+            self._paths[file], _READER_OPTIONS, file_reader_buffer_size=1 << 16
+        )

@@ -1,0 +1,137 @@
+"""The units of work of data preparation: what a process does on its own, from files to files."""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpus.blocks import RowFormat
+from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
+from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
+from bert_jax.corpus.shards import write_shard
+from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
+from bert_jax.files.atomic import read_json, whole_file, write_json
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.vocabulary import WordCounts, count_words
+
+# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP].
+NUM_SPECIAL = {"pairs": 3, "full_sentences": 2}
+
+cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
+
+
+def count(source: ChunkReader, chunk: Any, kind: str, lowercase: bool, path: str) -> dict[str, int]:
+    """One chunk of the source -> how often its words occur. Returns the bytes of its text."""
+    num_bytes = 0
+
+    def sentences() -> Iterator[str]:
+        nonlocal num_bytes
+        for document in source.read(chunk, Counter()):
+            for sentence in document:
+                num_bytes += len(sentence.encode("utf-8", "surrogatepass")) + 1
+                yield sentence
+
+    words = count_words(kind, sentences(), lowercase)
+    write_json(path, {"counts": words.counts, "dropped": words.dropped})
+    return {"bytes": num_bytes}
+
+
+def read_counts(path: str) -> WordCounts:
+    """What `count` wrote."""
+    words, content = WordCounts(), read_json(path)
+    words.counts.update(content["counts"])
+    words.dropped.update(content["dropped"])
+    return words
+
+
+def tokenize(
+    source: ChunkReader, chunk: Any, vocabulary: str, config: DataConfig, folder: str
+) -> dict[str, int]:
+    """One chunk of the source -> token ids in `folder`. Returns the bytes of its text."""
+    tokenizer = cached_tokenizer(vocabulary, config.lowercase)
+    counts = tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+    return {"bytes": counts["bytes"]}
+
+
+def sample(
+    corpus: str,
+    split: str,
+    unit: tuple[int, int],
+    duplicate: int,
+    length: int,
+    dtype: np.dtype,
+    config: DataConfig,
+    path: str,
+) -> None:
+    """Some documents -> pairs or runs, mode `dynamic`."""
+    stream = f"{config.seed} {split} {length} {duplicate}"
+    documents = Documents(corpus, split, dtype)
+    most = length - NUM_SPECIAL[config.segments]
+    if config.segments == "pairs":
+        records = sample_unit(documents, unit, stream, most, config.short_seq_prob)
+    else:
+        records = full_sentences(documents, unit, most)
+    with whole_file(path) as part, open(part, "wb") as file:
+        for record in records:
+            file.write(record.to_bytes())
+    documents.close()
+
+
+def sample_static(
+    corpus: str,
+    split: str,
+    dupe_factor: int,
+    length: int,
+    max_predictions: int,
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    path: str,
+) -> None:
+    """All documents of a split -> instances with masks, mode `static`."""
+    masking = StaticMasking(
+        masked_lm_prob=config.masked_lm_prob,
+        max_predictions=max_predictions,
+        mask_id=tokenizer.mask_id,
+        random_words=tokenizer.random_words.tolist(),
+        is_continuation=tokenizer.is_continuation if config.masking == "whole_word" else None,
+    )
+    dtype = id_dtype(len(tokenizer.pieces))
+    documents = Documents(corpus, split, dtype)
+    with whole_file(path) as part:
+        write_instances(
+            documents,
+            part,
+            config.seed,
+            dupe_factor,
+            length - NUM_SPECIAL[config.segments],
+            config.short_seq_prob,
+            masking,
+            dtype,
+        )
+    documents.close()
+
+
+def write(
+    corpus: str,
+    split: str,
+    pairs: str,
+    bounds: tuple[int, int],
+    form: RowFormat,
+    dtype: np.dtype,
+    path: str,
+    counts: str,
+) -> None:
+    """Some records of `dtype` -> one shard, and what was counted in it."""
+    documents = Documents(corpus, split, form.id_dtype)
+    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
+    documents.close()
+
+
+def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
+    """Of what `sample` or `sample_static` writes for rows of this form."""
+    if config.segments == "full_sentences":
+        return RUN
+    return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

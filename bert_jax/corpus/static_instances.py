@@ -1,0 +1,159 @@
+"""Static data: instances with masks, exactly as the released program writes them.
+
+google-research/bert's `create_pretraining_data.py` (commit eedf571) draws all its random numbers
+from one `random.Random(seed)`: the order of the documents, then for each pair its segments and its
+masks, at last the order of the instances. The same text, vocabulary and seed give here the same
+instances in the same order. That program keeps them all in memory; here they lie on disk, in
+records of one size, and only the two orders are held, 8 bytes a document and an instance.
+"""
+
+import dataclasses
+import os
+import random
+import tempfile
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.corpus.documents import Documents
+from bert_jax.corpus.pairs import PAIR, RELEASED_TRIES, Pair, sample_pairs
+
+# In the place of a replacement: the token stays as it is.
+KEEP = 0xFFFFFFFF
+
+
+@dataclasses.dataclass(frozen=True)
+class StaticMasking:
+    """How tokens are chosen and corrupted."""
+
+    masked_lm_prob: float
+    max_predictions: int
+    mask_id: int
+    # Ids that a random word is drawn from, in the order of the vocabulary.
+    random_words: Sequence[int]
+    # bool[vocab]: pieces that are masked together with the ones before; None: each on its own.
+    is_continuation: np.ndarray | None
+
+
+def instance_dtype(max_predictions: int) -> np.dtype:
+    """A pair and its masks; what stands after the first `num_masked` positions is 0."""
+    positions = ("masked_positions", "<u2", (max_predictions,))
+    return np.dtype(
+        [("pair", PAIR), ("num_masked", "<u2"), positions]
+        + [("replacements", "<u4", (max_predictions,))]
+    )
+
+
+def write_instances(
+    documents: Documents,
+    path: str,
+    seed: int,
+    dupe_factor: int,
+    max_num_tokens: int,
+    short_seq_prob: float,
+    masking: StaticMasking,
+    id_dtype: np.dtype,
+) -> int:
+    """Writes all instances of a corpus, in their final order, to a file of `instance_dtype`s.
+
+    Returns:
+      The number of instances.
+    """
+    rng = random.Random(seed)
+    order = array("Q", range(len(documents)))
+    rng.shuffle(order)
+    documents.order = order
+    dtype = instance_dtype(masking.max_predictions)
+    num_instances = 0
+    with tempfile.TemporaryFile(dir=os.path.dirname(path)) as unshuffled:
+        for _ in range(dupe_factor):
+            for document in range(len(documents)):
+                for pair in sample_pairs(
+                    documents, document, rng, max_num_tokens, short_seq_prob, RELEASED_TRIES
+                ):
+                    continues = _continues(documents, pair, masking, id_dtype)
+                    masks = draw_masks(pair.a_length, pair.b_length, continues, rng, masking)
+                    unshuffled.write(pair.to_bytes() + _masks_to_bytes(masks, masking))
+                    num_instances += 1
+        unshuffled.flush()
+        order = array("Q", range(num_instances))
+        rng.shuffle(order)
+        size = dtype.itemsize
+        with open(path, "wb") as file:
+            for number in order:
+                file.write(os.pread(unshuffled.fileno(), size, number * size))
+    return num_instances
+
+
+def draw_masks(
+    a_length: int,
+    b_length: int,
+    continues: Sequence[bool] | None,
+    rng: random.Random,
+    masking: StaticMasking,
+) -> list[tuple[int, int]]:
+    """Chooses the tokens of `[CLS] A [SEP] B [SEP]` to predict and what to put in their place.
+
+    Args:
+      a_length: tokens of A.
+      b_length: tokens of B.
+      continues: bool[a_length + b_length + 3], where a piece belongs to the word before it; None:
+        every piece is chosen on its own.
+      rng: the stream of random numbers.
+      masking: the rule.
+
+    Returns:
+      (position, id to put there or KEEP), by position.
+    """
+    num_tokens = a_length + b_length + 3
+    positions = [*range(1, a_length + 1), *range(a_length + 2, num_tokens - 1)]
+    words = [[position] for position in positions]
+    if continues is not None:
+        words = words[:1]
+        for position in positions[1:]:
+            if continues[position]:
+                # At the start of B too: then with the last word of A, as in the released program.
+                words[-1].append(position)
+            else:
+                words.append([position])
+    rng.shuffle(words)
+    num_to_predict = min(
+        masking.max_predictions, max(1, int(round(num_tokens * masking.masked_lm_prob)))
+    )
+    masks: list[tuple[int, int]] = []
+    for word in words:
+        if len(masks) >= num_to_predict:
+            break
+        if len(masks) + len(word) > num_to_predict:
+            continue
+        masks += [(position, _replacement(rng, masking)) for position in word]
+    return sorted(masks)
+
+
+def _replacement(rng: random.Random, masking: StaticMasking) -> int:
+    """80 % [MASK], 10 % the token itself, 10 % any word of the vocabulary, special ones too."""
+    if rng.random() < 0.8:
+        return masking.mask_id
+    if rng.random() < 0.5:
+        return KEEP
+    return masking.random_words[rng.randint(0, len(masking.random_words) - 1)]
+
+
+def _continues(
+    documents: Documents, pair: Pair, masking: StaticMasking, id_dtype: np.dtype
+) -> Sequence[bool] | None:
+    if masking.is_continuation is None:
+        return None
+    a = np.frombuffer(documents.tokens(pair.a_start, pair.a_length), id_dtype)
+    b = np.frombuffer(documents.tokens(pair.b_start, pair.b_length), id_dtype)
+    table = masking.is_continuation
+    return [False, *table[a].tolist(), False, *table[b].tolist(), False]
+
+
+def _masks_to_bytes(masks: list[tuple[int, int]], masking: StaticMasking) -> bytes:
+    positions = array("H", bytes(2 * masking.max_predictions))
+    replacements = array("I", bytes(4 * masking.max_predictions))
+    for slot, (position, replacement) in enumerate(masks):
+        positions[slot], replacements[slot] = position, replacement
+    return b"".join((array("H", [len(masks)]), positions, replacements))

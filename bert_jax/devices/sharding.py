@@ -1,0 +1,181 @@
+"""Where arrays live: the mesh, and THE table from parameter path to PartitionSpec.
+
+The only file that names mesh axes. `data` splits the batch; `fsdp` splits the batch too, and every
+large parameter with its optimizer moments; `tensor` splits attention heads, the inner layer of the
+feed-forward network and the vocabulary. Models know nothing of it: jax.jit gets the shardings of
+its arguments and XLA inserts the communication.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+AXES = ("data", "fsdp", "tensor")
+_BATCH = PartitionSpec(("data", "fsdp"))
+
+# (what is searched in the path, spec of each dimension); the first row that matches decides.
+# Weights [in, out] that fan out are split over `tensor` by column, those that fan in by row, so
+# that a sub-layer needs one sum over devices.
+PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
+    (r"(position|token_type)_embeddings/embedding$", PartitionSpec(None, "fsdp")),
+    (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
+    (r"attention/output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"intermediate/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"intermediate/bias$", PartitionSpec("tensor")),
+    (r"output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"masked_lm/bias$", PartitionSpec("tensor")),
+    (r"kernel$", PartitionSpec("fsdp")),
+    (r"(bias|scale|transitions|scalar_mix/\w+)$", PartitionSpec()),
+)
+
+
+def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
+    """Arranges all devices in a mesh; a size of -1 takes what the others leave.
+
+    Raises:
+      ValueError: if the sizes do not use exactly the devices that there are.
+    """
+    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    devices = jax.device_count()
+    open_axes = [name for name, size in sizes.items() if size == -1]
+    if len(open_axes) > 1:
+        raise ValueError(
+            f"Only one of config.mesh.{' and config.mesh.'.join(open_axes)} may be -1."
+        )
+    if open_axes:
+        taken = math.prod(size for size in sizes.values() if size != -1)
+        sizes[open_axes[0]] = devices // taken
+    if math.prod(sizes.values()) != devices:
+        product = " x ".join(f"{name}={size}" for name, size in sizes.items())
+        raise ValueError(
+            f"The mesh {product} does not use the {devices} devices that there are: the product"
+            " of config.mesh.data, .fsdp and .tensor must be that number (-1: what is left)."
+        )
+    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def batch_shards(mesh: Mesh) -> int:
+    """Into how many parts the mesh splits a batch."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
+def check_batch_size(mesh: Mesh, name: str, size: int) -> None:
+    """Raises ValueError if a batch cannot be split evenly over the mesh."""
+    if size % (shards := batch_shards(mesh)):
+        raise ValueError(
+            f"{name}={size} is not divisible by {shards}"
+            f" (data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']})."
+        )
+
+
+def spec_of(path: str) -> PartitionSpec:
+    """The PartitionSpec of a parameter, by its path "encoder/layer_0/attention/query/kernel".
+
+    Raises:
+      ValueError: if no row of the table matches.
+    """
+    for pattern, spec in PARAMETER_RULES:
+        if re.search(pattern, path):
+            return spec
+    raise ValueError(
+        f"No row of bert_jax.devices.sharding.PARAMETER_RULES matches the parameter {path!r}."
+    )
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """A jax key path as "encoder/layer_0/attention/query/kernel"."""
+    return "/".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path)
+
+
+def state_shardings(mesh: Mesh, state: Any) -> Any:
+    """Shardings of a training state.
+
+    Args:
+      mesh: the devices.
+      state: arrays or ShapeDtypeStructs; its `params`, and whatever of the optimizer's state has
+        the path and shape of a parameter, go by the table, the rest is replicated.
+    """
+    shapes = {
+        path_name(path): leaf.shape
+        for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
+    }
+
+    def of_leaf(path, leaf):
+        name = path_name(path)
+        for parameter, shape in shapes.items():
+            if name.endswith("/" + parameter) and leaf.shape == shape:
+                return _checked(mesh, parameter, shape)
+        return replicated(mesh)
+
+    return jax.tree_util.tree_map_with_path(of_leaf, state)
+
+
+def parameter_shardings(mesh: Mesh, params: Any) -> Any:
+    """Shardings of a tree of parameters, by the table."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _checked(mesh, path_name(path), leaf.shape), params
+    )
+
+
+def _checked(mesh: Mesh, path: str, shape: tuple[int, ...]) -> NamedSharding:
+    spec = spec_of(path)
+    for size, axis in zip(shape, spec, strict=False):
+        if axis is not None and size % mesh.shape[axis]:
+            raise ValueError(
+                f"Parameter {path} of shape {shape} cannot be split over {axis}="
+                f"{mesh.shape[axis]} devices: {size} is not divisible by it. Choose another"
+                f" config.mesh.{axis}, or, for the vocabulary, model.pad_vocab_to_multiple_of."
+            )
+    return NamedSharding(mesh, spec)
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Of arrays whose first dimension is the batch."""
+    return NamedSharding(mesh, _BATCH)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The same array on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+@functools.lru_cache(maxsize=64)  # asked for at each update
+def local_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
+    """The rows [start, stop) of a global batch that this process's devices hold."""
+    index_map = batch_sharding(mesh).addressable_devices_indices_map((batch_size,))
+    bounds = [index[0].indices(batch_size)[:2] for index in index_map.values() if index]
+    return min(start for start, _ in bounds), max(stop for _, stop in bounds)
+
+
+def shard_batch(
+    mesh: Mesh, local: Mapping[str, np.ndarray], batch_size: int, first_row: int
+) -> dict[str, jax.Array]:
+    """Puts a batch on the devices.
+
+    Args:
+      mesh: the devices.
+      local: [rows of this process, ...] arrays, the global batch's rows from `first_row` on.
+      batch_size: rows of the global batch.
+      first_row: see `local`.
+
+    Returns:
+      Global arrays [batch_size, ...], split over `data` and `fsdp`.
+    """
+    sharding = batch_sharding(mesh)
+
+    def put(array: np.ndarray) -> jax.Array:
+        def part(index):
+            start, stop, _ = index[0].indices(batch_size)
+            return array[start - first_row : stop - first_row]
+
+        return jax.make_array_from_callback((batch_size, *array.shape[1:]), sharding, part)
+
+    return {name: put(array) for name, array in local.items()}

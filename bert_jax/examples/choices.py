@@ -1,0 +1,87 @@
+"""Contexts with several endings: SWAG's csv, and tables and JSON with any number of endings."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bert_jax.examples.example import ChoiceExample
+from bert_jax.examples.example_files import field, text, text_field
+from bert_jax.examples.tables import Row, read_rows
+
+_ENDING = re.compile(r"ending(\d+)")
+
+
+@dataclass(frozen=True)
+class ChoiceColumns:
+    """Which columns or fields hold what; SWAG's by default.
+
+    Attributes:
+      context: segment A.
+      start: what each ending goes on from, before it in segment B; None: nothing.
+      endings: a column for each ending, or one field of JSON with a list of them; (): all of the
+        form ending0, ending1, ... that there are.
+      label: number of the right ending, from 0 on.
+      id: column of the ids; None: the number of the row is the id.
+    """
+
+    context: str = "sent1"
+    start: str | None = "sent2"
+    endings: tuple[str, ...] = ()
+    label: str = "label"
+    id: str | None = None
+
+
+def read_choices(
+    path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns | None = None
+) -> Iterator[ChoiceExample]:
+    """Streams the examples of a table (bert_jax.examples.tables tells its form).
+
+    Args:
+      path: a file; tables have a header.
+      counts: `empty_texts`: contexts without text, kept; and what tables count.
+      labelled: whether labels are read; every row must have one then.
+      columns: what to read.
+
+    Raises:
+      ValueError: naming the line, for missing columns, fewer than two endings, an empty one, or a
+        label that is no number of one; and for a file without any row.
+    """
+    columns = columns or ChoiceColumns()
+    number = -1
+    for number, (where, row) in enumerate(read_rows(path, counts, has_header=True)):
+        context = text_field(row, columns.context, "data.text_a", where)
+        start = "" if columns.start is None else text_field(row, columns.start, "its start", where)
+        endings = _endings(row, columns.endings, where)
+        label = _label(row, columns.label, len(endings), where) if labelled else None
+        id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
+        counts["empty_texts"] += not context.strip()
+        yield ChoiceExample(where, id, context, start, endings, label)
+    if number < 0:
+        raise ValueError(f"{path} has no examples.")
+
+
+def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    if not names:
+        numbered = (match for name in row if (match := _ENDING.fullmatch(name)))
+        names = tuple(match[0] for match in sorted(numbered, key=lambda match: int(match[1])))
+    values = [field(row, name, "data.endings", where) for name in names]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    if len(values) < 2:
+        there = ", ".join(map(repr, row))
+        raise ValueError(f"{where}: {len(values)} endings (data.endings), two or more of {there}.")
+    endings = tuple(text(value, "an ending", where) for value in values)
+    if empty := [number for number, ending in enumerate(endings) if not ending.strip()]:
+        raise ValueError(f"{where}: ending {empty[0]} is empty.")
+    return endings
+
+
+def _label(row: Row, name: str, num_endings: int, where: str) -> int:
+    value = field(row, name, "data.label", where)
+    written = str(value).strip()
+    if isinstance(value, bool) or not written.isdecimal() or int(written) >= num_endings:
+        raise ValueError(
+            f"{where}: the label {value!r} is no number of an ending, 0 to {num_endings - 1}."
+        )
+    return int(written)

@@ -1,0 +1,116 @@
+"""Texts and pairs of texts as rows, a row each: classification, multi-label and regression."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.examples.example import TextExample
+from bert_jax.examples.rows import Batch, Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.text.tokenization import Tokenizer
+
+# What a text is labelled with: one class, any number of classes, a number.
+LABEL_KINDS = ("single", "multi", "regression")
+
+
+@dataclass(frozen=True)
+class TextRows(TaskRows):
+    """Attributes:
+    labels: int32[rows] (single), float32[rows, classes] of 0 and 1 (multi) or float32[rows].
+    weights: float32[rows], 0 where there is no gold label.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds `labels` and float32[batch] `weights`."""
+        return super().take(row_numbers, length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+
+def encode_texts(
+    examples: Iterable[TextExample],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    labels: Labels | None,
+    kind: str,
+    counts: Counter,
+) -> TextRows:
+    """Encodes texts; what is too long is cut at its end, of a pair the longer text first.
+
+    Args:
+      examples: read once; only their ids are kept.
+      tokenizer: any.
+      max_sequence_length: most tokens of a row, special ones included.
+      labels: the classes; None for a regression.
+      kind: of LABEL_KINDS.
+      counts: of `texts_truncated` and `tokens_cut_off`.
+
+    Raises:
+      ValueError: naming the place, for an unknown label or another number of them than the task
+        has; there are no examples.
+    """
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    numbers, weights = array("f" if kind != "single" else "i"), array("f")
+    for example in examples:
+        _add(writer, example, tokenizer, counts)
+        weights.append(example.labels is not None)
+        numbers.extend(_numbers(example, labels, kind))
+    sequences = writer.finish()
+    values = flat(numbers)
+    if kind == "multi":
+        values = values.reshape(len(writer), -1)
+    return TextRows(sequences, np.arange(len(writer), dtype=np.int32), values, flat(weights))
+
+
+def _add(
+    writer: SequenceWriter, example: TextExample, tokenizer: Tokenizer, counts: Counter
+) -> None:
+    first, second = tokenizer.encode(example.text_a), None
+    num_tokens = len(first)
+    if example.text_b is None:
+        first = first[: writer.room]
+    else:
+        second = tokenizer.encode(example.text_b)
+        num_tokens += len(second)
+        kept_a, kept_b = fit_pair(len(first), len(second), writer.room_of_pair)
+        first, second = first[:kept_a], second[:kept_b]
+    if cut := num_tokens - len(first) - len(second or ()):
+        counts["texts_truncated"] += 1
+        counts["tokens_cut_off"] += cut
+    writer.add(first, second)
+
+
+def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[float]:
+    """What stands for the labels of an example; zeros if it has none."""
+    given, where = example.labels, example.where
+    if kind == "multi":
+        assert labels is not None
+        row = [0.0] * len(labels)
+        for label in given or ():
+            row[labels.number(label, where)] = 1.0
+        return row
+    if given is None:
+        return [0]
+    if len(given) != 1:
+        raise ValueError(
+            f"{where}: {len(given)} labels, and a text of this task has one; a task in which it may"
+            " have several is multi-label."
+        )
+    if labels is not None:
+        return [labels.number(given[0], where)]
+    try:
+        number = float(given[0])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"{where}: the label {given[0]!r} is no number, and a regression needs one."
+        )
+    return [number]

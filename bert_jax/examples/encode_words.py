@@ -1,0 +1,272 @@
+"""Sentences of words as rows, for tagging: a word is predicted at its first piece.
+
+A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
+predicted in one of them: where it has most context, by the rule of `run_squad.py`. With document
+context (paper, section 5.3: "the maximal document context provided by the data") what is left of
+a row is filled with words of the sentences around, of the same document, on both sides alike; they
+are read only.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain, count, groupby, islice, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bert_jax.examples.example import TaggedExample
+from bert_jax.examples.rows import Batch, Labels, SequenceWriter, TaskRows, flat
+from bert_jax.text.tokenization import Tokenizer
+
+# Most sentences that see each other: a longer document is read in pieces, in bounded memory.
+_LONGEST_DOCUMENT = 1024
+# The word dimension of batches is one of these.
+_WIDTHS = (16, 32, 64, 128, 256, 512)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class WordRows(TaskRows):
+    """All words of all examples are numbered through; a row has some of its sentence's, in order.
+
+    Attributes:
+      starts: int64[rows + 1], where each row begins in `positions` and `is_predicted`.
+      positions: int32[words of rows], of a word's first piece in the row.
+      is_predicted: bool[words of rows], whether this row predicts the word.
+      first_words: int64[rows], the number of each row's first word.
+      labels: int32[words].
+      weights: float32[words], 0 where there is no gold label.
+      example_starts: int64[examples + 1], the number of each example's first word.
+    """
+
+    starts: np.ndarray
+    positions: np.ndarray
+    is_predicted: np.ndarray
+    first_words: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+    example_starts: np.ndarray
+
+    @cached_property
+    def width(self) -> int:
+        """The word dimension of batches, unless they are shorter: one for all of the data set."""
+        most = int(np.diff(self.starts).max())
+        return next((width for width in _WIDTHS if width >= most), most)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds int32[batch, words] `word_positions` and `labels`, bool[batch, words] `is_word`
+        (words first) and float32[batch, words] `weights`, 1 for the words that the row predicts
+        and that have a gold label. `words` is the least of `length` and `width`.
+        """
+        at, is_word, words = self._words(row_numbers, length)
+        weights = self.weights[words] * self.is_predicted[at]
+        return super().take(row_numbers, length) | {
+            "word_positions": np.where(is_word, self.positions[at], 0),
+            "is_word": is_word,
+            "labels": np.where(is_word, self.labels[words], 0),
+            "weights": np.where(is_word, weights, np.float32(0)),
+        }
+
+    def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:
+        """Returns the number of the word that each place of a batch predicts, -1 for none.
+
+        int64[batch, words]; over all rows every word comes exactly once.
+        """
+        at, is_word, words = self._words(row_numbers, length)
+        return np.where(is_word & self.is_predicted[at], words, -1)
+
+    def _words(
+        self, row_numbers: np.ndarray, length: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[batch, words]: place in `positions`, whether it is a word, the word's number."""
+        rows = np.maximum(row_numbers, 0)[:, None]
+        place = np.arange(min(length, self.width))
+        at = self.starts[rows] + place
+        is_word = (row_numbers[:, None] >= 0) & (at < self.starts[rows + 1])
+        at = np.where(is_word, at, 0)
+        return at, is_word, np.where(is_word, self.first_words[rows] + place, 0)
+
+
+def encode_words(
+    examples: Iterable[TaggedExample],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    labels: Labels | None,
+    counts: Counter,
+    document_context: bool = False,
+) -> WordRows:
+    """Encodes sentences word by word.
+
+    Args:
+      examples: read once, a sentence (with document context, a document) at a time.
+      tokenizer: any; a word that it makes nothing of, such as one of control characters, is [UNK].
+      max_sequence_length: most tokens of a row.
+      labels: the tags; None: whatever tags there are do not matter.
+      counts: of `words_without_pieces`, `words_truncated` (more pieces than a row has room for, of
+        which the first ones stay) and `sentences_of_several_rows`.
+      document_context: whether to fill the rows with the sentences around; a sentence that takes
+        several rows fills them itself.
+
+    Raises:
+      ValueError: naming the place, for an unknown tag or another number of tags than of words;
+        there are no examples, or there are tags of no words.
+    """
+    rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
+    for sentences in documents(examples, document_context):
+        pieces = [
+            _encode_word(word, tokenizer, rows.writer.room, counts)
+            for sentence in sentences
+            for word in sentence.words
+        ]
+        starts = [0, *accumulate(map(len, pieces))]
+        first = 0
+        for sentence in sentences:
+            stop = first + len(sentence.words)
+            windows = _windows(starts, first, stop, rows.writer.room)
+            counts["sentences_of_several_rows"] += len(windows) > 1
+            predicted = _predicted(starts, windows, first, stop)
+            for window, words in zip(windows, predicted, strict=True):
+                rows.add(pieces, starts, window, range(first, stop), words)
+            rows.add_example(sentence, labels)
+            first = stop
+    return rows.finish()
+
+
+def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]]:
+    """The examples that may see each other: those of a document, or each alone."""
+    numbers = count()
+
+    def document(example: Any) -> int:
+        return example.document if document_context else next(numbers)
+
+    for _, group in groupby(examples, document):
+        while piece := list(islice(group, _LONGEST_DOCUMENT)):
+            yield piece
+
+
+def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) -> list[int]:
+    ids = tokenizer.encode(word)
+    counts["words_without_pieces"] += not ids
+    counts["words_truncated"] += len(ids) > room
+    return ids[:room] or [tokenizer.unk_id]
+
+
+class _Rows:
+    """The arrays of WordRows as they grow."""
+
+    def __init__(self, writer: SequenceWriter):
+        self.writer = writer
+        self._example, self._starts, self._positions = array("i"), array("q", [0]), array("i")
+        self._is_predicted, self._first_words = array("b"), array("q")
+        self._labels, self._weights, self._example_starts = array("i"), array("f"), array("q", [0])
+        self._are_tagged = False
+
+    def add(
+        self,
+        pieces: Sequence[list[int]],
+        starts: Sequence[int],
+        window: range,
+        sentence: range,
+        predicted: range,
+    ) -> None:
+        """Adds a row. The words of a document have numbers, by which the ranges are.
+
+        Args:
+          pieces: of each word.
+          starts: how many pieces there are before each word.
+          window: the words that the row reads.
+          sentence: those of the example.
+          predicted: those of the example that the row predicts.
+        """
+        self.writer.add(list(chain.from_iterable(pieces[window.start : window.stop])))
+        words = range(max(window.start, sentence.start), min(window.stop, sentence.stop))
+        shift = 1 - starts[window.start]  # [CLS] comes first
+        self._positions.extend(starts[word] + shift for word in words)
+        self._is_predicted.extend(word in predicted for word in words)
+        self._starts.append(len(self._positions))
+        self._first_words.append(self._example_starts[-1] + words.start - sentence.start)
+        self._example.append(len(self._example_starts) - 1)
+
+    def add_example(self, example: TaggedExample, labels: Labels | None) -> None:
+        """Adds the tags of the example whose rows were added last."""
+        num_words, tags = len(example.words), example.tags
+        self._are_tagged |= tags is not None
+        if tags is not None and len(tags) != num_words:
+            raise ValueError(f"{example.where}: {len(tags)} tags for {num_words} words.")
+        if labels is None or tags is None:
+            self._labels.extend([0] * num_words)
+            self._weights.extend([0] * num_words)
+        else:
+            self._labels.extend(labels.number(tag, example.where) for tag in tags)
+            self._weights.extend([1] * num_words)
+        self._example_starts.append(len(self._labels))
+
+    def finish(self) -> WordRows:
+        sequences = self.writer.finish()
+        if not self._labels:
+            if self._are_tagged:
+                raise ValueError("There are no words to tag.")
+            # One that is of no row, for places without a word to look at.
+            for values in (self._positions, self._is_predicted, self._labels, self._weights):
+                values.append(0)
+        return WordRows(
+            sequences=sequences,
+            example=flat(self._example),
+            starts=flat(self._starts),
+            positions=flat(self._positions),
+            is_predicted=flat(self._is_predicted).astype(bool),
+            first_words=flat(self._first_words),
+            labels=flat(self._labels),
+            weights=flat(self._weights),
+            example_starts=flat(self._example_starts),
+        )
+
+
+def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[range]:
+    """The words of each row of a sentence.
+
+    Args:
+      starts: how many pieces of the document there are before each word, and altogether.
+      first, stop: the sentence is the words `first` to `stop - 1` of the document.
+      room: pieces of a row.
+    """
+    spare = room - (starts[stop] - starts[first])
+    if spare >= 0:
+        # Half of the room on either side, and what one side cannot use is the other's.
+        left = max(spare // 2, spare - (starts[-1] - starts[stop]))
+        begin = bisect_left(starts, starts[first] - left)
+        return [range(begin, bisect_right(starts, starts[begin] + room) - 1)]
+    windows, begin = [], first
+    while starts[stop] - starts[begin] > room:
+        end = bisect_right(starts, starts[begin] + room) - 1
+        windows.append(range(begin, end))
+        half_on = bisect_left(starts, starts[begin] + room // 2)
+        begin = min(max(half_on, begin + 1), end)
+    # The last one begins as early as it can: nothing speaks against more context.
+    return [*windows, range(bisect_left(starts, starts[stop] - room), stop)]
+
+
+def _predicted(
+    starts: Sequence[int], windows: Sequence[range], first: int, stop: int
+) -> list[range]:
+    """The words of the sentence that each of its windows predicts.
+
+    The rule of `run_squad.py`: the smaller of the numbers of pieces on the left and on the right
+    counts, and a hundredth of the window's length; the first of equals wins.
+    """
+    if len(windows) == 1:
+        return [range(first, stop)]
+    at = np.array(starts[first:stop])
+    scores = np.full((len(windows), stop - first), -np.inf)
+    for row, window in zip(scores, windows, strict=True):
+        begin, end = starts[window.start], starts[window.stop]
+        here = slice(window.start - first, window.stop - first)
+        row[here] = np.minimum(at[here] - begin, end - 1 - at[here]) + 0.01 * (end - begin)
+    # The further on a word is, the further on is its best window.
+    cuts = np.searchsorted(scores.argmax(axis=0), np.arange(len(windows) + 1)) + first
+    return [range(*pair) for pair in pairwise(cuts.tolist())]

@@ -1,0 +1,238 @@
+"""Rows of token ids in memory, which the examples of every fine-tuning task become.
+
+All rows of a data set lie end to end in flat arrays, and `take` pads any of them to a batch: no
+object is kept for a row. What a task needs besides is in encode_texts.py, encode_words.py,
+encode_questions.py and encode_choices.py.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_jax.text.tokenization import Tokenizer
+
+Batch = dict[str, np.ndarray]
+
+# [CLS] A [SEP] B [SEP] with a few tokens of each.
+SHORTEST = 8
+# How many names an error message lists.
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a task, in the order of their numbers."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def find(cls, names: Iterable[str]) -> "Labels":
+        """The distinct ones, sorted; by their values if all are whole numbers.
+
+        Raises:
+          ValueError: there are none.
+        """
+        found = set(names)
+        if not found:
+            raise ValueError("No label was found in the training data.")
+        is_numbers = all(name.isascii() and name.isdecimal() for name in found)
+        return cls(tuple(sorted(found, key=(lambda n: (int(n), n)) if is_numbers else None)))
+
+    @classmethod
+    def find_tags(cls, tags: Iterable[str]) -> "Labels":
+        """O and, for each type of entity in the tags, B- and I-; other tags as they are.
+
+        So a type whose entities all have one word in the training data may have longer ones later.
+        """
+        names: set[str] = set()
+        for tag in set(tags):
+            is_entity = tag[:2] in ("B-", "I-")
+            names |= {"B" + tag[1:], "I" + tag[1:], "O"} if is_entity else {tag}
+        return cls(tuple(sorted(cls.find(names).names, key=lambda n: (n != "O", n[2:], n))))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number(self, name: str, where: str) -> int:
+        """The number of a label.
+
+        Raises:
+          ValueError: naming the place, if there is no such label.
+        """
+        number = self._numbers.get(name)
+        if number is None:
+            shown = ", ".join(self.names[:_NAMES_SHOWN])
+            more = f" and {len(self) - _NAMES_SHOWN} more" if len(self) > _NAMES_SHOWN else ""
+            raise ValueError(
+                f"{where}: the label {name!r} is not one of those in training: {shown}{more}."
+            )
+        return number
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], many of them end to end.
+
+    Attributes:
+      ids: int32[tokens] of all.
+      starts: int64[sequences + 1], where each begins in `ids`.
+      first_lengths: int32[sequences], tokens of [CLS] A [SEP].
+      pad_id: what pads.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    first_lengths: np.ndarray
+    pad_id: int
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int32[sequences], special tokens included."""
+        return np.diff(self.starts).astype(np.int32)
+
+    def take(self, numbers: np.ndarray, length: int) -> Batch:
+        """Pads sequences to a batch.
+
+        Args:
+          numbers: int64[...] which; -1 is none, all padding.
+          length: of the rows of the batch.
+
+        Returns:
+          int32[..., length] `input_ids`, `token_type_ids`, `position_ids`, `example_ids` (1, or 0
+          for padding), and int32[..., 1] `cls_positions`.
+
+        Raises:
+          ValueError: a sequence is longer than `length`.
+        """
+        at = np.maximum(numbers, 0)
+        lengths = np.where(numbers >= 0, self.lengths[at], 0)[..., None]
+        if lengths.max(initial=0) > length:
+            raise ValueError(f"A row of {lengths.max()} tokens does not fit in {length}.")
+        place = np.arange(length)
+        is_token = place < lengths
+        tokens = self.ids[np.minimum(self.starts[at][..., None] + place, len(self.ids) - 1)]
+        return {
+            "input_ids": np.where(is_token, tokens, np.int32(self.pad_id)),
+            "token_type_ids": (is_token & (place >= self.first_lengths[at][..., None])).astype(
+                np.int32
+            ),
+            "position_ids": np.where(is_token, place, 0).astype(np.int32),
+            "example_ids": is_token.astype(np.int32),
+            "cls_positions": np.zeros((*numbers.shape, 1), np.int32),
+        }
+
+
+class SequenceWriter:
+    """Collects sequences.
+
+    Args:
+      tokenizer: whose special tokens to put around.
+      max_sequence_length: most tokens of a sequence.
+
+    Raises:
+      ValueError: `max_sequence_length` leaves no room for text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_sequence_length: int):
+        if max_sequence_length < SHORTEST:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length} is too short: give at least {SHORTEST}."
+            )
+        self.room = max_sequence_length - 2
+        self.room_of_pair = max_sequence_length - 3
+        self._tokenizer = tokenizer
+        self._ids, self._starts, self._first_lengths = array("i"), array("q", [0]), array("i")
+
+    def __len__(self) -> int:
+        return len(self._first_lengths)
+
+    def add(self, first: Sequence[int], second: Sequence[int] | None = None) -> None:
+        """Adds a sequence; what is too long has been cut before."""
+        self._ids.append(self._tokenizer.cls_id)
+        self._ids.extend(first)
+        self._ids.append(self._tokenizer.sep_id)
+        if second is not None:
+            self._ids.extend(second)
+            self._ids.append(self._tokenizer.sep_id)
+        self._starts.append(len(self._ids))
+        self._first_lengths.append(len(first) + 2)
+
+    def finish(self) -> Sequences:
+        """Returns all that were added.
+
+        Raises:
+          ValueError: there are none.
+        """
+        if not len(self):
+            raise ValueError("There are no examples to make rows of.")
+        return Sequences(
+            flat(self._ids),
+            flat(self._starts),
+            flat(self._first_lengths),
+            self._tokenizer.pad_id,
+        )
+
+
+def flat(numbers: array) -> np.ndarray:
+    """The numbers as an array of numpy's, without a copy."""
+    return np.frombuffer(numbers, numbers.typecode) if numbers else np.empty(0, numbers.typecode)
+
+
+def fit_pair(num_a: int, num_b: int, room: int) -> tuple[int, int]:
+    """How many tokens of A and of B to keep.
+
+    As `_truncate_seq_pair` of run_classifier.py: as long as both do not fit, the longer one loses
+    its last token, and B if they are equally long.
+    """
+    kept_a = min(num_a, max(room - num_b, (room + 1) // 2))
+    return kept_a, min(num_b, room - kept_a)
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows of a data set; each task adds labels.
+
+    Attributes:
+      sequences: a row each.
+      example: int32[rows], which example a row belongs to; rows of an example stand together.
+    """
+
+    sequences: Sequences
+    example: np.ndarray
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.example)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32[rows] in tokens, special ones included."""
+        return self.sequences.lengths
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Pads rows to a batch.
+
+        Args:
+          row_numbers: int64[batch]; -1 is a row of padding, all of whose weights are 0.
+          length: of the rows of the batch.
+
+        Returns:
+          What `Sequences.take` does, and what the task adds.
+
+        Raises:
+          ValueError: a row is longer than `length`.
+        """
+        return self.sequences.take(row_numbers, length)
+
+
+def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:
+    """values[row_numbers], and zeros for the number -1."""
+    is_row = (row_numbers >= 0).reshape(row_numbers.shape + (1,) * (values.ndim - 1))
+    return np.where(is_row, values[np.maximum(row_numbers, 0)], np.zeros((), values.dtype))

@@ -1,0 +1,207 @@
+"""Reads TensorFlow checkpoints, of the format that tf.train.Saver writes since 2017, without it.
+
+A checkpoint PREFIX is two kinds of files. `PREFIX.index` is a sorted table, as in LevelDB:
+
+    blocks of entries | a block that lists them | footer, 48 bytes: where that list is, magic number
+
+A block is entries (length shared with the key before, length of the rest, length of the value, rest
+of the key, value), the positions at which keys stand in full, their count, a byte for the kind of
+compression and a masked CRC-32C. The value of the empty key says in how many files the data is;
+each other value is the protocol buffer of a tensor:
+
+    1 dtype   2 shape   3 number of the file   4 offset   5 size   6 masked CRC-32C   7 slices
+
+`PREFIX.data-00000-of-00001` and so on hold the tensors' bytes.
+"""
+
+import dataclasses
+import glob
+import os
+import struct
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+
+from bert_jax.formats.crc32c import crc32c, masked
+
+_MAGIC = 0xDB4775248B80FB57
+# tensorflow/core/framework/types.proto
+_DTYPES = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i4"),
+    4: np.dtype("u1"),
+    5: np.dtype("<i2"),
+    6: np.dtype("i1"),
+    9: np.dtype("<i8"),
+    10: np.dtype("?"),
+    14: np.dtype(ml_dtypes.bfloat16),
+    19: np.dtype("<f2"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Where a tensor is."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+
+
+class Bundle:
+    """A checkpoint: `entries` by name, in the order of the names."""
+
+    def __init__(self, prefix: str):
+        """Reads the index.
+
+        Raises:
+          ValueError: there is none, or it is damaged or of a form that is not read here.
+        """
+        self._prefix = prefix
+        path = f"{prefix}.index"
+        if not os.path.isfile(path):
+            if os.path.isfile(prefix):
+                raise ValueError(
+                    f"{prefix} is of TensorFlow's first checkpoint format, which is not read here:"
+                    " load it with tf.train.Saver and save it with write_version=2."
+                )
+            raise ValueError(f"{path} is missing: a TensorFlow checkpoint has an index.")
+        with open(path, "rb") as file:
+            content = file.read()
+        try:
+            values = dict(_table(content))
+            header = _fields(values.pop(b""))
+            self._shards = header.get(1, [1])[0]
+            if header.get(2, [0])[0]:
+                raise ValueError("its numbers are big-endian")
+            self.entries = {name.decode(): _entry(value) for name, value in values.items()}
+        except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
+            raise ValueError(f"{path} cannot be read: {error or type(error).__name__}.") from None
+        self._files: dict[int, np.ndarray] = {}
+
+    def read(self, name: str) -> np.ndarray:
+        """A tensor, mapped into memory, after a comparison with its checksum.
+
+        Raises:
+          ValueError: the data is missing, cut off, or not what was written.
+        """
+        entry = self.entries[name]
+        data = self._file(entry.shard)[entry.offset : entry.offset + entry.size]
+        path = self._path(entry.shard)
+        if data.size != entry.size:
+            raise ValueError(f"{path} is cut off: {name} is not in it as a whole.")
+        if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
+            raise ValueError(f"{self._prefix}.index is damaged: {name} has {entry.size} bytes.")
+        if masked(crc32c(data)) != entry.checksum:
+            raise ValueError(f"{path} is damaged: {name} has another checksum than in the index.")
+        return data.view(entry.dtype).reshape(entry.shape)
+
+    def _path(self, shard: int) -> str:
+        return f"{self._prefix}.data-{shard:05}-of-{self._shards:05}"
+
+    def _file(self, shard: int) -> np.ndarray:
+        if shard not in self._files:
+            path = self._path(shard)
+            if not os.path.isfile(path):
+                raise ValueError(f"{path} is missing: the index names tensors in it.")
+            is_empty = os.path.getsize(path) == 0
+            self._files[shard] = (
+                np.zeros(0, np.uint8) if is_empty else np.memmap(path, np.uint8, "r")
+            )
+        return self._files[shard]
+
+
+def find_prefixes(folder: str) -> list[str]:
+    """The checkpoints of a folder, without their endings."""
+    return sorted(
+        path.removesuffix(".index") for path in glob.glob(f"{glob.escape(folder)}/*.index")
+    )
+
+
+def _entry(value: bytes) -> Entry:
+    fields = _fields(value)
+    if 7 in fields:
+        raise ValueError("a variable is stored in slices, of which only the whole is read here")
+    number = fields.get(1, [0])[0]
+    if number not in _DTYPES:
+        raise ValueError(f"a tensor has the type number {number}, which is not read here")
+    dimensions = (_fields(dimension) for dimension in _fields(fields[2][0]).get(2, []))
+    shard, offset, size, checksum = (fields.get(i, [0])[0] for i in (3, 4, 5, 6))
+    shape = tuple(dimension.get(1, [0])[0] for dimension in dimensions)
+    return Entry(_DTYPES[number], shape, shard, offset, size, checksum)
+
+
+def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a sorted table."""
+    footer = len(content) - 48
+    if footer < 0 or struct.unpack_from("<Q", content, footer + 40)[0] != _MAGIC:
+        raise ValueError("it does not end like an index; it may be cut off")
+    _, end = _handle(content, footer)  # of a block for other uses
+    blocks, _ = _handle(content, end)
+    for _, value in _block(content, *blocks):
+        handle, _ = _handle(value, 0)
+        yield from _block(content, *handle)
+
+
+def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block."""
+    if offset + size + 5 > len(content):
+        raise ValueError("a block reaches beyond its end")
+    (checksum,) = struct.unpack_from("<I", content, offset + size + 1)
+    if masked(crc32c(np.frombuffer(content, np.uint8, size + 1, offset))) != checksum:
+        raise ValueError("it is damaged: a block has another checksum")
+    if content[offset + size]:
+        raise ValueError("it is compressed, which TensorFlow itself never does")
+    block = content[offset : offset + size]
+    (restarts,) = struct.unpack_from("<I", block, size - 4)
+    position, key = 0, b""
+    while position < size - 4 * (restarts + 1):
+        shared, position = _varint(block, position)
+        rest, position = _varint(block, position)
+        length, position = _varint(block, position)
+        key = key[:shared] + block[position : position + rest]
+        position += rest + length
+        yield key, block[position - length : position]
+
+
+def _handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
+    """(offset, size) of a block, and the position after it."""
+    offset, position = _varint(content, position)
+    size, position = _varint(content, position)
+    return (offset, size), position
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = content[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _fields(message: bytes) -> dict[int, list]:
+    """Numbers and bytes of the fields of a protocol buffer, by field number."""
+    fields: dict[int, list] = {}
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        match tag & 7:
+            case 0:
+                value, position = _varint(message, position)
+            case 2:
+                length, position = _varint(message, position)
+                value, position = message[position : position + length], position + length
+            case 5:
+                (value,), position = struct.unpack_from("<I", message, position), position + 4
+            case kind:
+                raise ValueError(f"a field is of kind {kind}, which its format does not have")
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields

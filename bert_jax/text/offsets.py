@@ -1,0 +1,53 @@
+"""Which characters of a text each of its ids stands for.
+
+>>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)
+>>> character_spans(tokenizer, "Unaffable, naïve")
+[(0, 3), (3, 6), (6, 9), (9, 10), (11, 16)]
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+
+from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from bert_jax.text.tokenization import SPACES, Tokenizer, basic_tokens
+
+_RUN = re.compile("[^" + SPACES.pattern.removeprefix("["))
+
+
+def character_spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
+    """The characters [start, stop) of `text` of each id of `tokenizer.encode(text)`.
+
+    An unknown word's id stands for the whole word. Characters that the tokenizer drops (spaces,
+    control characters, accents of their own) belong to no id, or lie inside of one.
+    """
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return tokenizer.character_spans(text)
+    return list(_wordpiece_spans(tokenizer, text))
+
+
+def _wordpiece_spans(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, int]]:
+    lowercase = getattr(tokenizer, "lowercase", False)
+    for run in _RUN.finditer(text):
+        ids = iter(tokenizer.encode(run.group()))
+        # The place in the text that each character of the words comes from.
+        sources = [
+            place
+            for place, character in enumerate(run.group(), run.start())
+            for _ in range(_num_kept(character, lowercase))
+        ]
+        start = 0
+        for word in basic_tokens(run.group(), lowercase):
+            stop = start + len(word)
+            while start < stop:
+                piece = next(ids)
+                size = len(tokenizer.pieces[piece]) - 2 * int(tokenizer.is_continuation[piece])
+                end = stop if piece == tokenizer.unk_id else start + size
+                yield sources[start], sources[end - 1] + 1
+                start = end
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _num_kept(character: str, lowercase: bool) -> int:
+    """How many characters of the words come from one of the text; context changes only which."""
+    return sum(map(len, basic_tokens(character, lowercase)))

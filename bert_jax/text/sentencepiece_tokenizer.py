@@ -1,0 +1,153 @@
+"""SentencePiece models (unigram, BPE) as tokenizers, on the `sentencepiece` package."""
+
+import functools
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2 as proto
+from sentencepiece import sentencepiece_pb2 as text_proto
+
+from bert_jax.text.tokenization import SPECIAL_TOKENS, is_cjk, is_punctuation, make_fingerprint
+
+# How models spell [PAD] [UNK] [CLS] [SEP] [MASK]: ours (and ALBERT's) first, then others'.
+SPELLINGS = (
+    ("[PAD]", "<pad>"),
+    ("[UNK]", "<unk>"),
+    ("[CLS]", "<cls>", "<s>"),
+    ("[SEP]", "<sep>", "</s>"),
+    ("[MASK]", "<mask>"),
+)
+
+# SentencePiece's mark for a space.
+SPACE = "▁"
+
+# The message of a .model file (made at import, so unknown to type checkers), its types of pieces.
+_Model: Any = getattr(proto, "ModelProto")  # noqa: B009
+_Type = _Model.SentencePiece
+_Text: Any = getattr(text_proto, "SentencePieceText")  # noqa: B009
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model; its normalization is applied after ours (lower case, or nothing).
+
+    Args:
+      vocabulary: the bytes of a .model file.
+      lowercase: whether text is lower cased first; the model must be trained on such text.
+      path: how errors name the model.
+
+    Raises:
+      ValueError: it is no SentencePiece model, or a special token is missing.
+    """
+
+    def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the model"):
+        self._arguments = (vocabulary, lowercase, path)
+        self.lowercase = lowercase
+        self._model = _parse(vocabulary, path)
+        self.pieces = tuple(piece.piece for piece in self._model.pieces)
+        ids = {piece: index for index, piece in enumerate(self.pieces)}
+        special = [next((ids[name] for name in names if name in ids), -1) for names in SPELLINGS]
+        if missing := [name for name, i in zip(SPECIAL_TOKENS, special, strict=True) if i < 0]:
+            raise ValueError(
+                f"{path} lacks {', '.join(missing)}: a SentencePiece model for BERT has a piece for"
+                f" each of {' '.join(SPECIAL_TOKENS)}; train it with control_symbols."
+            )
+        self._special = special
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
+        self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
+        self.random_words = np.arange(len(self.pieces), dtype=np.int32)
+        self.fingerprint = make_fingerprint("sentencepiece", lowercase, vocabulary)
+        # Whatever the model says: a control symbol never comes out of text.
+        self._processor = self._make_processor(_Type.CONTROL)
+
+    def __reduce__(self):
+        return type(self), self._arguments
+
+    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
+        """Returns the ids of `text`, without [CLS] and [SEP] around them.
+
+        Args:
+          text: any string; lone surrogates, which have no UTF-8, count as U+FFFD.
+          special_tokens: whether the special tokens' spellings in `text` stand for them.
+        """
+        if not text.isascii():
+            text = _LONE_SURROGATE.sub("\ufffd", text)
+        if special_tokens:
+            return self._encode_special(text)
+        return self._processor.encode(text.lower() if self.lowercase else text)
+
+    def character_spans(self, text: str) -> list[tuple[int, int]]:
+        """The characters [start, stop) of `text` that each id of `encode(text)` stands for."""
+        text = _LONE_SURROGATE.sub("\ufffd", text)
+        # The character that each byte of what sentencepiece sees comes from.
+        sources: list[int] = []
+        for place, character in enumerate(text):
+            seen = character.lower() if self.lowercase else character
+            sources += [place] * len(seen.encode())
+        seen = text.lower() if self.lowercase else text
+        found = _Text.FromString(self._processor.encode(seen, out_type="serialized_proto"))
+        spans = []
+        for piece in found.pieces:
+            places = sources[piece.begin : piece.end]
+            while places and text[places[0]].isspace():
+                places.pop(0)
+            stop = sources[piece.end - 1] + 1 if piece.end else 0
+            spans.append((places[0], stop) if places else (stop, stop))
+        return spans
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns readable text, special tokens included."""
+        text = ""
+        for is_special, group in groupby(map(int, ids), self._special.__contains__):
+            part = list(group)
+            if is_special:
+                text += "".join(f" {self.pieces[i]}" for i in part)
+            else:
+                text += " " * self.pieces[part[0]].startswith(SPACE) + self._processor.decode(part)
+        return text.strip()
+
+    def _continues(self, index: int) -> bool:
+        """Whether no space goes before it; marks and ideographs are words, as in WordPiece."""
+        piece = self.pieces[index]
+        if index in self._special or not piece or piece.startswith(SPACE):
+            return False
+        is_byte = self._model.pieces[index].type == _Type.BYTE
+        return is_byte or not (is_punctuation(piece[0]) or is_cjk(piece[0]))
+
+    def _make_processor(self, special_type: int) -> sentencepiece.SentencePieceProcessor:
+        model = type(self._model)()
+        model.CopyFrom(self._model)
+        for index in self._special:
+            if index != self.unk_id:
+                model.pieces[index].type = special_type
+        return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+    @functools.cached_property
+    def _special_processor(self) -> sentencepiece.SentencePieceProcessor:
+        return self._make_processor(_Type.USER_DEFINED)
+
+    def _encode_special(self, text: str) -> list[int]:
+        spellings = [self.pieces[i] for i in self._special if i != self.unk_id]
+        parts = re.split(f"({'|'.join(map(re.escape, spellings))})", text)
+        if self.lowercase:
+            parts = [part if part in spellings else part.lower() for part in parts]
+        ids = self._special_processor.encode("".join(parts))
+        # "a [MASK]" -> "▁a" "▁" "[MASK]": a masked word stands for its space too.
+        return [
+            i
+            for i, after in zip(ids, [*ids[1:], self.unk_id], strict=False)
+            if not (self.pieces[i] == SPACE and self.pieces[after] in spellings)
+        ]
+
+
+def _parse(vocabulary: bytes, path: str) -> Any:
+    try:
+        sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
+        return _Model.FromString(vocabulary)
+    except Exception as error:  # each of the two libraries has its own
+        raise ValueError(f"{path} is no SentencePiece model: it cannot be parsed.") from error

@@ -1,0 +1,239 @@
+r"""Sources of text: what `data.source` names, as documents of sentences.
+
+    text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
+                   data.form says what a line is, data.document what ends a document.
+    jsonl:GLOB     files of JSON objects, one a line and each a document, its text in data.field.
+    tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
+    installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
+
+Files are plain or compressed (gzip, bz2, xz, zstd; told by their first bytes, not by their names).
+They are streamed, and plain ones are cut at the borders of documents into ranges of some 4 MB, so
+that the work is the same however many processes share it. The end of a file ends a document
+(the released program reads on into the next file until a blank line).
+
+What cannot be right is handled by `data.on_bad_text`; what stands first is the name under which it
+is counted:
+
+    name                 what                                 replace        skip         error
+    utf16_files          UTF-16 with its byte order mark      decoded        file left    error
+    utf32_files          UTF-32 with its byte order mark      decoded        file left    error
+    binary_files         over 5 % control bytes at the start  error          file left    error
+    overlong_lines       a line of more than 1 MiB            cut (spaces)   line left    error
+    overlong_lines       a JSON line of more than 16 MiB      line left      line left    error
+    invalid_utf8_lines   bytes that are not UTF-8             U+FFFD         line left    error
+    nul_lines            NUL characters                       removed        line left    error
+    malformed_json_lines a line that is no JSON object        line left      line left    error
+    missing_fields       no field data.field in the object    line left      line left    error
+    non_text_fields      a field that is not a string         line left      line left    error
+    surrogate_texts      half a surrogate pair in a string    U+FFFD         text left    error
+
+And whatever the policy:
+
+    utf8_boms            byte order mark of UTF-8: dropped
+    crlf_lines           '\r' at the end of a line: dropped
+    files_without_text   files that gave no sentence
+    cut_documents        cuts through documents of more than 16 Mi characters
+    cut_paragraphs       cuts through wrapped paragraphs of more than 1 Mi characters
+
+A corpus without any sentence is a ValueError.
+"""
+
+import glob
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from bert_jax.config.data import DataConfig
+from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
+from bert_jax.text.forms import Document, check_language, make_documents
+from bert_jax.text.installed_docs import InstalledDocs
+from bert_jax.text.lines import BadText, lines_of_text, place, read_lines
+from bert_jax.text.tfds import TfdsText
+
+MAX_JSON_LINE = 16 << 20
+
+
+class Source(Protocol):
+    """A corpus. What `read` yields for one chunk after the other are its documents, in order."""
+
+    def chunks(self) -> list[Any]:
+        """The units of work, picklable; they depend on nothing but the input."""
+        ...
+
+    def read(self, chunk: Any, counts: Counter) -> Iterator[Document]:
+        """Streams the documents of one chunk, and counts what was mended or left out."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What identifies the input, as JSON."""
+        ...
+
+
+def make_source(config: DataConfig) -> Source:
+    """Makes the source that `config.source` names.
+
+    Raises:
+      ValueError: no such source, or nothing there.
+    """
+    kind, _, argument = config.source.partition(":")
+    if kind not in SOURCES:
+        raise ValueError(
+            f"Unknown data.source={config.source!r}. Available: installed_docs, text:GLOB,"
+            " jsonl:GLOB, tfds:NAME."
+        )
+    check_language(config.language)
+    return SOURCES[kind](argument, config)
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """`text:GLOB` and `jsonl:GLOB`: local files; a chunk is a tuple of ranges of files."""
+
+    paths: tuple[str, ...]
+    config: DataConfig
+
+    def chunks(self) -> list[tuple[FileRange, ...]]:
+        """Cuts the files into chunks.
+
+        Raises:
+          ValueError: there is no text in any of them.
+        """
+        chunks = self._cut()
+        counts = Counter()
+        if not any(True for chunk in chunks for _ in self.read(chunk, counts)):
+            met = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
+            raise ValueError(f"There is no text in data.source={self.config.source!r} ({met}).")
+        return chunks
+
+    def _cut(self) -> list[tuple[FileRange, ...]]:
+        chunks, chunk, size = [], [], 0
+        for path in self.paths:
+            for part in cut_file(path, self._may_cut_after()):
+                chunk.append(part)
+                size += (os.path.getsize(path) if part.stop is None else part.stop) - part.start
+                if size >= RANGE_BYTES:
+                    chunks.append(tuple(chunk))
+                    chunk, size = [], 0
+        return [*chunks, tuple(chunk)] if chunk else chunks
+
+    def read(self, chunk: tuple[FileRange, ...], counts: Counter) -> Iterator[Document]:
+        for part in chunk:
+            is_empty = True
+            for document in self._read_range(part, counts):
+                is_empty = False
+                yield document
+            # A part of a file may be left out by the policy, which is counted there.
+            if is_empty and part.stop is None:
+                counts["files_without_text"] += 1
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "files": [
+                {
+                    "name": os.path.basename(path),
+                    "bytes": os.path.getsize(path),
+                    "sha256": _sha256(path),
+                }
+                for path in self.paths
+            ],
+            "sentencex": importlib.metadata.version("sentencex"),
+        }
+
+    def _may_cut_after(self) -> Callable[[bytes], bool] | None:
+        # White space beyond ASCII ends a document too, but it is no place to cut the file at.
+        return None if self.config.document == "file" else lambda line: not line.strip()
+
+    def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
+        config = self.config
+        lines = (line for _, line in read_lines(part, BadText(config.on_bad_text, counts)))
+        is_one = config.document == "file"
+        return make_documents(lines, config.form, config.language, is_one, counts)
+
+
+@dataclass(frozen=True)
+class JsonLines(TextFiles):
+    """`jsonl:GLOB`: each line of the files is a JSON object, and a document."""
+
+    def _may_cut_after(self) -> Callable[[bytes], bool]:
+        return lambda line: True
+
+    def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
+        config, bad_text = self.config, BadText(self.config.on_bad_text, counts)
+        for number, line in read_lines(part, bad_text, MAX_JSON_LINE, may_cut=False):
+            if not line.strip():
+                continue
+            text = self._text(line, bad_text, partial(place, part, number))
+            if text is not None:
+                lines = lines_of_text(text, bad_text, partial(place, part, number))
+                yield from make_documents(lines, config.form, config.language, True, counts)
+
+    def _text(self, line: str, bad_text: BadText, where: Callable[[], str]) -> str | None:
+        """The text in a line of JSON, or None where there is none and the policy goes on."""
+        field = self.config.field
+        try:
+            value = json.loads(line)
+        # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
+        except (ValueError, RecursionError) as error:
+            bad_text.is_skipped("malformed_json_lines", f"no JSON: {error}", where)
+            return None
+        if not isinstance(value, dict):
+            problem = f"a JSON {type(value).__name__} where an object belongs"
+            bad_text.is_skipped("malformed_json_lines", problem, where)
+        elif field not in value:
+            problem = f"no field {field!r} (data.field) but {', '.join(map(repr, value))}"
+            bad_text.is_skipped("missing_fields", problem, where)
+        elif not isinstance(value[field], str):
+            problem = f"field {field!r} is a {type(value[field]).__name__}, not a string"
+            bad_text.is_skipped("non_text_fields", problem, where)
+        else:
+            return value[field]
+        return None
+
+
+def _find_files(globs: str) -> tuple[str, ...]:
+    """The files that match; each once, where it matches first."""
+    paths = []
+    for pattern in map(str.strip, globs.split(",")):
+        found = glob.glob(os.path.expanduser(pattern), recursive=True)
+        if not (files := sorted(filter(os.path.isfile, found))):
+            raise ValueError(f"No file matches {pattern!r} in data.source.")
+        paths += files
+    return tuple(dict.fromkeys(paths))
+
+
+def _text_files(globs: str, config: DataConfig) -> Source:
+    if config.form == "wrapped" and config.document != "file":
+        raise ValueError(
+            "data.form=wrapped needs data.document=file: blank lines already end paragraphs there."
+        )
+    return TextFiles(_find_files(globs), config)
+
+
+def _json_lines(globs: str, config: DataConfig) -> Source:
+    return JsonLines(_find_files(globs), config)
+
+
+def _installed_docs(argument: str, config: DataConfig) -> Source:
+    del config  # The corpus is English, and cleaned.
+    if argument:
+        raise ValueError(f"data.source=installed_docs takes nothing more, and got {argument!r}.")
+    return InstalledDocs()
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+SOURCES: dict[str, Callable[[str, DataConfig], Source]] = {
+    "installed_docs": _installed_docs,
+    "text": _text_files,
+    "jsonl": _json_lines,
+    "tfds": TfdsText,
+}

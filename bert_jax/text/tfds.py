@@ -1,0 +1,168 @@
+"""Datasets of tensorflow-datasets as text, without TensorFlow.
+
+What is read is a dataset already prepared on this machine, straight from its files: the code that
+once built it is not needed, so any dataset and version will do. Without TensorFlow it must lie in a
+format of random access; to prepare one so:
+
+    import tensorflow_datasets as tfds
+    import tensorflow_datasets.text  # wikipedia, glue and other builders of the older style
+    tfds.builder("wikipedia/20230601.en", file_format="array_record").download_and_prepare()
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from bert_jax.config.data import DataConfig
+from bert_jax.text.files import RANGE_BYTES
+from bert_jax.text.forms import Document, make_documents
+from bert_jax.text.lines import BadText, split_lines
+
+# Records that are read, and held, at once.
+_BATCH = 64
+# Records of a chunk where the dataset does not tell its size.
+_RECORDS = 4096
+
+
+class RecordRange(NamedTuple):
+    """Records `start` to `stop - 1` of the split."""
+
+    start: int
+    stop: int
+
+
+class TfdsText:
+    """`tfds:NAME` or `tfds:NAME[SPLIT]`: each record is a document, its text in `data.field`.
+
+    Args:
+      argument: a name as tensorflow-datasets takes it (`lm1b`, `wikipedia/20230601.en:1.0.0`),
+        found in TFDS_DATA_DIR or else ~/tensorflow_datasets, or the directory of one prepared
+        dataset (`/data/lm1b/1.1.0`). SPLIT may be a slice, as in `lm1b[train[:10%]]`; it is
+        `train` if none is given.
+      config: tells the field, the form of the text and what to do with bad text.
+
+    Raises:
+      ValueError: it is not there, not readable without TensorFlow, or has no such split or field.
+    """
+
+    def __init__(self, argument: str, config: DataConfig):
+        self.name, self.split = parse_name(argument)
+        self.config = config
+        features = open_builder(self.name).info.features
+        if config.field not in features:
+            raise ValueError(
+                f"data.field={config.field!r} is no field of {self.name}, which has"
+                f" {', '.join(sorted(features))}."
+            )
+        open_split(self.name, self.split)
+
+    def chunks(self) -> list[RecordRange]:
+        splits = open_builder(self.name).info.splits.values()
+        num_bytes = sum(split.num_bytes for split in splits)
+        num_records = sum(split.num_examples for split in splits)
+        step = max(1, RANGE_BYTES * num_records // num_bytes) if num_bytes else _RECORDS
+        total = len(open_split(self.name, self.split))
+        return [RecordRange(start, min(start + step, total)) for start in range(0, total, step)]
+
+    def read(self, chunk: RecordRange, counts: Counter) -> Iterator[Document]:
+        config, records = self.config, open_split(self.name, self.split)
+        bad_text = BadText(config.on_bad_text, counts)
+        for start in range(chunk.start, chunk.stop, _BATCH):
+            numbers = range(start, min(start + _BATCH, chunk.stop))
+            for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
+                text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
+                if not isinstance(text, bytes):
+                    raise ValueError(
+                        f"{place}: data.field={config.field!r} is a {type(text).__name__}, no text."
+                    )
+                lines = split_lines([text], bad_text, functools.partial(_place, place))
+                yield from make_documents(
+                    (line for _, line in lines), config.form, config.language, True, counts
+                )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Name, version and split, and of the files the names and sizes, not the contents."""
+        builder = open_builder(self.name)
+        folder = os.fspath(builder.data_dir)
+        files = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        sizes = [(name, os.path.getsize(os.path.join(folder, name))) for name in files]
+        return {
+            "dataset": builder.info.full_name,
+            "split": self.split,
+            "records": len(open_split(self.name, self.split)),
+            "files_sha256": hashlib.sha256(repr(sizes).encode()).hexdigest(),
+            "sentencex": importlib.metadata.version("sentencex"),
+        }
+
+
+def parse_name(argument: str) -> tuple[str, str]:
+    """Takes NAME or NAME[SPLIT] apart.
+
+    Raises:
+      ValueError: it is neither.
+    """
+    match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
+    if not match:
+        raise ValueError(f"tfds:{argument} is no name: give tfds:NAME or tfds:NAME[SPLIT].")
+    return match[1], match[2] or "train"
+
+
+def _place(record: str, line: int) -> str:
+    return f"{record}, line {line}"
+
+
+@functools.cache
+def open_builder(name: str) -> Any:
+    """Opens a prepared dataset, by its name or its folder.
+
+    Raises:
+      ValueError: it is not there.
+    """
+    # Slow to import, and wanted by few.
+    from tensorflow_datasets.core import read_only_builder, registered
+
+    if os.path.exists(os.path.join(name, "dataset_info.json")):
+        return read_only_builder.builder_from_directory(name)
+    if os.path.isabs(name):
+        raise ValueError(f"{name} is no prepared dataset: it has no dataset_info.json.")
+    try:
+        folder = os.environ.get("TFDS_DATA_DIR")
+        return read_only_builder.builder_from_files(name, data_dir=folder)
+    except registered.DatasetNotFoundError:
+        raise ValueError(
+            f"tfds:{name} is not prepared in {folder or '~/tensorflow_datasets'}: {_prepare(name)}"
+        ) from None
+
+
+@functools.cache
+def open_split(name: str, split: str) -> Any:
+    """Opens a split, or a slice of one, for reading by record number.
+
+    Raises:
+      ValueError: there is none, or it is not readable without TensorFlow.
+    """
+    builder = open_builder(name)
+    try:
+        return builder.as_data_source(split=split)
+    except NotImplementedError:
+        raise ValueError(
+            f"tfds:{name} lies as {builder.info.file_format.value}, which only TensorFlow reads:"
+            f" {_prepare(name)}"
+        ) from None
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"tfds:{name} has no split {split!r} but"
+            f" {', '.join(sorted(builder.info.splits))} ({error})."
+        ) from error
+
+
+def _prepare(name: str) -> str:
+    return (
+        f"prepare it with tensorflow_datasets.builder({name!r}, file_format='array_record')"
+        ".download_and_prepare(), or point TFDS_DATA_DIR to where it is."
+    )

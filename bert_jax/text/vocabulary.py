@@ -1,0 +1,286 @@
+"""Trains a vocabulary, repeatably: the same text gives the same bytes.
+
+    counts = merge_counts(count_words("wordpiece", chunk, lowercase=True) for chunk in chunks)
+    train_vocabulary("wordpiece", counts, vocab_size=30_522, path="vocab.txt")
+
+A vocabulary is a function of how often each word occurs. So the text is read once, in any number
+of processes, and what remains of it is a table of bounded size, merged in the order of the chunks.
+
+All three kinds come from SentencePiece's trainers on one thread, which break every tie. Its BPE
+pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within one is `##b`.
+(The Rust WordPiece trainer in wide use gives another vocabulary at every run.)
+"""
+
+import io
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from bert_jax.files.atomic import whole_file
+from bert_jax.text.sentencepiece_tokenizer import SPACE
+from bert_jax.text.tokenization import (
+    MAX_WORD_LENGTH,
+    SPECIAL_TOKENS,
+    Tokenizer,
+    basic_tokens,
+    is_cjk,
+    is_punctuation,
+    split_runs,
+)
+
+KINDS = ("wordpiece", "unigram", "bpe")
+
+# Distinct words kept; a table grows to twice as many before it is cut back.
+MAX_WORDS = 250_000
+
+# SentencePiece sees longer runs of text without a space (Chinese, addresses) in parts.
+MAX_RUN_LENGTH = 48
+
+# Of the characters of the text, the share that the alphabet covers; the rarest are left out.
+COVERAGE = 0.999_999_9
+
+# Characters with a meaning of their own in SentencePiece's trainers.
+RESERVED = frozenset(f"{SPACE}\u2585")
+
+# Characters of text that the unigram trainer gets, which spells out every occurrence: about 20
+# bytes of memory for each.
+UNIGRAM_CHARACTERS = 12_000_000
+
+MIN_SIZE = 64
+
+
+class WordCounts:
+    """How often each word occurs, in bounded memory.
+
+    Attributes:
+      counts: word -> occurrences.
+      dropped: `words` and `occurrences` of rare words that had to make room.
+    """
+
+    def __init__(self):
+        self.counts: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+
+    def add(self, words: Iterable[str] | Mapping[str, int]) -> None:
+        self.counts.update(words)
+        if len(self.counts) >= 2 * MAX_WORDS:
+            self._keep_most_frequent()
+
+    def _keep_most_frequent(self) -> None:
+        """Cuts back to MAX_WORDS. Of equally frequent words, a checksum chooses."""
+        counts = self.counts
+        values = np.fromiter(counts.values(), np.int64, len(counts))
+        least = int(np.partition(values, -MAX_WORDS)[-MAX_WORDS])
+        ties = sorted((word for word, n in counts.items() if n == least), key=_checksum)
+        staying = set(ties[: MAX_WORDS - int((values > least).sum())])
+        kept = Counter({w: n for w, n in counts.items() if n > least or w in staying})
+        self.dropped["words"] += len(counts) - len(kept)
+        self.dropped["occurrences"] += counts.total() - kept.total()
+        self.counts = kept
+
+
+def _checksum(word: str) -> tuple[int, str]:
+    return zlib.crc32(word.encode("utf-8", "surrogatepass")), word
+
+
+def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCounts:
+    """Counts what a vocabulary of a kind is trained on.
+
+    Args:
+      kind: one of KINDS. For `wordpiece` a word is what the tokenizer's first step gives: a word or
+        a punctuation mark; for SentencePiece it is all that stands between two spaces.
+      sentences: the text, cut anywhere between words.
+      lowercase: as the tokenizer will have it.
+    """
+    _check_kind(kind)
+    runs = WordCounts()
+    for sentence in sentences:
+        runs.add(split_runs(sentence))
+    words = WordCounts()
+    words.dropped = runs.dropped
+    for run, count in runs.counts.items():
+        for word in _words_of(run, kind, lowercase):
+            words.counts[word] += count
+    return words
+
+
+def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
+    if kind == "wordpiece":
+        return basic_tokens(run, lowercase)
+    run = run.lower() if lowercase else run
+    return [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
+
+
+def merge_counts(parts: Iterable[WordCounts]) -> WordCounts:
+    """Adds up the counts of the chunks of a text, taken in the order of the chunks."""
+    total = WordCounts()
+    for part in parts:
+        total.add(part.counts)
+        total.dropped.update(part.dropped)
+    return total
+
+
+def train_vocabulary(
+    kind: str, words: WordCounts, vocab_size: int, path: str | os.PathLike
+) -> dict[str, int]:
+    """Trains a vocabulary and writes it, whole or not at all. Ids 0 to 4 are SPECIAL_TOKENS.
+
+    Args:
+      kind: `wordpiece` writes a vocab.txt, `unigram` and `bpe` a SentencePiece model.
+      words: from `count_words` of the same kind.
+      vocab_size: entries to make; a text with too few different words gives fewer.
+      path: the file to write.
+
+    Returns:
+      `entries` of the vocabulary; `words`, different ones, that it was trained on;
+      `words_left_out`, overlong or with a character that no piece can have; `words_dropped` as too
+      rare to be kept while counting; `characters` in the alphabet, and `characters_left_out` as
+      too rare for it.
+
+    Raises:
+      ValueError: the kind is unknown, the text has no words, or the size is too small.
+    """
+    _check_kind(kind)
+    if vocab_size < MIN_SIZE:
+        raise ValueError(
+            f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
+        )
+    usable = {word: n for word, n in words.counts.items() if _is_usable(word)}
+    if not usable:
+        raise ValueError(
+            f"The text has no words, so no {kind} vocabulary can be trained: check data.source."
+        )
+    characters: Counter[str] = Counter()
+    for word, count in usable.items():
+        for character in word:
+            characters[character] += count
+    alphabet = _alphabet(characters, kind, vocab_size // 2)
+    if kind == "wordpiece":
+        vocabulary, entries = _train_wordpiece(usable, alphabet, vocab_size)
+    else:
+        coverage = sum(characters[c] for c in alphabet) / characters.total()
+        thinned = _thin_out(usable) if kind == "unigram" else usable
+        vocabulary = _train(kind, thinned, vocab_size, coverage, required_chars="".join(alphabet))
+        entries = len(_pieces(vocabulary))
+    with whole_file(path) as part, open(part, "wb") as file:
+        file.write(vocabulary)
+    return {
+        "entries": entries,
+        "words": len(usable),
+        "words_left_out": len(words.counts) - len(usable),
+        "words_dropped": words.dropped["words"],
+        "characters": len(alphabet),
+        "characters_left_out": len(characters) - len(alphabet),
+    }
+
+
+def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathLike) -> None:
+    """Checks that every id has a row in a table of `vocab_size` rows.
+
+    Raises:
+      ValueError: the vocabulary at `path` is larger.
+    """
+    if (size := len(tokenizer.pieces)) > vocab_size:
+        raise ValueError(
+            f"The vocabulary {os.fspath(path)} has {size} entries, the model a table of"
+            f" model.vocab_size={vocab_size}: set model.vocab_size={size}."
+        )
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(KINDS)}.")
+
+
+def _is_usable(word: str) -> bool:
+    return len(word) <= MAX_WORD_LENGTH and word.isprintable() and RESERVED.isdisjoint(word)
+
+
+def _alphabet(characters: Counter[str], kind: str, room: int) -> list[str]:
+    """The most frequent characters: up to COVERAGE, or as many as fill `room` with their pieces."""
+    alphabet: list[str] = []
+    uncovered = characters.total()
+    left_out = uncovered * (1 - COVERAGE)
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        room -= len(_forms(character)) if kind == "wordpiece" else 1
+        if room < 0 or uncovered <= left_out:
+            break
+        alphabet.append(character)
+        uncovered -= count
+    return alphabet
+
+
+def _forms(character: str) -> list[str]:
+    """The WordPiece entries of a character; punctuation and ideographs are words of their own."""
+    if is_punctuation(character) or is_cjk(character):
+        return [character]
+    return [character, f"##{character}"]
+
+
+def _train_wordpiece(
+    words: dict[str, int], alphabet: list[str], vocab_size: int
+) -> tuple[bytes, int]:
+    """Special tokens, the alphabet, then merged pieces in the order of their making."""
+    singles = [form for character in sorted(alphabet) for form in _forms(character)]
+    longer = {word: n for word, n in words.items() if len(word) > 1}
+    merged: list[str] = []
+    if longer:
+        # Some of the trainer's pieces are no entries: "▁", "▁a", and the characters at its end.
+        spare = 3 * len(set().union(*longer)) + 1
+        model = _train(
+            "bpe",
+            longer,
+            vocab_size + spare,
+            coverage=1.0,
+            normalization_rule_name="identity",
+            split_by_unicode_script=False,
+            split_by_number=False,
+            max_sentencepiece_length=32,
+        )
+        for piece in _pieces(model)[len(SPECIAL_TOKENS) :]:
+            if len(piece.removeprefix(SPACE)) > 1:
+                merged.append(piece[1:] if piece[0] == SPACE else f"##{piece}")
+    entries = [*SPECIAL_TOKENS, *singles, *merged][:vocab_size]
+    return "".join(f"{entry}\n" for entry in entries).encode(), len(entries)
+
+
+def _thin_out(words: dict[str, int]) -> dict[str, int]:
+    """Scales the counts down to UNIGRAM_CHARACTERS; a checksum rounds up or down, without bias."""
+    characters = sum(count * (len(word) + 1) for word, count in words.items())
+    scale = min(1.0, UNIGRAM_CHARACTERS / characters)
+    counts = {w: int(n * scale + _checksum(w)[0] / 2**32) for w, n in words.items()}
+    return {word: count for word, count in counts.items() if count}
+
+
+def _train(
+    kind: str, words: dict[str, int], vocab_size: int, coverage: float, **options: Any
+) -> bytes:
+    """Runs one of SentencePiece's trainers on word counts; returns the bytes of the model."""
+    model = io.BytesIO()
+    pad, unk, *control = SPECIAL_TOKENS
+    order = sorted(words, key=lambda word: (-words[word], word))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{word}\t{words[word]}" for word in order),
+        input_format="tsv",
+        model_writer=model,
+        model_type=kind,
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,
+        character_coverage=coverage,
+        num_threads=1,
+        **dict(pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=-1, eos_id=-1),
+        control_symbols=control,
+        minloglevel=2,
+        **options,
+    )
+    return model.getvalue()
+
+
+def _pieces(model: bytes) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]

@@ -1,0 +1,173 @@
+"""What a run tells its user: the banner, the parameter table, progress lines, how fast it goes."""
+
+import math
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+
+from bert_jax.devices import sharding
+from bert_jax.models.config import BertConfig
+
+# Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets; by what the name of
+# the device begins with (the longest match decides).
+PEAK_FLOPS = {
+    "NVIDIA V100": 125e12,
+    "Tesla V100": 125e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
+    "TPU v2": 45e12,
+    "TPU v3": 123e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+}
+
+
+def peak_flops() -> float | None:
+    """The peak of all devices together; None where it is not known (such as on CPUs)."""
+    kind = jax.devices()[0].device_kind
+    known = [name for name in PEAK_FLOPS if kind.startswith(name)]
+    return PEAK_FLOPS[max(known, key=len)] * jax.device_count() if known else None
+
+
+def training_flops_per_token(model: BertConfig, sequence_length: int, predicted: float) -> float:
+    """FLOPs of the matrix products of one update, forward and backward, by token slot.
+
+    Args:
+      model: sizes.
+      sequence_length: of the rows, which the work of attention grows with.
+      predicted: share of the slots that meet the vocabulary.
+    """
+    hidden = model.hidden_size
+    layer = 4 * hidden**2 + 2 * hidden * model.intermediate_size + 2 * hidden * sequence_length
+    head = predicted * (hidden**2 + hidden * model.padded_vocab_size)
+    return 6.0 * (model.num_layers * layer + head)
+
+
+def parameter_table(params: Any) -> Iterable[str]:
+    """A line for each parameter: path, shape, dtype, how it is split, how many numbers."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    rows = [
+        (
+            sharding.path_name(path),
+            "x".join(map(str, leaf.shape)),
+            leaf.dtype.name,
+            str(tuple(getattr(leaf.sharding, "spec", ()))),
+            f"{leaf.size:,}",
+        )
+        for path, leaf in leaves
+    ]
+    header = ("parameter", "shape", "dtype", "split over", "numbers")
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        *left, last = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([*left, last.strip().rjust(widths[-1])])
+    yield f"{sum(leaf.size for _, leaf in leaves):,} parameters"
+
+
+def describe_devices(mesh: jax.sharding.Mesh) -> str:
+    """ "8 x cpu (TFRT_CPU), 1 process, mesh data=8 x fsdp=1 x tensor=1"."""
+    device = jax.devices()[0]
+    shape = " x ".join(f"{name}={size}" for name, size in mesh.shape.items())
+    processes = jax.process_count()
+    return (
+        f"{jax.device_count()} x {device.device_kind} ({device.platform}),"
+        f" {processes} process{'es' if processes > 1 else ''}, mesh {shape}"
+    )
+
+
+class Clock:
+    """How fast a run goes between two reports, and how long it waited for data."""
+
+    def __init__(self):
+        self._start = time.perf_counter()
+        self._tokens = self._rows = self._steps = 0
+        self._waited = self._flops = 0.0
+
+    def count(self, rows: int, tokens: int, flops: float, waited: float) -> None:
+        """Counts one update: rows, token slots, model FLOPs, the seconds it waited for data."""
+        self._steps += 1
+        self._rows += rows
+        self._tokens += tokens
+        self._flops += flops
+        self._waited += waited
+
+    def read(self) -> dict[str, float]:
+        """Speed since the last reading, which begins anew."""
+        seconds = max(time.perf_counter() - self._start, 1e-9)
+        speed = {
+            "steps_per_second": self._steps / seconds,
+            "tokens_per_second": self._tokens / seconds,
+            "examples_per_second": self._rows / seconds,
+            "waiting_for_data": min(1.0, self._waited / seconds),
+        }
+        if peak := peak_flops():
+            speed["mfu"] = self._flops / seconds / peak
+        self.__init__()
+        return speed
+
+
+def progress_line(
+    step: int, steps: int, values: Mapping[str, float], speed: Mapping[str, float]
+) -> str:
+    """One report of training, in one line."""
+    parts = [f"step {step:>{len(str(steps))}}/{steps}", *named_values(values)]
+    parts.append(f"{speed['tokens_per_second']:,.0f} tokens/s")
+    parts.append(f"{speed['examples_per_second']:,.1f} examples/s")
+    parts.append(f"data wait {speed['waiting_for_data']:.0%}")
+    if "mfu" in speed:
+        parts.append(f"MFU {speed['mfu']:.1%}")
+    if remaining := steps - step:
+        parts.append(f"ETA {_duration(remaining / max(speed['steps_per_second'], 1e-9))}")
+    return "  ".join(parts)
+
+
+def named_values(values: Mapping[str, float]) -> list[str]:
+    """ "MLM loss 2.345", "NSP accuracy 97.1%" ... for people."""
+    return [f"{_short(name)} {_number(name, value)}" for name, value in values.items()]
+
+
+def _short(name: str) -> str:
+    words = {"masked_lm": "MLM", "next_sentence": "NSP", "learning_rate": "lr"}
+    for long, short in words.items():
+        name = name.replace(long, short)
+    return name.replace("_", " ")
+
+
+def _number(name: str, value: float) -> str:
+    if name.endswith("accuracy"):
+        return f"{value:.1%}"
+    return f"{value:.2e}" if name == "learning_rate" else f"{value:.4g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Screen:
+    """Prints reports; on a terminal a bar between them says where the run is."""
+
+    def __init__(self, steps: int, enabled: bool = True):
+        self._steps = steps
+        self._enabled = enabled
+        self._bar = enabled and sys.stdout.isatty()
+
+    def line(self, text: str = "") -> None:
+        """Prints a line that stays."""
+        if self._enabled:
+            print("\r\x1b[K" + text if self._bar else text, flush=True)
+
+    def tick(self, step: int) -> None:
+        """Moves the bar; nothing where the output is no terminal."""
+        if self._bar:
+            done = math.floor(40 * min(step / max(self._steps, 1), 1))
+            bar = "#" * done + "-" * (40 - done)
+            print(f"\r\x1b[K[{bar}] {step}/{self._steps}", end="", flush=True)

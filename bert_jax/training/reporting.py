@@ -1,0 +1,137 @@
+"""What becomes of the metrics of the updates: means over a window, lines, files, and the alarm."""
+
+import collections
+import math
+import os
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from bert_jax.config.phases import Phase
+from bert_jax.devices import processes
+from bert_jax.training import metrics, progress
+from bert_jax.training.experiment import Experiment
+from bert_jax.training.state import TrainState
+from bert_jax.training.step import StepMetrics
+
+# Updates that the device works on before the host looks at the metrics of the oldest.
+_STEPS_IN_FLIGHT = 2
+
+
+class Reporter:
+    """Collects metrics without making the device wait.
+
+    `totals` are the sums since the last report; a checkpoint keeps them, so that the report after
+    a resumption is the one that would have come.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        screen: progress.Screen,
+        state: TrainState,
+        totals: metrics.Totals,
+    ):
+        self.totals = totals
+        self._experiment = experiment
+        self._screen = screen
+        self._schedule = experiment.optimizer()[1]
+        self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
+        self._streak = int(state.nonfinite_streak)
+        self._file = None
+        if processes.is_main():
+            self._file = metrics.MetricsFile(experiment.workdir, int(state.step))
+
+    def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
+        """Begins a phase; `host_batch(step)` is what is saved when an update is not finite."""
+        self._phase = phase
+        self._host_batch = host_batch
+        self._loss_terms = self._experiment.task(phase).loss_terms
+        self._clock = progress.Clock()
+        self._waited = 0.0
+
+    def push(
+        self, step: int, step_metrics: StepMetrics, waited: float, shape: tuple[int, ...]
+    ) -> None:
+        """Takes the metrics of the update that made the state's step `step`.
+
+        Args:
+          step: updates done.
+          step_metrics: still on the devices.
+          waited: seconds that the phase has waited for data so far.
+          shape: [batch, ..., sequence length] of the batch.
+
+        Raises:
+          ValueError: if an update was not finite and the configuration says to stop.
+        """
+        self._in_flight.append((step, step_metrics))
+        tokens = math.prod(shape)
+        flops = tokens * self._experiment.flops_per_token(self._phase, shape[-1])
+        self._clock.count(shape[0], tokens, flops, waited - self._waited)
+        self._waited = waited
+        self._screen.tick(step)
+        self.drain(_STEPS_IN_FLIGHT)
+
+    def drain(self, leave: int = 0) -> None:
+        """Looks at all metrics but those of the newest `leave` updates; raises as `push` does."""
+        while len(self._in_flight) > leave:
+            step, on_device = self._in_flight.popleft()
+            self._take(step, jax.device_get(on_device))
+
+    def _take(self, step: int, values: StepMetrics) -> None:
+        if values.applied:
+            self._streak = 0
+            self.totals.add(values.sums)
+            self.totals.add_pair("gradient_norm", float(values.gradient_norm))
+            self.totals.add_pair("update_norm", float(values.update_norm))
+            self.totals.add_pair("skipped_share", 0.0)
+            return
+        self._streak += 1
+        self.totals.add_pair("skipped_share", 1.0)
+        config = self._experiment.config
+        bad = [name for name, is_finite in values.finite.items() if not is_finite]
+        message = f"{' and '.join(bad)} not finite at step {step}"
+        limit = config.nonfinite_limit if config.nonfinite == "skip" else 0
+        path = self._dump(step)
+        if self._streak > limit:
+            raise ValueError(
+                f"{message}, {self._streak} in a row (config.nonfinite={config.nonfinite}): nothing"
+                f" of it was applied. Its batch is in {path}; the checkpoints are whole. Lower"
+                " config.optimizer.learning_rate, or look at that batch."
+            )
+        self._screen.line(f"{message}: not applied; its batch is in {path}.")
+
+    def _dump(self, step: int) -> str:
+        name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
+        path = os.path.join(self._experiment.workdir, name)
+        np.savez(path, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
+        return path
+
+    def log(self, step: int) -> None:
+        """Reports the means since the last report."""
+        self.drain()
+        values = metrics.with_loss(self.totals.means(), self._loss_terms)
+        self.totals.clear()
+        if not values["skipped_share"]:
+            del values["skipped_share"]
+        values["learning_rate"] = float(np.asarray(self._schedule(step - 1)))
+        speed = self._clock.read()
+        if self._file:
+            self._file.write(step, "train", values, speed)
+        self._screen.line(progress.progress_line(step, self._experiment.steps, values, speed))
+
+    def report_evaluation(self, step: int, values: dict[str, float], is_last: bool) -> None:
+        """Writes and prints the metrics of the held-out split; after the last one, the verdict."""
+        if self._file:
+            self._file.write(step, "validation", values, {})
+        self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))
+        if is_last:
+            for line in self._experiment.verdict(values, self._phase):
+                self._screen.line(line)
+        self._clock.read()  # the next report is of training alone
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self._file:
+            self._file.close()

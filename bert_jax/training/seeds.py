@@ -1,0 +1,73 @@
+"""One experiment with several seeds: the mean, the spread, and how many runs learned nothing.
+
+Fine-tuning of BERT on small sets is unstable: some seeds end no better than the majority class
+(Devlin et al. 2019, section 4.1; Mosbach et al. 2021). One seed is no result.
+"""
+
+import dataclasses
+import json
+import os
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import settings as config_lib
+from bert_jax.devices import processes
+from bert_jax.files.atomic import write_json
+from bert_jax.scores.metrics import summarize_seeds
+from bert_jax.training.train import train_or_stop
+
+
+def train_seeds(config: ConfigDict, workdir: str) -> None:
+    """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and sums them up.
+
+    Seeds that are done are not trained again; a request to stop is one for all. `results.json` has
+    the means of all scores as `eval`, and of the first metric the spread.
+
+    Raises:
+      ValueError: as `train`.
+    """
+    results = {}
+    for seed in range(config.seed, config.seed + config.seeds):
+        run = ConfigDict(config.to_dict())
+        run.seed, run.seeds = seed, 1
+        folder = os.path.join(workdir, f"seed-{seed}")
+        if processes.is_main():
+            print(f"\nseed {seed}, in {folder}")
+        _, is_complete = train_or_stop(run, folder)
+        if not is_complete:
+            return
+        with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
+            results[seed] = json.load(file)
+    if processes.is_main():
+        config_lib.save(config, workdir)
+        summary = summarize(config, results)
+        write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
+        spread = summary["spread"]
+        print(
+            f"\n{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f}, standard"
+            f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
+            f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
+        )
+
+
+def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:
+    """results.json of several seeds, from that of each."""
+    first, metric = next(iter(results.values())), config.metrics[0]
+    scores = {seed: result["eval"][metric] for seed, result in results.items()}
+    names = [name for name in first["eval"] if all(name in r["eval"] for r in results.values())]
+    return {
+        "eval": {
+            name: sum(r["eval"][name] for r in results.values()) / len(results) for name in names
+        },
+        "spread": {
+            "metric": metric,
+            **dataclasses.asdict(summarize_seeds(list(scores.values()), first["baseline"])),
+            "best_seed": max(scores, key=scores.__getitem__),
+        },
+        "seeds": {
+            str(seed): {"eval": result["eval"], "step": result["step"]}
+            for seed, result in results.items()
+        },
+        "data": first["data"],
+        "init_from": first["init_from"],
+    }

@@ -1,0 +1,95 @@
+"""The state of training, and its creation straight into its shardings."""
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from bert_jax.devices import sharding
+from bert_jax.tasks import Task
+
+# What a random key is for: folded into the seed's key first, the step or batch number second, so
+# that every random decision is a pure function of (seed, purpose, number).
+PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3}
+
+
+@flax.struct.dataclass
+class TrainState:
+    """All that an update changes.
+
+    Attributes:
+      step: int32[], updates tried so far; also the number of the next batch.
+      params: float32 tree.
+      opt_state: of the optax transformation; moments have the structure of `params`.
+      nonfinite_streak: int32[], how many of the latest updates in a row were not applied because
+        the loss or the gradient was not finite.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+    nonfinite_streak: jax.Array
+
+
+def make_key(seed: int, purpose: str) -> jax.Array:
+    """The key (threefry2x32) that all randomness for one purpose comes from."""
+    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), PURPOSES[purpose])
+
+
+def init_params(task: Task, key: jax.Array) -> Any:
+    """Random parameters, float32, as the task's model starts from."""
+    return task.make_model().init(key, task.example_batch(), deterministic=True)["params"]
+
+
+def abstract_params(task: Task, mesh: Mesh) -> Any:
+    """Shapes, dtypes and shardings of the parameters alone."""
+    params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        params,
+        sharding.parameter_shardings(mesh, params),
+    )
+
+
+def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> TrainState:
+    """Shapes, dtypes and shardings of the state, before any array exists."""
+
+    def shapes(key):
+        return _new_state(init_params(task, key), tx)
+
+    state = jax.eval_shape(shapes, jax.random.key(0))
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        state,
+        sharding.state_shardings(mesh, state),
+    )
+
+
+def init_state(
+    task: Task, tx: optax.GradientTransformation, mesh: Mesh, key: jax.Array, params: Any = None
+) -> TrainState:
+    """The state before the first update, each part made on the devices that hold it.
+
+    Args:
+      task: decides the model.
+      tx: decides the optimizer's state.
+      mesh: the devices.
+      key: of the initial parameters.
+      params: start from these parameters, already in their shardings, instead of random ones.
+    """
+    where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh))
+    if params is not None:
+        return jax.jit(lambda params: _new_state(params, tx), out_shardings=where)(params)
+    return jax.jit(lambda key: _new_state(init_params(task, key), tx), out_shardings=where)(key)
+
+
+def _new_state(params: Any, tx: optax.GradientTransformation) -> TrainState:
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        opt_state=tx.init(params),
+        nonfinite_streak=jnp.zeros((), jnp.int32),
+    )

@@ -1,0 +1,130 @@
+"""The manifest: the proof that prepared data is whole, and the way to it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.corpus.blocks import RowFormat
+from bert_jax.corpus.manifest import NAME, VERSION, Manifest
+from bert_jax.corpus.pairs import PAIR
+from bert_jax.corpus.shards import file_sha256, write_shard
+from bert_jax.text.tokenization import load_tokenizer
+
+VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join("abcdefgh") + "\n"
+FORM = RowFormat(16, 1, 0, vocab_size=13, pad_id=0, cls_id=2, sep_id=3)
+
+
+class Letters:
+    def tokens(self, start: int, length: int) -> bytes:
+        return (5 + (start + np.arange(length)) % 8).astype("<u2").tobytes()
+
+
+@pytest.fixture
+def manifest(tmp_path) -> Manifest:
+    """A folder of data with two shards of one split."""
+    (tmp_path / "vocab.txt").write_text(VOCABULARY)
+    pairs = np.array([(i, 3, 2 * i, 2, i % 2, 0) for i in range(300)], PAIR)
+    records = tmp_path / "records"
+    pairs.tofile(records)
+    files = []
+    for name, bounds in (("first", (0, 256)), ("second", (256, 300))):
+        path = str(tmp_path / name)
+        facts = write_shard(Letters(), str(records), PAIR, bounds, FORM, path)  # pyright: ignore
+        del facts["counts"]
+        files.append(facts)
+    records.unlink()
+    vocabulary = str(tmp_path / "vocab.txt")
+    content = {
+        "version": VERSION,
+        "settings": {},
+        "source": {},
+        "tokenizer": {
+            "name": "vocab.txt",
+            "bytes": len(VOCABULARY),
+            "sha256": file_sha256(vocabulary),
+            "fingerprint": load_tokenizer(vocabulary, lowercase=True).fingerprint,
+            "lowercase": True,
+        },
+        "corpus": {},
+        "formats": {"16": dataclasses.asdict(FORM)},
+        "splits": {
+            "train": {"sequence_lengths": {"16": {"files": files, "statistics": {"rows": 300}}}}
+        },
+    }
+    Manifest(str(tmp_path), content).save()
+    return Manifest.load(str(tmp_path))
+
+
+def test_the_rows_and_the_tokenizer_are_found(manifest):
+    assert manifest.splits == ("train",)
+    assert manifest.sequence_lengths == (16,)
+    assert manifest.num_rows("train", 16) == len(manifest.rows("train", 16)) == 300
+    assert manifest.statistics("train", 16) == {"rows": 300}
+    tokenizer = manifest.tokenizer()
+    batch = manifest.rows("train", 16).read(np.array([0, 299]))
+    assert [tokenizer.pieces[i] for i in batch["input_ids"][0, :8]] == (
+        "[CLS] a b c [SEP] a b [SEP]".split()
+    )
+    assert batch["next_sentence_labels"].tolist() == [[0], [1]]
+
+
+def test_what_is_not_there_is_refused(manifest, tmp_path):
+    for split, length in (("validation", 16), ("train", 32)):
+        with pytest.raises(ValueError, match="splits train at sequence lengths 16"):
+            manifest.rows(split, length)
+    with pytest.raises(ValueError, match="holds no finished data .no manifest.json."):
+        Manifest.load(str(tmp_path / "nowhere"))
+
+
+def test_verify_reads_everything(manifest):
+    files = manifest.content["splits"]["train"]["sequence_lengths"]["16"]["files"]
+    assert manifest.verify() == len(VOCABULARY) + sum(file["bytes"] for file in files)
+
+
+@pytest.mark.parametrize("name", ["first", "second", "vocab.txt"])
+def test_a_flipped_bit_is_found_and_the_file_named(name, manifest, tmp_path):
+    data = bytearray((tmp_path / name).read_bytes())
+    data[len(data) // 2] ^= 16
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"{tmp_path / name} is damaged: its SHA-256"):
+        manifest.verify()
+
+
+def test_a_truncated_or_missing_file_is_found_on_opening(manifest, tmp_path):
+    data = (tmp_path / "second").read_bytes()
+    (tmp_path / "second").write_bytes(data[:-1])
+    message = f"{tmp_path / 'second'} should have {len(data)} bytes and is {len(data) - 1} bytes"
+    with pytest.raises(ValueError, match=message):
+        manifest.rows("train", 16)
+    (tmp_path / "second").unlink()
+    with pytest.raises(ValueError, match="and is missing: delete the manifest.json beside it"):
+        manifest.rows("train", 16)
+    with pytest.raises(ValueError, match="and is missing"):
+        manifest.verify()
+
+
+def test_another_vocabulary_is_refused(manifest, tmp_path):
+    (tmp_path / "vocab.txt").write_text(VOCABULARY.replace("a\nb", "b\na"))
+    with pytest.raises(ValueError, match="is not the vocabulary that the data beside it"):
+        manifest.tokenizer()
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"version": 1', "[]"])
+def test_a_damaged_manifest_is_named(content, tmp_path):
+    (tmp_path / NAME).write_text(content)
+    with pytest.raises(ValueError, match=f"{tmp_path / NAME} is damaged"):
+        Manifest.load(str(tmp_path))
+
+
+def test_another_version_is_refused(manifest, tmp_path):
+    (tmp_path / NAME).write_text(json.dumps(manifest.content | {"version": 99}))
+    with pytest.raises(ValueError, match=f"is of version 99, this program reads version {VERSION}"):
+        Manifest.load(str(tmp_path))
+
+
+def test_the_fingerprint_is_that_of_the_content(manifest, tmp_path):
+    assert Manifest("elsewhere", manifest.content).fingerprint == manifest.fingerprint
+    other = Manifest(manifest.folder, manifest.content | {"settings": {"seed": 2}})
+    assert other.fingerprint != manifest.fingerprint

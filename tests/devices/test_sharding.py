@@ -1,0 +1,113 @@
+"""The mesh, THE table of PartitionSpecs against its golden file, and every refusal."""
+
+import os
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from bert_jax.devices import sharding
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.state import abstract_state
+
+GOLDEN = pathlib.Path(__file__).parent / "goldens" / "partition_specs.txt"
+OPTIMIZER = OptimizerConfig("bert_adam", 1e-3, "constant", 0.01, 0.9, 0.999, 1e-6, 1.0, ("bias",))
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return sharding.make_mesh(data=2, fsdp=2, tensor=2)
+
+
+@pytest.fixture
+def state(make_task, mesh):
+    """The abstract state of a model of one layer."""
+    tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
+    return abstract_state(make_task(num_layers=1), tx, mesh)
+
+
+def test_every_parameter_is_split_as_the_golden_file_says(state):
+    lines = [
+        f"{sharding.path_name(path)}: {tuple(leaf.sharding.spec)}\n"
+        for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
+    ]
+    if os.environ.get("UPDATE_GOLDENS"):
+        GOLDEN.write_text("".join(lines))
+    assert "".join(lines) == GOLDEN.read_text(), "right? UPDATE_GOLDENS=1 pytest writes it anew"
+
+
+def test_the_moments_follow_their_parameters(state):
+    specs = {
+        sharding.path_name(path): leaf.sharding.spec
+        for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
+    }
+    followed = 0
+    for path, leaf in jax.tree_util.tree_flatten_with_path(state.opt_state)[0]:
+        name = sharding.path_name(path)
+        parameter = next((p for p in specs if name.endswith("/" + p)), None)
+        assert leaf.sharding.spec == specs.get(parameter, PartitionSpec())
+        followed += parameter is not None
+    assert followed == 2 * len(specs)
+
+
+def test_a_parameter_that_no_row_matches_is_an_error():
+    with pytest.raises(ValueError, match="No row of .*PARAMETER_RULES matches .* 'adapter/gate'"):
+        sharding.spec_of("adapter/gate")
+
+
+@pytest.mark.parametrize("sizes", [(8, 1, 1), (2, 2, 2), (-1, 1, 1), (1, -1, 2), (4, 2, -1)])
+def test_a_mesh_uses_all_devices(sizes):
+    mesh = sharding.make_mesh(*sizes)
+    assert mesh.devices.size == jax.device_count() == 8
+    assert all(size in (-1, got) for size, got in zip(sizes, mesh.shape.values(), strict=True))
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 1), (4, 1, 1), (16, 1, 1), (-1, 3, 1), (-1, 16, 1)])
+def test_a_mesh_that_does_not_is_an_error(sizes):
+    with pytest.raises(ValueError, match="does not use the 8 devices .* must be that number"):
+        sharding.make_mesh(*sizes)
+
+
+def test_only_one_axis_takes_what_is_left():
+    with pytest.raises(
+        ValueError, match=r"Only one of config\.mesh\.data and config\.mesh\.tensor"
+    ):
+        sharding.make_mesh(data=-1, fsdp=2, tensor=-1)
+
+
+def test_a_batch_must_be_divisible(mesh):
+    sharding.check_batch_size(mesh, "global_batch_size", 8)
+    message = r"global_batch_size=6 is not divisible by 4 \(data=2 x fsdp=2\)\."
+    with pytest.raises(ValueError, match=message):
+        sharding.check_batch_size(mesh, "global_batch_size", 6)
+
+
+@pytest.mark.parametrize(
+    "changes, parameter",
+    [
+        ({"vocab_size": 63}, r"word_embeddings/embedding .*tensor=2 devices: 63 is not divisible"),
+        ({"intermediate_size": 31}, r"intermediate/.*tensor=2 devices: 31 is not divisible"),
+        ({"hidden_size": 15, "num_heads": 3}, r"embedding .*fsdp=2 devices: 15 is not divisible"),
+    ],
+)
+def test_a_parameter_that_cannot_be_split_is_named(changes, parameter, make_task, mesh):
+    tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
+    with pytest.raises(ValueError, match=f"{parameter}.*pad_vocab_to_multiple_of"):
+        abstract_state(make_task(**changes), tx, mesh)
+
+
+def test_padding_the_vocabulary_mends_it(make_task, mesh):
+    tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
+    abstract_state(make_task(vocab_size=63, pad_vocab_to_multiple_of=8), tx, mesh)
+
+
+def test_a_batch_is_split_over_data_and_fsdp_and_comes_back_whole(mesh):
+    start, stop = sharding.local_rows(mesh, 8)
+    assert (start, stop) == (0, 8)  # one process holds all
+    local = {"a": np.arange(24).reshape(8, 3)}
+    batch = sharding.shard_batch(mesh, local, 8, start)
+    np.testing.assert_array_equal(batch["a"], local["a"])
+    assert batch["a"].sharding.spec == PartitionSpec(("data", "fsdp"))
+    assert {shard.data.shape for shard in batch["a"].addressable_shards} == {(2, 3)}

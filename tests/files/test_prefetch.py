@@ -1,0 +1,42 @@
+"""Items made ahead of time: order, errors, closing."""
+
+import pytest
+
+from bert_jax.files.prefetch import Prefetcher
+
+
+def test_prefetcher_gives_the_items_in_order_and_ends():
+    with Prefetcher(lambda: iter(range(100)), depth=3) as items:
+        assert list(items) == list(range(100))
+        assert list(items) == []
+        assert items.waited >= 0
+
+
+def test_prefetcher_passes_errors_on():
+    def broken():
+        yield 1
+        raise ValueError("bad row")
+
+    with Prefetcher(broken) as items:
+        assert next(items) == 1
+        with pytest.raises(ValueError, match="bad row"):
+            next(items)
+        with pytest.raises(StopIteration):
+            next(items)
+
+
+def test_prefetcher_runs_ahead_no_further_than_its_depth_and_stops():
+    made, ready = [], threading.Event()
+
+    def endless():
+        while True:
+            made.append(len(made))
+            if len(made) == 5:
+                ready.set()
+            yield made[-1]
+
+    with Prefetcher(endless, depth=3) as items:
+        assert next(items) == 0
+        assert ready.wait(10)
+    assert len(made) == 5  # one taken, three ready, one in hand
+    assert not items._thread.is_alive()

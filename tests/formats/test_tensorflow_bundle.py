@@ -1,0 +1,113 @@
+"""TensorFlow checkpoints: a real one, and ones of a writer that shares no code with the reader."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from bert_jax.formats.tensorflow_bundle import Bundle, find_prefixes
+from tests.convert.bundle_writer import write_bundle
+
+
+def some_arrays() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((300, 7))
+    return {
+        "bert/embeddings/word_embeddings": values.astype(np.float32),
+        "bert/embeddings/word_embeddings/adam_m": values[:3].astype(np.float16),
+        "bert/encoder/layer_0/output/dense/kernel": values.astype(ml_dtypes.bfloat16),
+        "bert/encoder/layer_10/output/dense/kernel": values[:2],
+        "empty": np.zeros((0, 4), np.float32),
+        "global_step": np.int64(1 << 40),
+        "small": np.array([-1, 2], np.int32),
+        **{f"many/{i}": rng.standard_normal(i).astype(np.float32) for i in range(60)},
+    }
+
+
+@pytest.mark.parametrize("shards, a_block", [(1, 7), (3, 1), (2, 1000)])
+def test_every_tensor_comes_back_bit_for_bit(tmp_path, shards, a_block):
+    arrays = some_arrays()
+    write_bundle(tmp_path / "model.ckpt", arrays, shards, a_block)
+    bundle = Bundle(str(tmp_path / "model.ckpt"))
+    assert list(bundle.entries) == sorted(arrays)
+    for name, array in arrays.items():
+        got = bundle.read(name)
+        assert got.dtype == array.dtype and got.shape == array.shape
+        assert got.tobytes() == array.tobytes()
+    assert find_prefixes(str(tmp_path)) == [str(tmp_path / "model.ckpt")]
+
+
+def test_a_real_checkpoint_agrees_with_its_checksums(shared_data):
+    bundle = Bundle(str(shared_data / "checkpoints/keras_bert_tiny_tf/bert_model.ckpt"))
+    assert len(bundle.entries) == 139
+    arrays = {name: bundle.read(name) for name in bundle.entries}
+    assert arrays["global_step"] == 20
+    assert arrays["bert/embeddings/word_embeddings"].shape == (15, 4)
+    assert sum(name.endswith(("/adam_m", "/adam_v")) for name in arrays) == 92
+
+
+def flip(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_damage_is_named(tmp_path):
+    prefix = str(tmp_path / "m")
+    data, index = tmp_path / "m.data-00000-of-00001", tmp_path / "m.index"
+
+    def write():
+        write_bundle(tmp_path / "m", {"a": np.ones(9, np.float32)})
+
+    write()
+    flip(data, 5)
+    with pytest.raises(ValueError, match="m.data-00000-of-00001 is damaged: a has another checks"):
+        Bundle(prefix).read("a")
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="is cut off: a is not in it as a whole"):
+        Bundle(prefix).read("a")
+    data.unlink()
+    with pytest.raises(ValueError, match="m.data-00000-of-00001 is missing: the index names"):
+        Bundle(prefix).read("a")
+    write()
+    flip(index, 3)
+    with pytest.raises(ValueError, match="m.index cannot be read: it is damaged: a block has"):
+        Bundle(prefix)
+    index.write_bytes(index.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="m.index cannot be read: it does not end like an index"):
+        Bundle(prefix)
+
+
+@pytest.mark.parametrize("position", range(0, 200, 3))
+def test_any_damaged_byte_of_an_index_is_a_clear_error(tmp_path, position):
+    write_bundle(tmp_path / "m", {"a": np.ones(9, np.float32), "b": np.ones(3, np.float32)})
+    path = tmp_path / "m.index"
+    flip(path, position % len(path.read_bytes()))
+    try:
+        bundle = Bundle(str(tmp_path / "m"))
+    except ValueError as error:
+        assert "m.index cannot be read" in str(error)
+    else:  # a byte of the footer's padding, which nothing reads
+        assert [bundle.read(name).sum() for name in bundle.entries] == [9, 3]
+
+
+@pytest.mark.parametrize(
+    "oddity, message",
+    [
+        ({"compression": 1}, "it is compressed"),
+        ({"endianness": 1}, "its numbers are big-endian"),
+        ({"slices": True}, "a variable is stored in slices"),
+        ({"dtype": 7}, "a tensor has the type number 7"),
+    ],
+)
+def test_forms_that_are_not_read(tmp_path, oddity, message):
+    write_bundle(tmp_path / "m", {"a": np.ones(9, np.float32)}, **oddity)
+    with pytest.raises(ValueError, match=message):
+        Bundle(str(tmp_path / "m"))
+
+
+def test_the_first_format_and_a_missing_index(tmp_path):
+    with pytest.raises(ValueError, match="m.index is missing"):
+        Bundle(str(tmp_path / "m"))
+    (tmp_path / "m").write_bytes(b"anything")
+    with pytest.raises(ValueError, match="TensorFlow's first checkpoint format"):
+        Bundle(str(tmp_path / "m"))

@@ -1,0 +1,361 @@
+"""A model that really learns: trained, evaluated and asked, as a user would."""
+
+import dataclasses
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.commands import fill_mask
+from bert_jax.config import settings as config_lib
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.inference.masked_words import Predictor, predict
+from bert_jax.training import evaluate as evaluate_lib
+from bert_jax.training import metrics
+from bert_jax.training.train import train
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(REPOSITORY))  # for configs
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOPICS = [first + second for first in "klmn" for second in ("aka", "olo", "umu")]
+STEPS = 200
+
+
+def sentence(word: str, length: int = 6, mask: int | None = None) -> str:
+    """ "kaka kaka [MASK] kaka .", for a length of 4 and the mask at 2."""
+    return " ".join("[MASK]" if place == mask else word for place in range(length)) + " ."
+
+
+def write_corpus(folder: pathlib.Path) -> None:
+    """Documents that say one word only: every neighbour tells what is under a mask."""
+    rng = np.random.default_rng(0)
+    documents = [
+        "".join(f"{sentence(word, rng.integers(3, 8))}\n" for _ in range(8))
+        for word in rng.choice(TOPICS, 200)
+    ]
+    (folder / "corpus.txt").write_text("\n".join(documents))
+    vocabulary = [*SPECIAL, *TOPICS, "."]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_config(corpus):
+    """Returns a function that makes the configuration of a really small model on the corpus."""
+    from configs import base
+
+    def make(**changes):
+        config = base.get_config()
+        values = {
+            "steps": STEPS,
+            "phases": ((24, 1.0),),
+            "global_batch_size": 16,
+            "prng_impl": "threefry2x32",
+            "model.vocab_size": 24,
+            "model.hidden_size": 32,
+            "model.num_layers": 1,
+            "model.num_heads": 2,
+            "model.intermediate_size": 32,
+            "model.max_position_embeddings": 24,
+            "model.initializer_range": 0.1,
+            "model.dropout_rate": 0.0,
+            "model.attention_dropout_rate": 0.0,
+            "data.source": f"text:{corpus}/corpus.txt",
+            "data.form": "sentences",
+            "data.vocab": f"{corpus}/vocab.txt",
+            "data.dupe_factor": 2,
+            "data.validation_share": 0.1,
+            "data.dir": str(corpus / "data"),
+            "data.num_processes": 1,
+            "optimizer.learning_rate": 1e-2,
+            "optimizer.warmup": "10%",
+            "log.every": "50",
+            "eval.every": "0",
+            "checkpoint.every": "0",
+        }
+        config.update_from_flattened_dict(values | changes)
+        config_lib.check(config)
+        return config
+
+    return make
+
+
+@dataclasses.dataclass
+class Run:
+    workdir: str
+    rows: list[dict]
+
+    def of(self, split: str) -> list[dict]:
+        return [row for row in self.rows if row["split"] == split]
+
+
+@pytest.fixture(scope="session")
+def run(make_config, tmp_path_factory) -> Run:
+    """A finished training run."""
+    workdir = str(tmp_path_factory.mktemp("run"))
+    train(make_config(), workdir)
+    return Run(workdir, metrics.read_metrics(workdir))
+
+
+@pytest.fixture(scope="session")
+def static_run(make_config, tmp_path_factory) -> Run:
+    """A shorter one with the masks of the released program's procedure."""
+    workdir = str(tmp_path_factory.mktemp("static_run"))
+    train(make_config(**{"data.mode": "static", "data.dir": "", "steps": 60}), workdir)
+    return Run(workdir, metrics.read_metrics(workdir))
+
+
+@pytest.fixture(scope="session")
+def predictor(run) -> Predictor:
+    return Predictor(config_lib.load(run.workdir), run.workdir, top_k=3)
+
+
+# --------------------------------------------------------------------------------- training
+
+
+def test_the_loss_falls_far_below_what_word_frequencies_give(run):
+    first, *_, last = run.of("train")
+    assert first["masked_lm_loss"] > 1.5
+    assert last["masked_lm_loss"] < 0.8
+    assert last["next_sentence_loss"] < first["next_sentence_loss"]
+
+
+def test_held_out_documents_are_answered_from_context(run):
+    (held_out,) = run.of("validation")
+    assert held_out["step"] == STEPS
+    assert held_out["masked_lm_accuracy"] > 0.75
+    assert held_out["masked_lm_loss"] < 1.0
+    total = held_out["masked_lm_loss"] + held_out["next_sentence_loss"]
+    assert held_out["loss"] == pytest.approx(total)
+
+
+def test_every_report_stands_in_metrics_and_in_the_events(run):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulators.EventAccumulator(f"{run.workdir}/tensorboard")
+    events.Reload()
+    assert [row["step"] for row in run.of("train")] == [50, 100, 150, 200]
+    for row in run.rows:
+        values = {**row, **row.get("speed", {})}
+        for name in values.keys() - {"step", "split", "speed"}:
+            written = {e.step: e.value for e in events.Scalars(f"{row['split']}/{name}")}
+            assert written[row["step"]] == pytest.approx(values[name], rel=1e-6)
+
+
+def test_the_folder_of_a_run_says_what_it_is(run, make_config):
+    assert config_lib.differences(config_lib.load(run.workdir), make_config()) == []
+    assert pathlib.Path(run.workdir, "vocab.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dtype": "bfloat16"},
+        {"microbatch_size": 16, "phases": ((16, 0.5, 32), (24, 0.5)), "data.dir": ""},
+        {"optimizer.name": "adamw", "optimizer.schedule": "linear", "model.remat": True},
+    ],
+    ids=["bfloat16", "microbatches and two phases", "adamw and remat"],
+)
+def test_other_ways_to_train_learn_too(changes, make_config, tmp_path):
+    train(make_config(**{"steps": 60, "log.every": "20"} | changes), str(tmp_path))
+    rows = [row for row in metrics.read_metrics(str(tmp_path)) if row["split"] == "train"]
+    assert [row["step"] for row in rows] == [20, 40, 60]
+    assert rows[-1]["masked_lm_loss"] < rows[0]["masked_lm_loss"] - 0.3
+
+
+def test_masks_drawn_beforehand_train_too(static_run):
+    *_, report = static_run.of("train")
+    assert report["masked_lm_loss"] < math.log(len(TOPICS))
+
+
+# --------------------------------------------------------------------------------- evaluation
+
+
+def test_evaluating_the_folder_gives_the_numbers_of_training(run, capsys):
+    values = evaluate_lib.evaluate(config_lib.load(run.workdir), run.workdir)
+    (in_training,) = run.of("validation")
+    assert values == {name: in_training[name] for name in values}
+    results = json.loads(pathlib.Path(run.workdir, "results.json").read_text())
+    assert results["eval"] == values
+    assert results["step"] == STEPS
+    output = capsys.readouterr().out
+    assert f"checkpoint of step {STEPS}" in output
+    assert "always saying" in output
+    assert "health: " in output
+
+
+def test_the_last_part_of_a_batch_counts_exactly(static_run):
+    """Static rows carry their masks, so that the numbers cannot depend on how they are batched."""
+    config = config_lib.load(static_run.workdir)
+    found = {}
+    for batch_size in (8, 16, 24):
+        config.eval.batch_size = batch_size
+        found[batch_size] = evaluate_lib.evaluate(config, static_run.workdir)
+    held_out = Manifest.load(config.data.dir or f"{static_run.workdir}/data")
+    assert held_out.num_rows("validation", 24) % 24  # a part is left over
+    assert found[16] == pytest.approx(found[8], rel=1e-5)
+    assert found[24] == pytest.approx(found[8], rel=1e-5)
+
+
+def test_evaluation_can_stop_after_some_batches(static_run):
+    config = config_lib.load(static_run.workdir)
+    config.eval.batch_size = 8
+    whole = evaluate_lib.evaluate(config, static_run.workdir)
+    config.eval.batches = 1
+    assert evaluate_lib.evaluate(config, static_run.workdir) != whole
+
+
+# --------------------------------------------------------------------------------- prediction
+
+
+def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) -> list[dict]:
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    output = tmp_path / "out.jsonl"
+    config = config_lib.load(run.workdir)
+    assert predict(config, run.workdir, str(tmp_path / "in.txt"), str(output), top_k) == len(lines)
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def probabilities(answer: dict) -> list[float]:
+    found = [c["probability"] for mask in answer["masks"] for c in mask["candidates"]]
+    return found + list((answer["next_sentence"] or {}).values())
+
+
+def test_masks_are_filled_with_the_word_that_the_neighbours_ask_for(predictor):
+    asked = [(word, place) for word in TOPICS for place in range(5)]
+    questions = (predictor.question(sentence(word, mask=place)) for word, place in asked)
+    for (word, place), answer in zip(asked, predictor.answer(questions), strict=True):
+        (mask,) = answer["masks"]
+        assert mask["position"] == place + 1  # after [CLS]
+        assert mask["candidates"][0]["token"] == word
+        assert mask["candidates"][0]["probability"] > 2 / len(TOPICS)
+
+
+def test_probabilities_of_all_candidates_add_up(run, tmp_path):
+    """The embedding table has 24 rows, the vocabulary 18 pieces: only those are candidates."""
+    (answer,) = answers_of(run, tmp_path, "[MASK] kaka [MASK]", top_k=1000)
+    for mask in answer["masks"]:
+        values = [candidate["probability"] for candidate in mask["candidates"]]
+        assert len(values) == 18
+        assert values == sorted(values, reverse=True)
+        assert sum(values) == pytest.approx(1, abs=1e-5)
+
+
+def test_lines_are_answered_in_their_order_whatever_their_form(run, tmp_path):
+    first, other = sentence("kaka"), sentence("molo")
+    answers = answers_of(
+        run,
+        tmp_path,
+        sentence("lolo", 20, mask=3),
+        json.dumps({"text_a": first, "text_b": first}),
+        "",
+        json.dumps({"text_a": first, "text_b": other}),
+        "[MASK] [MASK] [MASK]",
+        json.dumps({"text_a": first, "text_b": None}),
+    )
+    assert [len(answer["masks"]) for answer in answers] == [1, 0, 0, 0, 3, 0]
+    is_pair = [answer["next_sentence"] is not None for answer in answers]
+    assert is_pair == [False, True, False, True, False, False]
+    # So small a model learns words, not what follows what: nothing is said of the numbers.
+    for answer in (answers[1], answers[3]):
+        assert answer["next_sentence"].keys() == {"is_next", "random_next"}
+        assert sum(answer["next_sentence"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_company_and_padding_do_not_change_an_answer(predictor):
+    question = predictor.question(sentence("numu", mask=2), "lolo lolo .")
+    others = [predictor.question(sentence("mumu", 1 + n % 19), ".") for n in range(70)]
+    alone = next(predictor.answer([question]))
+    among = list(predictor.answer([*others[:40], question, *others[40:]]))[40]
+    assert probabilities(among) == pytest.approx(probabilities(alone), abs=1e-5)
+    assert [m["position"] for m in among["masks"]] == [m["position"] for m in alone["masks"]]
+
+
+def test_a_text_that_is_too_long_is_refused_not_cut(predictor):
+    predictor.question("kaka " * 22)  # with [CLS] and [SEP] exactly the 24 positions
+    with pytest.raises(ValueError, match="25 tokens, special ones included, .* at most 24"):
+        predictor.question("kaka " * 23)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (b'{"text_a": "kaka"', "line 2: not a JSON object"),
+        (b'{"text": "kaka"}', "line 2: needs a text `text_a`.* it has text"),
+        (b"{}", "line 2: needs a text `text_a`.* it has nothing"),
+        (b'{"text_a": "kaka", "text_b": 3}', "line 2: .*`text_b` is a text"),
+        (b"kaka \xff", "line 2: no UTF-8"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named_and_nothing_is_written(line, message, run, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"kaka\n" + line + b"\n")
+    output = tmp_path / "out.jsonl"
+    with pytest.raises(ValueError, match=message):
+        predict(config_lib.load(run.workdir), run.workdir, str(tmp_path / "in.txt"), str(output))
+    assert not output.exists()
+
+
+def test_a_missing_input_is_named(run, tmp_path):
+    with pytest.raises(ValueError, match="--input=nowhere.txt: there is no such file"):
+        predict(config_lib.load(run.workdir), run.workdir, "nowhere.txt", str(tmp_path / "out"))
+
+
+def test_words_are_left_out_of_held_out_text(run):
+    manifest = Manifest.load(config_lib.load(run.workdir).data.dir)
+    found = fill_mask.held_out_sentences(manifest, 3)
+    assert len(found) == 3
+    for text, word in found:
+        assert word in TOPICS
+        assert text.count("[MASK]") == 1
+        assert set(text.lower().replace(".", " .").split()) <= {"[mask]", word, "."}
+        assert text.endswith(".")
+        assert text[0].isupper() or text.startswith("[MASK]")
+
+
+# --------------------------------------------------------------------------------- as a user
+
+
+def start(module: str, *flags: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", module, *flags],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_fill_mask_prints_candidates_with_their_probabilities(run):
+    text = sentence("kaka", mask=2)
+    done = start("bert_jax.commands.fill_mask", f"--workdir={run.workdir}", "--top_k=2", text)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, asked, best, second = done.stdout.splitlines()
+    assert asked == text
+    share, word = best.split()
+    assert word == "kaka"
+    assert float(share.rstrip("%")) >= float(second.split()[0].rstrip("%"))
+
+
+def test_predicting_needs_nothing_but_the_folder(run, tmp_path):
+    (tmp_path / "in.txt").write_text("kaka [MASK]\n")
+    output = tmp_path / "out.jsonl"
+    done = start(
+        "bert_jax.main",
+        "--mode=predict",
+        f"--workdir={run.workdir}",
+        f"--input={tmp_path / 'in.txt'}",
+        f"--output={output}",
+        "--top_k=1",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(output.read_text())["masks"][0]["candidates"]) == 1

@@ -1,0 +1,191 @@
+"""SQuAD's scores against what the official scripts printed, and rule by rule."""
+
+import json
+import pathlib
+import random
+
+import pytest
+
+from bert_jax.scores import squad as squad_scores
+from bert_jax.scores.squad import squad_v1, squad_v2
+
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parent / "goldens" / "squad_metrics.json").read_text(encoding="utf-8")
+)
+
+
+def gold_of(data: dict) -> dict[str, list[str]]:
+    questions = data["data"][0]["paragraphs"][0]["qas"]
+    return {each["id"]: [answer["text"] for answer in each["answers"]] for each in questions}
+
+
+def test_squad_1_is_the_official_scripts():
+    golden = GOLDEN["squad_v1"]  # with questions that have no prediction
+    assert len(golden["predictions"]) != len(gold_of(golden["data"]))
+    scores = squad_v1(gold_of(golden["data"]), golden["predictions"])
+    assert scores == pytest.approx(golden["scores"], rel=1e-14)
+
+
+def test_squad_2_is_the_official_scripts():
+    golden = GOLDEN["squad_v2"]
+    gold, predictions, na_probs = (
+        gold_of(golden["data"]),
+        golden["predictions"],
+        golden["na_probs"],
+    )
+    assert squad_v2(gold, predictions) == pytest.approx(golden["scores"], rel=1e-14)
+    expected = golden["scores_with_na_probs"]
+    assert expected["best_exact_thresh"] != expected["best_f1_thresh"]
+    assert squad_v2(gold, predictions, na_probs) == pytest.approx(expected, rel=1e-14)
+    for threshold, expected in golden["scores_with_threshold"].items():
+        scores = squad_v2(gold, predictions, na_probs, float(threshold))
+        assert scores == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    "answer, predicted",
+    [
+        ("Normans", "the normans"),  # articles and case
+        ("an apple a day", "apple the day"),
+        ("U.S.", "us"),  # punctuation goes, and nothing comes in its place
+        ("state-of-the-art", "stateoftheart"),
+        (" two\twords\n", "two words"),  # white space of every kind
+        ("two\u00a0words", "two words"),
+        ("É", "é"),
+        ("!", "..."),
+    ],
+)
+def test_normalized_texts_are_equal(answer, predicted):
+    assert squad_scores.exact(answer, predicted) == 1
+
+
+@pytest.mark.parametrize(
+    "answer, predicted",
+    [
+        ("another", "other"),  # an article is a word
+        ("café", "cafe"),  # accents stay
+        ("“so”", "so"),  # and what is no ASCII punctuation
+        ("state of the art", "state-of-the-art"),
+        ("", "something"),
+    ],
+)
+def test_normalized_texts_are_different(answer, predicted):
+    assert squad_scores.exact(answer, predicted) == 0
+
+
+@pytest.mark.parametrize(
+    "answer, predicted, expected",
+    [
+        ("red green blue", "green red", 0.8),  # precision 1, recall 2/3, any order
+        ("ha ha ha", "ha ha", 0.8),  # words count as often as they are there
+        ("ha", "ha ha ha ha", 0.4),  # precision 1/4, recall 1
+        ("the cat", "a cat", 1),
+        ("red", "blue", 0),
+        ("red", "", 0),
+        ("", "red", 0),
+    ],
+)
+def test_f1_by_hand(answer, predicted, expected):
+    assert squad_scores.f1(answer, predicted) == pytest.approx(expected)
+
+
+def test_the_best_of_the_gold_answers_counts_for_each_score():
+    gold = {"q": ["one two three", "two", "four"]}
+    assert squad_v1(gold, {"q": "one two"}) == pytest.approx({"exact_match": 0, "f1": 80})
+    scores = squad_v2(gold, {"q": "Four."})
+    assert (scores["exact"], scores["f1"], scores["total"]) == (100, 100, 1)
+
+
+def test_texts_without_a_word_are_equal_but_have_an_f1_in_squad_2_only():
+    assert squad_v1({"q": ["The"]}, {"q": "the"}) == {"exact_match": 100, "f1": 0}
+    scores = squad_v2({"q": ["The"]}, {"q": ""})
+    assert (scores["HasAns_exact"], scores["HasAns_f1"]) == (100, 100)
+
+
+def test_squad_2_by_hand():
+    gold = {"has": ["yes"], "has too": ["two words"], "none": [], "none too": []}
+    predictions = {"has": "yes", "has too": "words", "none": "", "none too": "made up"}
+    two_thirds = 200 / 3
+    assert squad_v2(gold, predictions) == pytest.approx(
+        {
+            "exact": 50,
+            "f1": (100 + two_thirds + 100 + 0) / 4,
+            "total": 4,
+            "HasAns_exact": 50,
+            "HasAns_f1": (100 + two_thirds) / 2,
+            "HasAns_total": 2,
+            "NoAns_exact": 50,
+            "NoAns_f1": 50,
+            "NoAns_total": 2,
+        }
+    )
+
+
+def test_a_group_without_questions_is_left_out():
+    assert list(squad_v2({"q": ["a b"]}, {"q": ""})) == [
+        *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total")
+    ]
+
+
+def test_best_thresholds_by_hand():
+    gold = {"sure": ["yes"], "half": ["two words"], "none": [], "wrong": ["no"]}
+    predictions = {"sure": "yes", "half": "words", "none": "made up", "wrong": "yes"}
+    scores = squad_v2(gold, predictions, {"sure": -3.0, "half": -1.0, "none": 0.5, "wrong": 2.0})
+    # Answering nothing hits 1 of 4; answering `sure` too, 2; `half` then has an F1 of 2/3.
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (50, -3.0)
+    assert scores["best_f1"] == pytest.approx(100 * (2 + 2 / 3) / 4)
+    assert scores["best_f1_thresh"] == -1.0
+    # na_probs above 1.0 (`wrong`) mean no answer, which is wrong as well.
+    assert scores["exact"] == 25
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_threshold_is_the_best_of_all_and_gives_its_score(seed):
+    rng = random.Random(seed)
+    keys = [f"q{i}" for i in range(12)]
+    gold = {key: ["red green"] if rng.random() < 0.6 else [] for key in keys}
+    predictions = {key: rng.choice(["red green", "red", "blue"]) for key in keys}
+    na_probs = {key: rng.gauss(0, 3) for key in keys}  # all different
+    result = squad_v2(gold, predictions, na_probs)
+    nothing, everything = min(na_probs.values()) - 1, max(na_probs.values()) + 1
+    for name in ("exact", "f1"):
+        tried = {
+            threshold: squad_v2(gold, predictions, na_probs, threshold)[name]
+            for threshold in (nothing, *na_probs.values(), everything)
+        }
+        best = result[f"best_{name}"]
+        assert best == pytest.approx(max(tried.values()))
+        threshold = result[f"best_{name}_thresh"]
+        assert tried.get(threshold, tried[nothing]) == pytest.approx(best)
+
+
+def test_a_model_that_should_say_nothing_at_all_has_threshold_zero():
+    scores = squad_v2({"q": ["yes"], "none": []}, {"q": "no", "none": "no"}, {"q": 1, "none": 2})
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (50, 0.0)
+
+
+def test_a_question_without_a_prediction_scores_zero_in_all():
+    gold = {"a": ["yes"], "b": ["yes"], "none": [], "none too": []}
+    predictions, na_probs = {"a": "yes", "none": ""}, {"a": 0.1, "none": 0.9, "none too": 0.9}
+    assert squad_v1({"a": ["yes"], "b": ["yes"]}, predictions) == {"exact_match": 50, "f1": 50}
+    scores = squad_v2(gold, predictions, na_probs)
+    assert (scores["exact"], scores["HasAns_exact"], scores["NoAns_exact"]) == (50, 50, 50)
+    assert (scores["best_exact"], scores["total"]) == (50, 4)
+
+
+def test_predictions_for_other_questions_change_nothing():
+    gold, more = {"a": ["yes"], "none": []}, {"other": "x"}
+    predictions, na_probs = {"a": "yes", "none": "no"}, {"a": 0.1, "none": 0.9}
+    assert squad_v2(gold, predictions | more, na_probs | {"other": 0.0}) == squad_v2(
+        gold, predictions, na_probs
+    )
+
+
+def test_what_cannot_be_scored_is_refused():
+    for score in (squad_v1, squad_v2):
+        with pytest.raises(ValueError, match="There are no questions to score"):
+            score({}, {})
+    with pytest.raises(ValueError, match="'q' has no answer: this takes the rules of SQuAD 2.0"):
+        squad_v1({"q": []}, {"q": ""})
+    with pytest.raises(ValueError, match="1 of 2 predictions have no na_prob, .* 'b'"):
+        squad_v2({"a": ["x"], "b": ["x"]}, {"a": "x", "b": "x"}, {"a": 0.5})

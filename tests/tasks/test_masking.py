@@ -1,0 +1,398 @@
+"""Masks: exact numbers, the stated shares, and the sequential procedure's distribution."""
+
+import collections
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.tasks.masking import (
+    LONGEST_SPAN,
+    ROUNDINGS,
+    SPAN_PROBABILITY,
+    MaskingRule,
+    mask_batch,
+)
+
+CLS, SEP, MASK, FIRST_WORD, VOCAB = 2, 3, 4, 5, 1000
+mask = jax.jit(mask_batch, static_argnums=2)
+
+
+def make_rule(
+    masking="subword", max_predictions=20, masked_lm_prob=0.15, rounding="half_even"
+) -> MaskingRule:
+    """Ids from 5 on that are divisible by 3 continue a word."""
+    return MaskingRule(
+        masked_lm_prob=masked_lm_prob,
+        max_predictions=max_predictions,
+        masking=masking,
+        vocab_size=VOCAB,
+        mask_id=MASK,
+        never_masked=(0, CLS, SEP),
+        is_continuation=tuple(i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)),
+        rounding=rounding,
+    )
+
+
+def make_rows(lengths, seq, seed=0):
+    """One example a row: [CLS] A [SEP] B [SEP], then padding."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(FIRST_WORD, VOCAB, (len(lengths), seq), np.int32)
+    place, length = np.arange(seq)[None], np.asarray(lengths)[:, None]
+    ids[:, 0] = CLS
+    ids = np.where((place == length - 1) | (place == length // 2), SEP, ids)
+    is_token = place < length
+    return {
+        "input_ids": np.where(is_token, ids, 0).astype(np.int32),
+        "example_ids": is_token.astype(np.int32),
+        "cls_positions": np.zeros((len(lengths), 1), np.int32),
+    }
+
+
+def pack(rows, counts):
+    """Puts `counts[i]` rows after one another into row i; all of them have the same length."""
+    packed = {name: [] for name in ("input_ids", "example_ids")}
+    ids, start = rows["input_ids"], 0
+    for count in counts:
+        part = ids[start : start + count]
+        start += count
+        gap = max(counts) * ids.shape[1] - part.size
+        numbers = np.repeat(np.arange(1, count + 1), ids.shape[1])
+        packed["input_ids"].append(np.pad(part.ravel(), (0, gap)))
+        packed["example_ids"].append(np.pad(numbers, (0, gap)))
+    arrays = {name: np.array(value, np.int32) for name, value in packed.items()}
+    return arrays | {"cls_positions": np.zeros((len(counts), max(counts)), np.int32)}
+
+
+def chosen_of(masked):
+    """bool[batch, seq]: the tokens to predict."""
+    chosen = np.zeros(masked["input_ids"].shape, bool)
+    rows, slots = np.nonzero(masked["masked_lm_weights"])
+    chosen[rows, np.asarray(masked["masked_lm_positions"])[rows, slots]] = True
+    return chosen
+
+
+def words_of(ids):
+    """Positions of each word, as the released program forms them."""
+    words = []
+    for i, token in enumerate(ids):
+        if token in (0, CLS, SEP):
+            continue
+        if words and token % 3 == 0:
+            words[-1].append(i)
+        else:
+            words.append([i])
+    return words
+
+
+@pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
+def test_what_comes_out_fits_together(masking):
+    rows = make_rows([128, 100, 61, 30, 9, 5], 128)
+    masked = {
+        k: np.asarray(v) for k, v in mask(jax.random.key(1), rows, make_rule(masking)).items()
+    }
+    chosen = chosen_of(masked)
+    assert not (chosen & np.isin(rows["input_ids"], (0, CLS, SEP))).any()
+    np.testing.assert_array_equal(masked["input_ids"][~chosen], rows["input_ids"][~chosen])
+    for row in range(6):
+        count = int(masked["masked_lm_weights"][row].sum())
+        positions = masked["masked_lm_positions"][row]
+        np.testing.assert_array_equal(positions[:count], np.nonzero(chosen[row])[0])
+        np.testing.assert_array_equal(
+            masked["masked_lm_ids"][row, :count], rows["input_ids"][row, positions[:count]]
+        )
+        assert not positions[count:].any() and not masked["masked_lm_ids"][row, count:].any()
+        assert not masked["masked_lm_weights"][row, count:].any()
+    assert masked["masked_lm_weights"].dtype == np.float32
+    assert masked["masked_lm_positions"].dtype == masked["masked_lm_ids"].dtype == np.int32
+
+
+def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
+    lengths = np.arange(4, 129)
+    masked = mask(jax.random.key(0), make_rows(lengths, 128), make_rule())
+    counts = np.asarray(masked["masked_lm_weights"]).sum(1)
+    np.testing.assert_array_equal(
+        counts, [min(20, max(1, int(round(length * 0.15)))) for length in lengths.tolist()]
+    )
+    by_length = dict(zip(lengths.tolist(), counts.tolist(), strict=True))
+    assert [by_length[n] for n in (30, 50, 70, 90, 128)] == [4, 8, 10, 14, 19]
+
+
+def choose_by_hand(key, rows, rule):
+    """bool[batch, seq] from the same random bits: example by example, word by word."""
+    ids, example_ids = rows["input_ids"], rows["example_ids"]
+    examples = rows["cls_positions"].shape[1]
+    bits = np.asarray(jax.random.bits(jax.random.split(key, 4)[0], ids.shape))
+    coins = jax.random.uniform(jax.random.fold_in(key, 4), (len(ids), examples + 1))
+    chosen = np.zeros(ids.shape, bool)
+    for row in range(len(ids)):
+        for example in range(1, examples + 1):
+            tokens = np.flatnonzero(example_ids[row] == example)
+            words = [i for i in tokens if ids[row, i] not in (0, CLS, SEP)]
+            if rule.rounding == "bernoulli":
+                chosen[row, [i for i in words if bits[row, i] / 2**32 < rule.masked_lm_prob]] = True
+                continue
+            if rule.rounding == "stochastic":
+                count = int(rule.masked_lm_prob * len(tokens) + float(coins[row, example]))
+            else:
+                count = max(1, int(round(len(tokens) * rule.masked_lm_prob)))
+            in_order = sorted(words, key=lambda i, row=row: bits[row, i])
+            chosen[row, in_order[: min(count, rule.max_predictions)]] = True
+        slots = sorted(np.flatnonzero(chosen[row]), key=lambda i, row=row: bits[row, i])
+        chosen[row, slots[rule.max_predictions :]] = False
+    return chosen
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("prob", [0.15, 0.4])
+def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
+    lengths = list(range(3, 65)) * 3
+    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding=rounding)
+    for rows in (make_rows(lengths, 64), pack(make_rows([31] * 9, 31), [4, 3, 2])):
+        key = jax.random.key(7)
+        chosen = chosen_of(mask(key, rows, rule))
+        np.testing.assert_array_equal(chosen, choose_by_hand(key, rows, rule))
+        assert not (chosen & np.isin(rows["input_ids"], (0, CLS, SEP))).any()
+
+
+@pytest.mark.parametrize(
+    "length, prob, counts",
+    [
+        (50, 0.15, {7: 0.5, 8: 0.5}),
+        (128, 0.15, {19: 0.8, 20: 0.2}),
+        (60, 0.15, {9: 1.0}),
+        (5, 0.15, {0: 0.25, 1: 0.75}),
+    ],
+)
+def test_stochastic_rounding_is_right_on_average(length, prob, counts):
+    rows = make_rows([length] * 20_000, length)
+    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding="stochastic")
+    found = np.asarray(mask(jax.random.key(0), rows, rule)["masked_lm_weights"]).sum(1)
+    shares = {int(n): (found == n).mean() for n in np.unique(found)}
+    assert shares == pytest.approx(counts, abs=0.015)
+
+
+def test_each_token_by_itself_is_a_coin_of_its_own():
+    """Numbers as of a binomial distribution; neighbours are independent; a row may have none."""
+    rows = make_rows([20] * 40_000, 20)
+    rows["input_ids"][:, 1:19] = 10
+    rule = make_rule(max_predictions=20, rounding="bernoulli")
+    masked = mask(jax.random.key(1), rows, rule)
+    chosen = chosen_of(masked)[:, 1:19]
+    expected = np.array([math.comb(18, n) * 0.15**n * 0.85 ** (18 - n) for n in range(19)])
+    found = np.bincount(chosen.sum(1), minlength=19) / len(chosen)
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / len(chosen)))
+    assert found[0] > 0.04
+    np.testing.assert_allclose(np.cov(chosen.T.astype(float)), np.eye(18) * 0.1275, atol=0.004)
+    new, old = np.asarray(masked["input_ids"])[:, 1:19][chosen], 10
+    assert np.mean(new == MASK) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(new == old) == pytest.approx(0.1, abs=0.01)
+
+
+def test_coins_beyond_the_slots_are_left_out_without_regard_to_place():
+    rows = make_rows([64] * 4000, 64)
+    rows["input_ids"][:, 32] = 10
+    rule = make_rule(max_predictions=3, masked_lm_prob=0.5, rounding="bernoulli")
+    chosen = chosen_of(mask(jax.random.key(0), rows, rule))
+    assert (chosen.sum(1) == 3).all()
+    np.testing.assert_allclose(chosen[:, 1:63].mean(0), 3 / 62, atol=0.018)
+
+
+def test_the_key_of_rounding_is_none_of_the_others():
+    key = jax.random.key(0)
+    keys = [*jax.random.split(key, 4), jax.random.fold_in(key, 4)]
+    assert len({tuple(jax.random.key_data(k).tolist()) for k in keys}) == 5
+
+
+def test_no_more_than_the_slots_and_slots_beyond_the_row_stay_empty():
+    rows = make_rows([64, 64, 12], 64)
+    few = mask(jax.random.key(0), rows, make_rule(max_predictions=3))
+    np.testing.assert_array_equal(few["masked_lm_weights"].sum(1), [3, 3, 2])
+    many = mask(jax.random.key(0), rows, make_rule(max_predictions=80))
+    assert many["masked_lm_positions"].shape == (3, 80)
+    np.testing.assert_array_equal(many["masked_lm_weights"].sum(1), [10, 10, 2])
+
+
+def test_shares_over_a_million_tokens():
+    """15 % chosen; of these 80 % [MASK], 10 % kept, 10 % from the whole vocabulary; no bias."""
+    rows = make_rows([128] * 8000, 128)
+    rows["input_ids"][:, 64] = 7  # one segment, so that all places are alike
+    rule = make_rule(masked_lm_prob=0.15)
+    masked = mask(jax.random.key(3), rows, rule)
+    chosen = chosen_of(masked)
+    assert chosen.size > 1_000_000
+    assert chosen.mean() == pytest.approx(0.15, abs=0.002)
+
+    new, old = np.asarray(masked["input_ids"])[chosen], rows["input_ids"][chosen]
+    is_mask, is_kept = new == MASK, new == old
+    is_random = ~is_mask & ~is_kept
+    # A random word is [MASK] or the old one itself once in a thousand.
+    for share, flags in ((0.8, is_mask), (0.1, is_kept), (0.1, is_random)):
+        assert flags.mean() == pytest.approx(share, abs=0.005)
+
+    counts = np.bincount(new[is_random], minlength=VOCAB)
+    assert (counts[[0, 1, CLS, SEP]] > 0).all(), "special tokens are drawn too"
+    drawn = np.delete(counts, MASK)
+    expected = drawn.mean()
+    chi_square = ((drawn - expected) ** 2 / expected).sum() / (VOCAB - 2)
+    assert chi_square == pytest.approx(1, abs=6 * np.sqrt(2 / VOCAB))
+
+    by_place = chosen[:, 1:127].mean(0)
+    deviation = np.sqrt(by_place.mean() * (1 - by_place.mean()) / len(chosen))
+    assert np.abs(by_place - by_place.mean()).max() < 5 * deviation
+    # Neighbours are as often chosen together as any other two.
+    pairs = (chosen[:, 1:126] & chosen[:, 2:127]).mean()
+    assert pairs == pytest.approx(19 / 126 * 18 / 125, rel=0.02)
+
+
+def test_whole_words_are_masked_whole():
+    rows = make_rows([128] * 500, 128)
+    chosen = chosen_of(mask(jax.random.key(0), rows, make_rule("whole_word")))
+    for row in range(500):
+        words = words_of(rows["input_ids"][row])
+        together = [{bool(chosen[row, i]) for i in word} for word in words]
+        assert all(len(states) == 1 for states in together)
+        left = 19 - chosen[row].sum()
+        shortest = min(
+            len(word) for word, states in zip(words, together, strict=True) if states == {False}
+        )
+        assert 0 <= left < shortest, "another word would have fitted"
+
+
+def choose_in_sequence(words, budget, rng):
+    """The released program's loop."""
+    chosen = []
+    for word in rng.permutation(len(words)):
+        if len(chosen) >= budget:
+            break
+        if len(chosen) + len(words[word]) <= budget:
+            chosen += words[word]
+    return chosen
+
+
+def test_whole_words_are_chosen_as_often_as_in_sequence():
+    """Long words are left out more often; how often each position and pair is, agrees."""
+    ids = np.array([CLS, 5, 6, 9, 12, 7, 8, 9, 10, 11, 13, 15, 14, SEP], np.int32)
+    trials = 20_000
+    rows = {
+        "input_ids": np.tile(ids, (trials, 1)),
+        "example_ids": np.ones((trials, len(ids)), np.int32),
+        "cls_positions": np.zeros((trials, 1), np.int32),
+    }
+    rule = make_rule("whole_word", masked_lm_prob=0.36)  # 5 of 14
+    chosen = chosen_of(mask(jax.random.key(5), rows, rule))
+
+    rng = np.random.default_rng(0)
+    expected = np.zeros_like(chosen)
+    for row in range(trials):
+        expected[row, choose_in_sequence(words_of(ids), 5, rng)] = True
+    tolerance = 5 * np.sqrt(0.5 / trials)
+    np.testing.assert_allclose(chosen.mean(0), expected.mean(0), atol=tolerance)
+    together = [(c.T.astype(float) @ c) / trials for c in (chosen, expected)]
+    np.testing.assert_allclose(*together, atol=tolerance)
+
+
+def test_spans_are_runs_of_whole_words_of_geometric_lengths():
+    """Runs that touch look like one, so few are masked here: a single run for most rows."""
+    ids = np.full((4000, 128), 5, np.int32)  # every token is a word
+    ids[:, 0], ids[:, -1] = CLS, SEP
+    rows = {
+        "input_ids": ids,
+        "example_ids": np.ones_like(ids),
+        "cls_positions": np.zeros((4000, 1), np.int32),
+    }
+    rule = make_rule("span", masked_lm_prob=LONGEST_SPAN / 128)
+    chosen = chosen_of(mask(jax.random.key(2), rows, rule))
+    assert (chosen.sum(1) == LONGEST_SPAN).all()
+    # The first run in the random order is whole; later ones fill up what is left.
+    lengths = collections.Counter()
+    for row in chosen:
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+        lengths.update((edges[1::2] - edges[::2]).tolist())
+    runs = sum(lengths.values()) / 4000
+
+    rng = np.random.default_rng(0)
+    weights = (1 - SPAN_PROBABILITY) ** np.arange(LONGEST_SPAN)
+    expected = collections.Counter()
+    for _ in range(4000):
+        expected.update(runs_of_spans(rng, weights / weights.sum()))
+    assert runs == pytest.approx(sum(expected.values()) / 4000, abs=0.08)
+    for length in range(1, LONGEST_SPAN + 1):
+        share, wanted = (c[length] / sum(c.values()) for c in (lengths, expected))
+        assert share == pytest.approx(wanted, abs=0.02), length
+
+
+def runs_of_spans(rng, weights):
+    """Lengths of the masked runs in 126 words, of which 10 are masked, by a plain loop."""
+    spans, start = [], 0
+    while start < 126:
+        length = rng.choice(LONGEST_SPAN, p=weights) + 1
+        spans.append(range(start, min(start + length, 126)))
+        start += length
+    chosen = np.zeros(128, int)
+    for i in rng.permutation(len(spans)):
+        for place in spans[i]:
+            if chosen.sum() < LONGEST_SPAN:
+                chosen[place + 1] = 1
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen, [0]])))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+@pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
+def test_several_examples_in_a_row_are_masked_each_by_itself(masking):
+    rows = make_rows([30] * 9, 30)
+    packed = pack(rows, [4, 3, 2])
+    masked = mask(jax.random.key(0), packed, make_rule(masking, max_predictions=18))
+    chosen = chosen_of(masked)
+    for row, count in enumerate([4, 3, 2]):
+        for example in range(1, count + 1):
+            number = (chosen[row] & (packed["example_ids"][row] == example)).sum()
+            assert number == 4 if masking == "subword" else 1 <= number <= 4
+    assert not (chosen & np.isin(packed["input_ids"], (0, CLS, SEP))).any()
+
+
+def test_more_predictions_than_slots_in_a_packed_row_are_chosen_at_random():
+    packed = pack(make_rows([30] * 8, 30), [4, 4])
+    rule = make_rule(max_predictions=10)
+    examples = collections.Counter()
+    for seed in range(50):
+        masked = mask(jax.random.key(seed), packed, rule)
+        chosen = chosen_of(masked)
+        assert (chosen.sum(1) == 10).all()
+        examples.update(packed["example_ids"][chosen].tolist())
+    assert all(examples[i] == pytest.approx(250, rel=0.2) for i in (1, 2, 3, 4))
+
+
+def test_masks_depend_on_the_key_and_rows_differ():
+    rows = make_rows([64] * 2, 64)
+    rows["input_ids"][1] = rows["input_ids"][0]
+    rule = make_rule()
+    first, again, other = (mask(jax.random.key(k), rows, rule) for k in (0, 0, 1))
+    np.testing.assert_array_equal(first["input_ids"], again["input_ids"])
+    assert (first["masked_lm_positions"] != other["masked_lm_positions"]).any()
+    assert (first["masked_lm_positions"][0] != first["masked_lm_positions"][1]).any()
+
+
+def test_masks_are_the_same_on_a_mesh():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    rows = make_rows([64] * 8, 64)
+    for masking in ("subword", "span"):
+        here = mask(jax.random.key(0), rows, make_rule(masking))
+        there = mask(jax.random.key(0), jax.device_put(rows, sharding), make_rule(masking))
+        jax.tree.map(np.testing.assert_array_equal, here, there)
+
+
+def test_a_rule_that_cannot_work_is_refused():
+    with pytest.raises(ValueError, match="masking='words' is none of subword, whole_word, span"):
+        make_rule("words")
+    with pytest.raises(ValueError, match="rounding='up' is none of half_even, stochastic, bern"):
+        make_rule(rounding="up")
+    with pytest.raises(
+        ValueError, match="rounding='bernoulli' needs masking='subword', not 'span'"
+    ):
+        make_rule("span", rounding="bernoulli")
+    with pytest.raises(ValueError, match="needs is_continuation for each of the 1000 ids; it has"):
+        dataclasses.replace(make_rule("span"), is_continuation=())

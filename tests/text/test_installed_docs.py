@@ -1,0 +1,279 @@
+"""The installed documentation: read without imports, cleaned to prose, each sentence once."""
+
+import heapq
+import importlib.util
+import inspect
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+
+import pytest
+
+from bert_jax.text import installed_docs
+from bert_jax.text.docstrings import is_prose, prose_of
+from bert_jax.text.installed_docs import InstalledDocs, docstrings_of, source_files, topics_of
+
+NUMPYDOC = """
+Return the sum of ``values`` along an `axis`, as :func:`~package.sums.total` does
+it.  This line follows (see [1]_ for why).
+
+.. versionadded:: 1.4
+   The keyword was added some time ago.
+
+.. math::
+
+   s = \\sum_i v_i  That is no prose at all.
+
+.. note:: A remark may start on the line
+   of its directive.
+
+Parameters
+----------
+values : array_like, optional
+    The numbers to sum. Each of them
+    counts only once.
+axis : {0, 1}
+
+Returns
+-------
+out : ndarray
+    The sum has the dtype of the values.
+
+See Also
+--------
+total : This one does the same thing in vain.
+
+Notes
+-----
+A list of things follows the colon::
+
+    x = total(values)  This line is code and nothing else.
+
+* The first item of the list is
+  wrapped over two lines.
+* The second one *is* not.
+
+========  ======================
+column    The table is no prose.
+========  ======================
+
+References
+----------
+.. [1] A. Author, "This is the title of a book", 1999.
+
+Examples
+--------
+The example starts with a call:
+
+>>> total([1, 2])
+This is the output of a doctest.
+
+And it ends with one more sentence.
+"""
+
+GOOGLE = """Combines the two arrays into one.
+
+Uses :class:`package.Thing` where it can, and `a title <https://a.b>`_ too.
+
+Args:
+  first: the array that comes first in the
+    result of the call.
+  second (Sequence[int], optional): The array that comes after it.
+  **options: Other names are passed on to `package.Thing.make`.
+  short: int.
+
+Returns:
+  The combined array with all rows of both.
+
+:param third: the array that comes last of all.
+:type third: This says the type and nothing else.
+"""
+
+
+def test_prose_of_a_docstring_in_the_style_of_numpy():
+    assert prose_of(inspect.cleandoc(NUMPYDOC)) == [
+        "Return the sum of values along an axis, as total does it.",
+        "This line follows (see for why).",
+        "The keyword was added some time ago.",
+        "A remark may start on the line of its directive.",
+        "The numbers to sum.",
+        "Each of them counts only once.",
+        "The sum has the dtype of the values.",
+        "A list of things follows the colon:",
+        "The first item of the list is wrapped over two lines.",
+        "The second one is not.",
+        "The example starts with a call:",
+        "And it ends with one more sentence.",
+    ]
+
+
+def test_prose_of_a_docstring_in_the_style_of_google():
+    assert prose_of(inspect.cleandoc(GOOGLE)) == [
+        "Combines the two arrays into one.",
+        "Uses package.Thing where it can, and a title too.",
+        "The array that comes first in the result of the call.",
+        "The array that comes after it.",
+        "Other names are passed on to package.Thing.make.",
+        "The combined array with all rows of both.",
+        "The array that comes last of all.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is a sentence.",
+        'He said "it is (almost) done."',
+        "If axis is None, the default, all of the 2.5 million values are summed.",
+        "Does it return the value?",
+    ],
+)
+def test_sentences_are_prose(text):
+    assert is_prose(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Too short.",
+        "no capital letter at the start.",
+        "There is no end to this",
+        "X = foo(a, b) + c[0] * d.",
+        "See the page at https://example.com for more.",
+        "Where \\alpha is the angle of it.",
+        "This was shown by the author of.",
+        "Word " * 200 + "end.",
+    ],
+)
+def test_code_and_fragments_are_no_prose(text):
+    assert not is_prose(text)
+
+
+@pytest.mark.parametrize("module", [heapq, textwrap, json.decoder])
+def test_docstrings_are_those_that_python_shows(module):
+    found = docstrings_of(module.__file__)
+    assert found[0] == inspect.cleandoc(module.__doc__)
+    defined = [thing for thing in vars(module).values() if inspect.isclass(thing)]
+    things = [*vars(module).values(), *(t for cls in defined for t in vars(cls).values())]
+    shown = {
+        inspect.cleandoc(thing.__doc__)
+        for thing in things
+        if getattr(thing, "__module__", None) == module.__name__
+        and (inspect.isfunction(thing) or inspect.isclass(thing))
+        and thing.__doc__
+    }
+    assert shown and shown <= set(found)
+
+
+def test_docstrings_come_in_the_order_of_the_source_and_add_newdoc_counts(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""Module."""\n'
+        "if True:\n    def f():\n        '''F.'''\n        def g():\n            'G.'\n"
+        "add_newdoc('module', 'h', '''\n    H\n    ''')\n"
+        "add_newdoc('module', 'A', ('b', '''B\n'''))\n"
+        "x = 'no docstring\\n'\n"
+        "class C:\n    'C.'\n    async def d(self):\n        'D.'\n"
+    )
+    assert docstrings_of(str(path)) == ["Module.", "F.", "G.", "H", "B", "C.", "D."]
+
+
+def test_topics_are_those_of_pydoc():
+    spec = importlib.util.find_spec("pydoc_data.topics")
+    from pydoc_data.topics import topics
+
+    assert list(topics_of(spec.origin)) == [[topics[name]] for name in sorted(topics)]
+
+
+def test_tests_and_other_projects_code_are_left_out(tmp_path):
+    for name in ("b.py", "a/z.py", "a.py", "tests/t.py", "site-packages/s.py", "a/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    names = [os.path.relpath(path, tmp_path) for path in source_files(str(tmp_path))]
+    assert names == ["a/z.py", "a.py", "b.py"]
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A folder that stands for the standard library's."""
+    monkeypatch.setattr(installed_docs.sysconfig, "get_path", lambda name: str(tmp_path))
+    return tmp_path
+
+
+def test_a_sentence_counts_once_and_short_documents_not_at_all(library):
+    long = "This sentence is longer than some forty characters."
+    both = "It comes first of all. It is of use here."
+    (library / "a.py").write_text(f'"""{long} {both}"""')
+    (library / "b.py").write_text(f'"""{long} {both} And so on it goes."""')
+    (library / "c.py").write_text(f'"""{long} {both}"""')
+    (library / "d.py").write_text("print 'of another Python'")
+    counts = Counter()
+    documents = list(InstalledDocs(packages=("no_such_package",)).documents(counts))
+    rest = ["It comes first of all.", "It is of use here."]
+    assert documents == [[long, *rest], [*rest, "And so on it goes."]]
+    assert counts == {
+        "duplicate_sentences": 2,
+        "short_documents": 1,
+        "unreadable_modules": 1,
+        "missing_packages": 1,
+    }
+
+
+def test_chunks_hold_the_documents_in_order(library, monkeypatch):
+    monkeypatch.setattr(installed_docs, "_CHUNK", 100)
+    for i in range(10):
+        sentences = " ".join(f"Here is sentence {j} of module {i}." for j in range(i))
+        (library / f"m{i}.py").write_text(f'"""{sentences}"""')
+    source = InstalledDocs(packages=("this_one_is_missing",))
+    expected_counts, counts = Counter(), Counter()
+    expected = list(source.documents(expected_counts))
+    chunks = pickle.loads(pickle.dumps(source.chunks()))
+    assert len(chunks) > 3
+    assert [d for chunk in chunks for d in source.read(chunk, counts)] == expected
+    assert counts == expected_counts and counts["short_documents"] == 3
+
+
+def test_the_same_files_give_the_same_documents_under_any_hash_seed(tmp_path):
+    folder = pathlib.Path(importlib.util.find_spec("optax").origin).parent
+    code = (
+        "import sysconfig, hashlib, json, collections\n"
+        f"sysconfig.get_path = lambda name: {str(folder)!r}\n"
+        "from bert_jax.text.installed_docs import InstalledDocs\n"
+        "source, counts = InstalledDocs(packages=()), collections.Counter()\n"
+        "documents = list(source.documents(counts))\n"
+        "print(len(documents), hashlib.sha256(json.dumps(documents).encode()).hexdigest())\n"
+        "print(json.dumps(source.fingerprint(), sort_keys=True), sorted(counts.items()))\n"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, locale in (("1", "C"), ("2", "C.UTF-8"))
+    ]
+    assert outputs[0] == outputs[1] and int(outputs[0].split()[0]) > 20
+
+
+def test_fingerprint_names_the_versions():
+    fingerprint = InstalledDocs(packages=("numpy", "no_such_package")).fingerprint()
+    assert json.loads(json.dumps(fingerprint)) == fingerprint
+    assert list(fingerprint["packages"]) == ["numpy"]
+
+
+@pytest.mark.slow
+def test_the_whole_corpus_is_megabytes_of_prose_that_occurs_once():
+    counts = Counter()
+    documents = list(InstalledDocs().documents(counts))
+    sentences = [sentence for document in documents for sentence in document]
+    assert len(documents) > 1000 and sum(map(len, sentences)) > 4e6
+    assert all(map(is_prose, sentences)) and min(map(len, documents)) >= 3
+    long = [sentence for sentence in sentences if len(sentence) > 40]
+    assert len(long) == len(set(long)) and counts["duplicate_sentences"] > 0

@@ -1,0 +1,433 @@
+"""Files of text: the same documents however they are cut, and a policy for all that is bad."""
+
+import bz2
+import codecs
+import dataclasses
+import gzip
+import json
+import lzma
+import pickle
+import sys
+import tracemalloc
+from collections import Counter
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax.config.data import DataConfig
+from bert_jax.text import files as text_files
+from bert_jax.text import forms as text_forms
+from bert_jax.text import lines as text_lines
+from bert_jax.text import sources as text
+from bert_jax.text.sources import make_source
+
+CONFIG = DataConfig(
+    source="",
+    form="sentences",
+    document="blank_line",
+    field="text",
+    language="en",
+    on_bad_text="error",
+    vocab="train:wordpiece",
+    vocab_size=1000,
+    lowercase=True,
+    segments="pairs",
+    mode="dynamic",
+    seed=0,
+    dupe_factor=1,
+    short_seq_prob=0.1,
+    masked_lm_prob=0.15,
+    masking="subword",
+    mask_rounding="half_even",
+    validation_share=0.1,
+    sequence_lengths=(128,),
+    max_predictions_per_seq=(20,),
+)
+
+
+def read(source: str, **changes) -> tuple[list[list[str]], Counter]:
+    """All documents of a source, and what was counted."""
+    source = make_source(dataclasses.replace(CONFIG, source=source, **changes))
+    counts = Counter()
+    documents = [d for chunk in source.chunks() for d in source.read(chunk, counts)]
+    return documents, +counts
+
+
+def write(path, data: bytes | str) -> str:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return f"text:{path}"
+
+
+def naive(data: str) -> list[list[str]]:
+    """google-research/bert's reading of a file, before its tokenization."""
+    documents = [[]]
+    for line in data.split("\n"):
+        if line := line.strip():
+            documents[-1].append(line)
+        else:
+            documents.append([])
+    return [document for document in documents if document]
+
+
+# Texts with the traps: white space beyond ASCII, lines of it, every other kind of line end.
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(["", " ", "\t", "\u3000", "\x85", "\x1c", "\u2028", "a\rb", "a\x0bb"]),
+        st.text(st.characters(exclude_characters="\n\0", exclude_categories=("Cs",)), max_size=9),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=LINES, range_bytes=st.sampled_from([1, 7, 64]), block=st.sampled_from([16, 1 << 18]))
+def test_sentences_are_the_stripped_lines_however_the_file_is_cut(
+    tmp_path_factory, lines, range_bytes, block
+):
+    # The first line keeps hypothesis's text from looking like a binary file.
+    data = "\n".join(["the first of all the lines of this file, " * 20, *lines])
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    source = write(path, data)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (text, text_files):
+            patch.setattr(module, "RANGE_BYTES", range_bytes)
+        patch.setattr(text_files, "BLOCK", block)
+        documents, _ = read(source)
+    assert documents == naive(data.replace("\r\n", "\n"))
+
+
+def test_chunks_cover_the_files_in_order_and_are_picklable(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "RANGE_BYTES", 100)
+    monkeypatch.setattr(text, "RANGE_BYTES", 100)
+    for name in "cab":
+        write(tmp_path / f"{name}.txt", f"{name} one.\n{name} two.\n\n" * 40)
+    write(tmp_path / "small.txt", "small one.\nsmall two.\n")
+    source = make_source(dataclasses.replace(CONFIG, source=f"text:{tmp_path}/*.txt"))
+    chunks = pickle.loads(pickle.dumps(source)).chunks()
+    assert len(chunks) > 9 and chunks == pickle.loads(pickle.dumps(chunks))
+    documents = [d for chunk in chunks for d in source.read(chunk, Counter())]
+    expected = [[f"{name} one.", f"{name} two."] for name in "abc" for _ in range(40)]
+    assert documents == [*expected, ["small one.", "small two."]]
+
+
+def test_shared_corpus_reads_like_the_whole_file(shared_data):
+    path = shared_data / "text" / "google_sample_text.txt"
+    assert read(f"text:{path}")[0] == naive(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "compress",
+    [gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor().compress],
+    ids=["gzip", "bz2", "xz", "zstd"],
+)
+def test_compressed_files_are_told_by_their_bytes(tmp_path, compress):
+    # Two members one after the other are one file; the name says something else.
+    source = write(tmp_path / "a.txt", compress(b"One.\nTwo.\n") + compress(b"Three.\n\nFour.\n"))
+    assert read(source)[0] == [["One.", "Two.", "Three."], ["Four."]]
+
+
+@pytest.mark.parametrize(
+    "compress",
+    [gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor().compress],
+    ids=["gzip", "bz2", "xz", "zstd"],
+)
+def test_truncated_compressed_file_is_named(tmp_path, compress):
+    data = compress("".join(f"{i * i % 977}\n" for i in range(200_000)).encode())
+    source = write(tmp_path / "a.txt", data[: len(data) // 2])
+    with pytest.raises(ValueError, match="a.txt is damaged, or not wholly there"):
+        read(source)
+
+
+def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+    source = write(tmp_path / "a.zst", zstandard.ZstdCompressor().compress(b"One.\n"))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ValueError, match="pip install zstandard"):
+        read(source)
+
+
+def test_globs_are_recursive_sorted_and_take_each_file_once(tmp_path):
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    for name in ("b.txt", "a.txt", "sub/deep/c.txt", "d.md"):
+        write(tmp_path / name, f"{name} is here.")
+    documents, _ = read(f"text:{tmp_path}/*.md, {tmp_path}/**/*.txt,{tmp_path}/a.txt")
+    assert [d[0].split()[0] for d in documents] == ["d.md", "a.txt", "b.txt", "sub/deep/c.txt"]
+
+
+def test_a_glob_without_a_file_is_named(tmp_path):
+    write(tmp_path / "a.txt", "One.")
+    with pytest.raises(ValueError, match="No file matches '/nowhere/x' in data.source"):
+        read(f"text:{tmp_path}/a.txt,/nowhere/x")
+
+
+def test_unknown_source_lists_the_known_ones():
+    with pytest.raises(ValueError, match="Unknown data.source='csv:a'. Available: installed_docs"):
+        make_source(dataclasses.replace(CONFIG, source="csv:a"))
+
+
+def test_paragraphs_are_split_into_sentences(tmp_path):
+    source = write(tmp_path / "a.txt", "Mr. Low went.  He ran! Why?\nOnce more.\n\nAn end.\n")
+    documents, _ = read(source, form="paragraphs")
+    assert documents == [["Mr. Low went.", "He ran!", "Why?", "Once more."], ["An end."]]
+
+
+def test_wrapped_lines_are_joined_up_to_the_blank_line(tmp_path):
+    source = write(tmp_path / "a.txt", "Mr.\n  Low\nwent. He\nran.\n\n\nOnce\nmore.")
+    documents, _ = read(source, form="wrapped", document="file")
+    assert documents == [["Mr. Low went.", "He ran.", "Once more."]]
+
+
+def test_wrapped_needs_documents_that_are_files(tmp_path):
+    with pytest.raises(ValueError, match="data.form=wrapped needs data.document=file"):
+        read(write(tmp_path / "a.txt", "One."), form="wrapped")
+
+
+def test_chinese_is_split_and_unwrapped_without_spaces(tmp_path):
+    source = write(tmp_path / "a.txt", "今天天气很好。我们去\n公园吧!你说呢?\n")
+    documents, _ = read(source, form="wrapped", document="file", language="zh")
+    assert documents == [["今天天气很好。", "我们去公园吧!", "你说呢?"]]
+
+
+def test_an_odd_language_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="data.language='english' is no language code"):
+        read(write(tmp_path / "a.txt", "One."), language="english")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(st.sampled_from("aB .!?。“”\"'()\x85\xa0\u2028\u3000\u0301é½1\t")),
+    st.sampled_from(["en", "zh", "de", "hi", "xx"]),
+)
+def test_splitting_sentences_keeps_every_character(paragraph, language):
+    sentences = text_forms.split_sentences(paragraph, language)
+    assert "".join("".join(sentences).split()) == "".join(paragraph.split())
+    assert all(sentence == sentence.strip() != "" for sentence in sentences)
+
+
+def test_sentences_after_wide_white_space_do_not_panic():
+    # sentencex 1.0.32 by itself panics on these.
+    assert text_forms.split_sentences("See B\u2028. Then go.", "en") == ["See B .", "Then go."]
+    assert text_forms.split_sentences("B\xa0. C", "fr")
+
+
+def test_document_of_a_file_goes_over_blank_lines(tmp_path):
+    source = write(tmp_path / "a.txt", "One.\n\nTwo.\n")
+    assert read(source, document="file")[0] == [["One.", "Two."]]
+
+
+def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_forms, "MAX_DOCUMENT", 10)
+    monkeypatch.setattr(text_forms, "MAX_PARAGRAPH", 10)
+    source = write(tmp_path / "a.txt", "abcd\nefgh\nijkl\nmnop\n")
+    assert read(source) == ([["abcd", "efgh"], ["ijkl", "mnop"]], {"cut_documents": 1})
+    documents, counts = read(source, form="wrapped", document="file")
+    assert sum(documents, []) == ["abcd efgh", "ijkl mnop"]
+    assert counts == {"cut_paragraphs": 1, "cut_documents": 1}
+
+
+# What is bad: (bytes, name of its count, documents when mended, when skipped, message).
+BAD_TEXT = {
+    "invalid UTF-8": (
+        b"A good line.\nA b\xffd line.\n",
+        "invalid_utf8_lines",
+        [["A good line.", "A b\ufffdd line."]],
+        [["A good line."]],
+        r"a.txt:2: invalid UTF-8 \(invalid start byte\)",
+    ),
+    "NUL": (
+        b"A good line of many words.\nA b\0d line.\n",
+        "nul_lines",
+        [["A good line of many words.", "A bd line."]],
+        [["A good line of many words."]],
+        "a.txt:2: a NUL byte",
+    ),
+    "NUL alone ends no document": (
+        b"A good line of quite many words.\n\0\nMore.\n",
+        "nul_lines",
+        [["A good line of quite many words.", "More."]],
+        [["A good line of quite many words.", "More."]],
+        "a.txt:2: a NUL byte",
+    ),
+    "overlong": (
+        b"Good.\n" + b"words of ten " * 3 + b"\nMore.\n",
+        "overlong_lines",
+        [["Good.", "words of ten words", "of ten words of ten", "More."]],
+        [["Good.", "More."]],
+        "a.txt:2: a line of more than 20 bytes",
+    ),
+    "overlong without a space": (
+        b"Good.\n" + "天".encode() * 10 + b"\n\nMore.\n",
+        "overlong_lines",
+        [["Good.", "天" * 6, "天" * 4], ["More."]],
+        [["Good."], ["More."]],
+        "a.txt:2: a line of more than 20 bytes",
+    ),
+    "UTF-16": (
+        "Größe.\n\nAn end.\n".encode("utf-16"),
+        "utf16_files",
+        [["Größe."], ["An end."]],
+        None,
+        "a.txt: a file in UTF-16; iconv -f UTF-16 -t UTF-8 converts it",
+    ),
+    "UTF-32": (
+        codecs.BOM_UTF32_BE + "Größe.\n".encode("utf-32-be"),
+        "utf32_files",
+        [["Größe."]],
+        None,
+        "a.txt: a file in UTF-32; iconv -f UTF-32 -t UTF-8 converts it",
+    ),
+}
+
+
+@pytest.fixture(params=BAD_TEXT)
+def bad_text(request, tmp_path, monkeypatch):
+    data, name, mended, skipped, message = BAD_TEXT[request.param]
+    if name == "overlong_lines":
+        monkeypatch.setattr(text_lines.read_lines, "__defaults__", (20, True))
+    return write(tmp_path / "a.txt", data), name, mended, skipped, message
+
+
+def test_bad_text_is_mended_and_counted(bad_text):
+    source, name, mended, _, _ = bad_text
+    assert read(source, on_bad_text="replace") == (mended, {name: 1})
+
+
+def test_bad_text_is_skipped_and_counted(bad_text):
+    source, name, _, skipped, _ = bad_text
+    if skipped is None:
+        with pytest.raises(ValueError, match=f"There is no text in .*{name}: 1"):
+            read(source, on_bad_text="skip")
+    else:
+        assert read(source, on_bad_text="skip") == (skipped, {name: 1})
+
+
+def test_bad_text_is_an_error_with_file_and_line(bad_text):
+    source, _, _, _, message = bad_text
+    with pytest.raises(ValueError, match=message):
+        read(source, on_bad_text="error")
+
+
+def test_line_numbers_count_from_the_start_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "RANGE_BYTES", 10)
+    source = write(tmp_path / "a.txt", b"A line.\n\n" * 50 + b"A b\xffd one.\n")
+    with pytest.raises(ValueError, match="a.txt:101: invalid UTF-8"):
+        read(source)
+
+
+def test_bom_and_line_ends_of_windows_are_dropped_and_counted(tmp_path):
+    source = write(tmp_path / "a.txt", codecs.BOM_UTF8 + b"One.\r\nTwo.\r\n\r\nThree.")
+    documents, counts = read(source)
+    assert documents == [["One.", "Two."], ["Three."]]
+    assert counts == {"utf8_boms": 1, "crlf_lines": 3}
+
+
+@pytest.mark.parametrize("policy", ["replace", "error"])
+def test_binary_files_are_refused(tmp_path, policy):
+    source = write(tmp_path / "a.bin", bytes(range(256)) * 40)
+    with pytest.raises(ValueError, match="a.bin is no text but a binary file"):
+        read(source, on_bad_text=policy)
+
+
+def test_binary_and_empty_files_are_left_out_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "RANGE_BYTES", 100)
+    write(tmp_path / "a.bin", bytes(range(256)) * 40)
+    write(tmp_path / "b.txt", "")
+    write(tmp_path / "c.txt", " \n\t\n" * 1000)
+    write(tmp_path / "d.txt", "\n" * 1000 + "One.\n\n" * 50)
+    documents, counts = read(f"text:{tmp_path}/*", on_bad_text="skip")
+    assert documents == [["One."]] * 50
+    assert counts == {"binary_files": 1, "files_without_text": 3}
+
+
+def test_a_corpus_without_text_is_an_error(tmp_path):
+    source = write(tmp_path / "a.txt", " \n\n")
+    with pytest.raises(ValueError, match="There is no text in .*a.txt.*files_without_text: 1"):
+        read(source)
+
+
+JSON_LINES = [
+    ('{"text": "One.\\nTwo."}', None),
+    ('{"text": "One.', "malformed_json_lines"),
+    ("[" * 100_000, "malformed_json_lines"),
+    ('["One."]', "malformed_json_lines"),
+    ('{"title": "One."}', "missing_fields"),
+    ('{"text": 1}', "non_text_fields"),
+    ('{"text": "A \\ud800 half."}', "surrogate_texts"),
+    ('{"text": "A pair \\ud83d\\ude00."}', None),
+    ('{"text": "A NUL\\u0000."}', "nul_lines"),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(
+    "policy, extra", [("replace", [["A \ufffd half."], ["A NUL."]]), ("skip", [])]
+)
+def test_json_lines_that_are_bad_are_counted(tmp_path, policy, extra):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(line for line, _ in JSON_LINES))
+    documents, counts = read(f"jsonl:{path}", on_bad_text=policy)
+    assert sorted(documents) == sorted([["One.", "Two."], ["A pair \U0001f600."], *extra])
+    assert counts == Counter(fault for _, fault in JSON_LINES if fault)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"text": "One.', "a.jsonl:2: no JSON: Unterminated string"),
+        ('["One."]', "a.jsonl:2: a JSON list where an object belongs"),
+        ('{"a": 1}', r"a.jsonl:2: no field 'text' \(data.field\) but 'a'"),
+        ('{"text": 1}', "a.jsonl:2: field 'text' is a int, not a string"),
+        ('{"text": "\\udc00"}', "a.jsonl:2: half of a surrogate pair"),
+        ('{"text": "a\\u0000"}', "a.jsonl:2: a NUL byte"),
+    ],
+)
+def test_json_lines_that_are_bad_are_errors_with_file_and_line(tmp_path, line, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "One."}\n' + line)
+    with pytest.raises(ValueError, match=message):
+        read(f"jsonl:{path}")
+
+
+def test_json_line_is_a_document_however_the_file_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "RANGE_BYTES", 10)
+    monkeypatch.setattr(text, "RANGE_BYTES", 10)
+    texts = [f"Number {i}. And\n\n{'more ' * i}." for i in range(30)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"body": text}) for text in texts))
+    documents, _ = read(f"jsonl:{path}", field="body")
+    assert documents == [[line.strip() for line in text.split("\n") if line] for text in texts]
+
+
+def test_overlong_json_line_is_left_out_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "MAX_JSON_LINE", 100)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "word " * 99}) + '\n{"text": "One."}\n')
+    assert read(f"jsonl:{path}", on_bad_text="replace") == ([["One."]], {"overlong_lines": 1})
+
+
+@pytest.mark.parametrize("unit", [b"word ", b"x"], ids=["words", "one word"])
+def test_a_line_of_20_mb_takes_bounded_memory(tmp_path, unit):
+    source = write(tmp_path / "a.txt", unit * (20_000_000 // len(unit)))
+    source = make_source(
+        dataclasses.replace(CONFIG, source=source, on_bad_text="replace", document="file")
+    )
+    chunks, length = source.chunks(), 0
+    tracemalloc.start()
+    try:
+        counts = Counter()
+        lines = text_lines.read_lines(chunks[0][0], text_lines.BadText("replace", counts))
+        length = sum(len(line) for _, line in lines)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert length == 20_000_000 and counts == {"overlong_lines": 1}
+    assert peak < 8e6
+
+
+def test_fingerprint_tells_the_files_by_name_size_and_hash(tmp_path):
+    source = write(tmp_path / "a.txt", "abc")
+    fingerprint = make_source(dataclasses.replace(CONFIG, source=source)).fingerprint()
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert fingerprint["files"] == [{"name": "a.txt", "bytes": 3, "sha256": digest}]
+    assert json.loads(json.dumps(fingerprint)) == fingerprint

@@ -1,0 +1,161 @@
+"""Text of a tensorflow-datasets corpus that each test run builds itself, without TensorFlow."""
+
+import dataclasses
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.text import tfds as tfds_text
+from bert_jax.text.sources import make_source
+from bert_jax.text.tfds import RecordRange
+
+from .test_sources import CONFIG
+
+TEXTS = [f"Record {i} is here.\n\nIt has\r\ntwo or three lines." for i in range(300)]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A data directory of tensorflow-datasets with the dataset `tiny_corpus/en`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow_datasets as tfds
+
+        class TinyCorpus(tfds.core.GeneratorBasedBuilder):
+            # tensorflow-datasets looks for files beside the package that a longer name tells.
+            __module__ = "tiny_corpus"
+            VERSION = tfds.core.Version("1.0.0")
+            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en")]
+
+            def _info(self):
+                features = {"text": tfds.features.Text(), "number": tfds.features.Scalar(np.int32)}
+                return tfds.core.DatasetInfo(
+                    builder=self, features=tfds.features.FeaturesDict(features)
+                )
+
+            def _split_generators(self, dl_manager):
+                return {
+                    "train": self._generate_examples(TEXTS),
+                    "test": self._generate_examples(TEXTS),
+                    "bad": self._generate_examples(["One.\nA NUL\0."]),
+                }
+
+            def _generate_examples(self, texts):
+                for number, text in enumerate(texts):
+                    yield number, {"text": text, "number": number}
+
+        folder = tmp_path_factory.mktemp("tfds")
+        builder = TinyCorpus(config="en", data_dir=folder, file_format="array_record")
+        builder.download_and_prepare()
+    return folder
+
+
+@pytest.fixture
+def read(data_dir, monkeypatch):
+    """Reads all documents of a source, and what was counted."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+
+    def read(source: str, **changes):
+        source = make_source(dataclasses.replace(CONFIG, source=source, **changes))
+        source = pickle.loads(pickle.dumps(source))
+        counts = Counter()
+        documents = [d for chunk in source.chunks() for d in source.read(chunk, counts)]
+        return documents, +counts
+
+    yield read
+    tfds_text.open_builder.cache_clear()
+    tfds_text.open_split.cache_clear()
+
+
+EXPECTED = sorted([f"Record {i} is here.", "It has", "two or three lines."] for i in range(300))
+
+
+def test_every_record_is_a_document(read):
+    documents, counts = read("tfds:tiny_corpus/en")
+    assert sorted(documents) == EXPECTED
+    assert counts == {"crlf_lines": 300}
+
+
+def test_the_directory_of_a_dataset_is_a_name_too(read, data_dir):
+    by_name, _ = read("tfds:tiny_corpus/en:1.0.0")
+    assert read(f"tfds:{data_dir}/tiny_corpus/en/1.0.0/")[0] == by_name
+
+
+def test_documents_do_not_depend_on_the_chunks(read, monkeypatch):
+    whole, _ = read("tfds:tiny_corpus/en")
+    monkeypatch.setattr(tfds_text, "RANGE_BYTES", 400)
+    monkeypatch.setattr(tfds_text, "_BATCH", 3)
+    assert read("tfds:tiny_corpus/en")[0] == whole
+    chunks = make_source(dataclasses.replace(CONFIG, source="tfds:tiny_corpus/en")).chunks()
+    assert len(chunks) > 10 and chunks[0] == RecordRange(0, chunks[1].start)
+
+
+def test_a_split_may_be_a_slice(read):
+    whole, _ = read("tfds:tiny_corpus/en[test]")
+    assert read("tfds:tiny_corpus/en[test[:10%]]")[0] == whole[:30]
+
+
+def test_form_of_the_text(read):
+    documents, _ = read("tfds:tiny_corpus/en", form="wrapped", document="file")
+    assert [d[1:] for d in documents] == [["It has two or three lines."]] * 300
+
+
+@pytest.mark.parametrize(
+    "source, changes, message",
+    [
+        ("tfds:", {}, "tfds: is no name"),
+        ("tfds:no_such/en", {}, "tfds:no_such/en is not prepared in .*: prepare it with .*array"),
+        ("tfds:tiny_corpus/en[dev]", {}, "no split 'dev' but bad, test, train"),
+        ("tfds:tiny_corpus/en", {"field": "body"}, "data.field='body' .* has number, text"),
+        (
+            "tfds:tiny_corpus/en",
+            {"field": "number"},
+            "record 0: data.field='number' is a .*no text",
+        ),
+    ],
+)
+def test_errors(read, source, changes, message):
+    with pytest.raises(ValueError, match=message):
+        read(source, **changes)
+
+
+def test_a_directory_without_a_dataset(read, tmp_path):
+    with pytest.raises(ValueError, match="no prepared dataset: it has no dataset_info.json"):
+        read(f"tfds:{tmp_path}")
+
+
+def test_a_format_of_tensorflow_says_how_to_prepare_another(read, data_dir, tmp_path):
+    folder = tmp_path / "tiny_corpus" / "1.0.0"
+    folder.mkdir(parents=True)
+    for path in (data_dir / "tiny_corpus" / "en" / "1.0.0").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    info = folder / "dataset_info.json"
+    info.write_text(info.read_text().replace("array_record", "tfrecord"))
+    with pytest.raises(ValueError, match="lies as tfrecord, which only TensorFlow reads: prepare"):
+        read(f"tfds:{folder}")
+
+
+def test_bad_text_is_mended_or_named_by_its_record(read):
+    source = "tfds:tiny_corpus/en[bad]"
+    assert read(source, on_bad_text="replace") == ([["One.", "A NUL."]], {"nul_lines": 1})
+    with pytest.raises(ValueError, match=r"tiny_corpus/en\[bad\] record 0, line 2: a NUL byte"):
+        read(source, on_bad_text="error")
+
+
+def test_fingerprint_is_json_and_names_the_version(read):
+    source = make_source(dataclasses.replace(CONFIG, source="tfds:tiny_corpus/en[train[:50%]]"))
+    fingerprint = source.fingerprint()
+    assert json.loads(json.dumps(fingerprint)) == fingerprint
+    assert fingerprint["dataset"] == "tiny_corpus/en/1.0.0" and fingerprint["records"] == 150
+
+
+def test_tensorflow_datasets_is_imported_only_when_wanted():
+    code = "import sys, bert_jax.text.sources; print('tensorflow_datasets' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

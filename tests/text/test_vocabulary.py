@@ -1,0 +1,251 @@
+"""Trained vocabularies: repeatable, bounded, of the size asked for, and good."""
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from bert_jax.text import vocabulary
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
+from bert_jax.text.vocabulary import (
+    KINDS,
+    WordCounts,
+    check_vocabulary,
+    count_words,
+    merge_counts,
+    train_vocabulary,
+)
+
+SYLLABLES = [a + b for a in "bdfglmnprst" for b in "aeiou"]
+
+
+def make_text(lines: int = 400, seed: int = 0) -> list[str]:
+    """Words of one to four syllables, the first ones frequent, with marks and a few accents."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(3000)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    text = [" ".join(rng.choices(words, weights, k=12)).capitalize() + "." for _ in range(lines)]
+    return [*text, "Naïve Élan, 我们 don't (so)."]
+
+
+def train(kind: str, text: list[str], vocab_size: int, path, lowercase: bool = True):
+    return train_vocabulary(kind, count_words(kind, text, lowercase), vocab_size, path)
+
+
+def file_for(kind: str, folder) -> str:
+    return os.path.join(folder, "vocab.txt" if kind == "wordpiece" else "vocab.model")
+
+
+def sha256(path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+# ---- repeatable
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_text_gives_the_same_bytes_in_any_process_and_in_any_chunks(kind, tmp_path):
+    text, path = make_text(), file_for(kind, tmp_path)
+    train(kind, text, 500, path)
+    once = sha256(path)
+    parts = [count_words(kind, text[i : i + 37], True) for i in range(0, len(text), 37)]
+    train_vocabulary(kind, merge_counts(parts), 500, path)
+    assert sha256(path) == once
+    program = (
+        "import sys; from bert_jax.text.vocabulary import *; text = sys.stdin.read().split('\\n');"
+        f"train_vocabulary({kind!r}, count_words({kind!r}, text, True), 500, {path!r})"
+    )
+    for hash_seed in "1", "2":
+        subprocess.run(
+            [sys.executable, "-c", program],
+            input="\n".join(text).encode(),
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"},
+            check=True,
+        )
+        assert sha256(path) == once
+
+
+# ---- counts
+
+
+def test_wordpiece_counts_the_words_of_the_tokenizer():
+    counts = count_words("wordpiece", ["The House, the\u00a0house.", "Élan"], lowercase=True).counts
+    assert counts == {"the": 2, "house": 2, ",": 1, ".": 1, "elan": 1}
+    counts = count_words("wordpiece", ["The House, the"], lowercase=False).counts
+    assert counts == {"The": 1, "House": 1, ",": 1, "the": 1}
+
+
+def test_sentencepiece_counts_what_stands_between_spaces_in_parts():
+    counts = count_words("bpe", ["The House, the house,", "x" * 100], lowercase=True).counts
+    assert counts == {"the": 2, "house,": 2, "x" * 48: 2, "xxxx": 1}
+
+
+def test_counts_are_bounded_and_what_was_dropped_is_counted(monkeypatch):
+    monkeypatch.setattr(vocabulary, "MAX_WORDS", 50)
+    words = [f"w{i}" for i in range(60) for _ in range(i + 1)] + [f"r{i}" for i in range(60)]
+    counts = count_words("wordpiece", words, lowercase=True)
+    assert len(counts.counts) < 100
+    assert all(counts.counts[f"w{i}"] == i + 1 for i in range(20, 60))  # the frequent ones stay
+    assert counts.dropped["words"] + len(counts.counts) == 120
+    assert counts.dropped["occurrences"] + counts.counts.total() == len(words)
+    merged = merge_counts([counts, counts])
+    assert merged.dropped["occurrences"] + merged.counts.total() == 2 * len(words)
+
+
+def test_of_equally_rare_words_the_same_ones_stay_in_any_order(monkeypatch):
+    monkeypatch.setattr(vocabulary, "MAX_WORDS", 50)
+    words = [f"w{i}" for i in range(100)]
+    kept = []
+    for order in (words, words[::-1]):
+        counts = WordCounts()
+        counts.add(order)
+        kept.append(counts.counts)
+    assert len(kept[0]) == 50 and kept[0] == kept[1]
+
+
+# ---- WordPiece
+
+
+def test_wordpiece_has_the_size_the_special_tokens_and_every_character_in_both_forms(tmp_path):
+    path = tmp_path / "vocab.txt"
+    report = train("wordpiece", make_text(), 500, path)
+    entries = path.read_text().splitlines()
+    assert report["entries"] == len(entries) == len(set(entries)) == 500
+    assert tuple(entries[:5]) == SPECIAL_TOKENS
+    for letter in "abdefgilmnoprstu":
+        assert letter in entries and f"##{letter}" in entries
+    assert "." in entries and "##." not in entries
+    assert "我" in entries and "##我" not in entries
+    assert report["characters_left_out"] == report["words_left_out"] == report["words_dropped"] == 0
+
+
+def test_no_word_of_the_text_is_unknown(tmp_path):
+    text = make_text()
+    train("wordpiece", text, 400, tmp_path / "vocab.txt", lowercase=False)
+    tokenizer = load_tokenizer(tmp_path / "vocab.txt", lowercase=False)
+    assert not any(tokenizer.unk_id in tokenizer.encode(line) for line in text)
+
+
+def test_merges_are_those_of_byte_pair_encoding(tmp_path):
+    """By hand: of the pairs, b+c occurs most (9); then a+bc (6), then x+bc (3)."""
+    words = Counter({"abc": 6, "xbc": 3, "ad": 2})
+    counts = WordCounts()
+    counts.add(words)
+    train_vocabulary("wordpiece", counts, 64, tmp_path / "vocab.txt")
+    entries = (tmp_path / "vocab.txt").read_text().splitlines()
+    alphabet = [form for c in "abcdx" for form in (c, f"##{c}")]
+    expected = [*SPECIAL_TOKENS, *alphabet, "##bc", "abc", "xbc", "ad"]
+    # After the last pair that occurs, the trainer goes on with parts of words for a while.
+    assert entries[: len(expected)] == expected
+    assert set(entries[len(expected) :]) <= {"##ab", "##xb", "##ad", "##abc", "##xbc"}
+
+
+def test_pieces_a_word_as_few_as_a_plain_trainer_makes(tmp_path):
+    """Against byte pair encoding written down plainly, which counts every pair at every merge."""
+    text, size = make_text(lines=150), 300
+    report = train("wordpiece", text, size, tmp_path / "vocab.txt")
+    words = count_words("wordpiece", text, lowercase=True).counts
+    plain = WordPieceTokenizer("\n".join(plain_trainer(words, size)).encode(), lowercase=True)
+    ours = load_tokenizer(tmp_path / "vocab.txt", lowercase=True)
+    lengths = [
+        sum(count * len(tokenizer.encode(word)) for word, count in words.items())
+        for tokenizer in (ours, plain)
+    ]
+    assert report["entries"] == len(plain.pieces) == size
+    assert lengths[0] <= 1.02 * lengths[1]
+
+
+def plain_trainer(words: Counter[str], size: int) -> list[str]:
+    split = {word: [word[0], *(f"##{c}" for c in word[1:])] for word in words}
+    entries = dict.fromkeys(SPECIAL_TOKENS) | dict.fromkeys(
+        sorted({form for c in set("".join(words)) for form in vocabulary._forms(c)})
+    )
+    while len(entries) < size:
+        pairs = Counter()
+        for word, parts in split.items():
+            for pair in zip(parts, parts[1:], strict=False):
+                pairs[pair] += words[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merged = best[0] + best[1].removeprefix("##")
+        entries[merged] = None
+        for word, parts in split.items():
+            for i in range(len(parts) - 2, -1, -1):
+                if tuple(parts[i : i + 2]) == best:
+                    split[word][i : i + 2] = [merged]
+    return list(entries)
+
+
+def test_rare_characters_give_way_when_the_alphabet_fills_half_of_the_vocabulary(tmp_path):
+    text = [chr(0x4E00 + i) * (200 - i) for i in range(100)]
+    report = train("wordpiece", text, 64, tmp_path / "vocab.txt")
+    entries = (tmp_path / "vocab.txt").read_text().splitlines()
+    assert report["characters"] == 32 and report["characters_left_out"] == 68
+    assert entries == [*SPECIAL_TOKENS, *(chr(0x4E00 + i) for i in range(32))]
+
+
+# ---- SentencePiece
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece_has_the_size_and_the_special_tokens(kind, tmp_path):
+    path = file_for(kind, tmp_path)
+    report = train(kind, make_text(), 300, path)
+    tokenizer = load_tokenizer(path, lowercase=True)
+    assert report["entries"] == len(tokenizer.pieces) == 300
+    assert tokenizer.pieces[:5] == SPECIAL_TOKENS
+    assert not any(tokenizer.unk_id in tokenizer.encode(line) for line in make_text())
+
+
+def test_unigram_is_trained_on_thinned_out_counts_of_large_texts(monkeypatch):
+    words = {f"w{i}": i for i in range(1, 1000)}
+    assert vocabulary._thin_out(words) == words
+    monkeypatch.setattr(vocabulary, "UNIGRAM_CHARACTERS", 100_000)
+    thinned = vocabulary._thin_out(words)
+    characters = sum(count * (len(word) + 1) for word, count in thinned.items())
+    assert characters == pytest.approx(100_000, rel=0.01)
+    assert all(abs(thinned[f"w{i}"] / thinned["w999"] - i / 999) < 0.03 for i in range(200, 1000))
+
+
+# ---- what cannot be
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_text_gives_fewer_entries_and_says_so(kind, tmp_path):
+    path = file_for(kind, tmp_path)
+    report = train(kind, ["the dog, the cat, the dogs"], 1000, path)
+    tokenizer = load_tokenizer(path, lowercase=True)
+    assert report["entries"] == len(tokenizer.pieces) < 100
+    assert tokenizer.unk_id not in tokenizer.encode("the dog, the cats")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [[], ["", "  \t"], ["\ue000 \u0378"]])
+def test_a_text_without_words_is_refused_and_writes_nothing(kind, text, tmp_path):
+    with pytest.raises(ValueError, match=f"no words, so no {kind} vocabulary"):
+        train(kind, text, 100, tmp_path / "vocab")
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_that_the_trainer_cannot_have_are_counted(kind, tmp_path):
+    text = [*make_text(50), "a\u2581b \u2585 a\ue000b \ud800"]
+    assert train(kind, text, 100, tmp_path / "vocab")["words_left_out"] == 4
+
+
+def test_unknown_kind_and_too_small_size_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="'words'. Available: wordpiece, unigram, bpe"):
+        count_words("words", [], lowercase=True)
+    with pytest.raises(ValueError, match="vocab_size=63 is too small .* at least 64"):
+        train("wordpiece", make_text(1), 63, tmp_path / "vocab.txt")
+
+
+def test_a_vocabulary_larger_than_the_table_is_refused():
+    tokenizer = WordPieceTokenizer("\n".join([*SPECIAL_TOKENS, "a"]).encode(), lowercase=True)
+    check_vocabulary(tokenizer, 6, "vocab.txt")
+    with pytest.raises(ValueError, match="vocab.txt has 6 entries.*set model.vocab_size=6"):
+        check_vocabulary(tokenizer, 5, "vocab.txt")

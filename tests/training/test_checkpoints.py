@@ -1,0 +1,339 @@
+"""Checkpoints: whole or not there, never a wrong one, the right ones kept."""
+
+import logging
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from absl import logging as absl_logging
+from jax.sharding import SingleDeviceSharding
+
+from bert_jax.devices.trees import diff_of_trees
+from bert_jax.training import checkpoints as checkpointing
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.checksums import find_damage
+from bert_jax.training.state import TrainState
+
+SHARDING = SingleDeviceSharding(jax.devices()[0])
+
+
+def make_state(step: int, **params) -> TrainState:
+    """A small state that is a function of its step."""
+    params = params or {"dense": {"kernel": jnp.full((4, 3), step / 3), "bias": jnp.arange(3.0)}}
+    params = jax.device_put(params, SHARDING)
+    return TrainState(
+        step=jnp.int32(step),
+        params=params,
+        opt_state=optax.adam(1e-3).init(params),
+        nonfinite_streak=jnp.int32(0),
+    )
+
+
+def abstract(state: TrainState) -> TrainState:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=SHARDING), state)
+
+
+def save(checkpoints: Checkpoints, *steps: int, **metrics: float) -> None:
+    for step in steps:
+        checkpoints.save(make_state(step), {"number": step}, metrics)
+        checkpoints.wait()
+
+
+def steps_in(workdir: pathlib.Path) -> list[int]:
+    names = (path.name for path in (workdir / "checkpoints").iterdir())
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def assert_restores(checkpoints: Checkpoints, step: int) -> None:
+    state, meta = checkpoints.restore(step, abstract(make_state(0)))
+    jax.tree.map(np.testing.assert_array_equal, state, make_state(step))
+    assert meta == {"number": step}
+
+
+@pytest.fixture
+def said(caplog):
+    """The text of the warnings so far."""
+    absl_logging.get_absl_logger().addHandler(caplog.handler)
+    caplog.set_level(logging.WARNING)
+    yield lambda: caplog.text
+    absl_logging.get_absl_logger().removeHandler(caplog.handler)
+
+
+def test_a_saved_state_is_restored_bit_for_bit(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    assert checkpoints.newest_good_step() is None
+    save(checkpoints, 1, 2)
+    checkpoints.close()
+    again = Checkpoints(str(tmp_path))
+    assert again.newest_good_step() == 2
+    assert_restores(again, 2)
+    params = again.restore_params(1, abstract(make_state(0)).params)
+    jax.tree.map(np.testing.assert_array_equal, params, make_state(1).params)
+    assert again.read_meta(1) == {"number": 1}
+    again.close()
+
+
+def test_saving_goes_on_in_the_background_with_the_state_as_it_was(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    state = make_state(1)
+    checkpoints.save(state, {"number": 1}, {})
+    changed = jax.jit(lambda s: jax.tree.map(lambda x: x + 1, s), donate_argnums=0)(state)
+    jax.block_until_ready(changed)
+    checkpoints.wait()
+    assert checkpoints.newest_good_step() == 1
+    assert_restores(checkpoints, 1)
+    checkpoints.close()
+
+
+# ------------------------------------------------------------------ damage
+
+
+def flip_a_bit(path: pathlib.Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def truncate(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("two")
+    checkpoints = Checkpoints(str(workdir))
+    save(checkpoints, 1, 2)
+    checkpoints.close()
+    return workdir
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, truncate, pathlib.Path.unlink])
+def test_harm_to_any_file_of_a_checkpoint_is_found(two_checkpoints, harm):
+    folder = two_checkpoints / "checkpoints" / "2"
+    files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(files) > 5
+    assert not find_damage(folder)
+    for path in files:
+        content = path.read_bytes()
+        harm(path)
+        assert str(path.relative_to(folder)) in find_damage(folder)
+        path.write_bytes(content)
+    assert not find_damage(folder)
+
+
+def test_a_file_too_many_is_damage_too(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1)
+    checkpoints.close()
+    folder = tmp_path / "checkpoints" / "1"
+    (folder / "params" / "extra").write_text("x")
+    assert find_damage(folder) == "params/extra is not in its list of checksums"
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, truncate, pathlib.Path.unlink])
+def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_is_used(tmp_path, harm, said):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1, 2)
+    checkpoints.close()
+    folder = tmp_path / "checkpoints"
+    harm(next(path for path in sorted((folder / "2" / "params").rglob("*")) if path.is_file()))
+
+    reader = Checkpoints(str(tmp_path), read_only=True)
+    assert reader.newest_good_step() == 1
+    assert steps_in(tmp_path) == [1, 2]
+    assert "passed over" in said()
+
+    checkpoints = Checkpoints(str(tmp_path))
+    assert checkpoints.newest_good_step() == 1
+    assert f"moved to {folder / 'damaged-2'}; the one before it is used" in said()
+    assert (folder / "damaged-2").is_dir()
+    assert_restores(checkpoints, 1)
+    save(checkpoints, 2)  # the run comes to this step again
+    assert checkpoints.newest_good_step() == 2
+    assert_restores(checkpoints, 2)
+    checkpoints.close()
+
+
+def test_an_unreadable_list_of_checksums_is_damage(tmp_path, said):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1, 2)
+    (tmp_path / "checkpoints" / "2.sha256.json").write_text("{")
+    assert checkpoints.newest_good_step() == 1
+    assert "its list of checksums cannot be read" in said()
+    checkpoints.close()
+
+
+def test_a_checkpoint_without_a_list_of_checksums_was_never_finished(tmp_path, said):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1, 2)
+    (tmp_path / "checkpoints" / "2.sha256.json").unlink()
+    assert Checkpoints(str(tmp_path), read_only=True).newest_good_step() == 1
+    assert steps_in(tmp_path) == [1, 2]
+    assert checkpoints.newest_good_step() == 1
+    assert "Checkpoint 2 was not finished and is removed." in said()
+    assert steps_in(tmp_path) == [1]
+    checkpoints.close()
+
+
+def test_a_reader_finds_nothing_where_there_is_nothing_and_makes_nothing(tmp_path):
+    assert Checkpoints(str(tmp_path / "none"), read_only=True).newest_good_step() is None
+    assert not (tmp_path / "none").exists()
+
+
+# ------------------------------------------------------------------ another tree
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        (
+            {"kernel": jnp.zeros((4, 2)), "bias": jnp.zeros(3)},
+            r"- dense/kernel: float32\[4, 3\]; \+",
+        ),
+        ({"kernel": jnp.zeros((4, 3), jnp.bfloat16), "bias": jnp.zeros(3)}, "bfloat16"),
+        ({"kernel": jnp.zeros((4, 3))}, r"- dense/bias: float32\[3\]"),
+        (
+            {"kernel": jnp.zeros((4, 3)), "bias": jnp.zeros(3), "scale": jnp.zeros(3)},
+            r"\+ dense/scale: float32\[3\]",
+        ),
+    ],
+)
+def test_a_state_of_another_form_is_refused(two_checkpoints, params, message):
+    checkpoints = Checkpoints(str(two_checkpoints), read_only=True)
+    like = abstract(make_state(0, dense=params))
+    assert checkpoints.newest_good_step() == 2
+    for restore in (
+        lambda: checkpoints.restore(2, like),
+        lambda: checkpoints.restore_params(2, like.params),
+    ):
+        with pytest.raises(ValueError, match=message) as raised:
+            restore()
+        assert "does not fit the configuration" in str(raised.value)
+
+
+def test_the_difference_of_two_trees_names_what_is_in_one_only_and_what_changed():
+    old, new = {"a": "x", "b": "x", "c": "x"}, {"b": "x", "c": "y", "d": "x"}
+    assert diff_of_trees(old, new) == ["- a: x", "- c: x", "+ c: y", "+ d: x"]
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+def test_the_newest_and_the_best_are_kept_also_over_restarts(tmp_path):
+    options = dict(keep=2, keep_best=1, best_metric="loss")
+    for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0), (4, float("nan")), (5, 2.0)):
+        checkpoints = Checkpoints(str(tmp_path), **options)
+        checkpoints.newest_good_step()
+        save(checkpoints, step, loss=loss)
+        checkpoints.close()
+    assert steps_in(tmp_path) == [2, 4, 5]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 6  # no list without its folder
+
+
+def test_an_accuracy_is_best_when_it_is_highest(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path), keep=1, keep_best=1, best_metric="accuracy")
+    for step, accuracy in ((1, 0.1), (2, 0.9), (3, 0.5)):
+        save(checkpoints, step, accuracy=accuracy)
+    save(checkpoints, 4)
+    assert steps_in(tmp_path) == [2, 4]
+    checkpoints.close()
+
+
+def test_a_best_metric_that_is_none_is_refused(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path), keep_best=1, best_metric="los")
+    with pytest.raises(
+        ValueError, match="best_metric='los' is none of the metrics: accuracy, loss"
+    ):
+        save(checkpoints, 1, loss=1.0, accuracy=1.0)
+    checkpoints.close()
+
+
+# ------------------------------------------------------------------ no room
+
+
+def test_a_disk_that_fills_up_is_said_and_the_steps_before_are_whole(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1)
+
+    def no_room(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpointing, "write_checksums", no_room)
+    checkpoints.save(make_state(2), {"number": 2}, {})
+    with pytest.raises(
+        ValueError, match=r"step 2 could not be written .*No space left.* whole: \[1\]"
+    ):
+        checkpoints.close()
+    monkeypatch.undo()
+    again = Checkpoints(str(tmp_path))
+    assert again.newest_good_step() == 1
+    assert_restores(again, 1)
+    again.close()
+
+
+def test_a_folder_that_goes_away_is_said_by_the_save_or_the_wait(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    save(checkpoints, 1)
+    folder = tmp_path / "checkpoints"
+    folder.rename(tmp_path / "elsewhere")
+    folder.write_text("a file in its place")
+    with pytest.raises(ValueError, match="The checkpoint of step 2 could not be written to"):
+        save(checkpoints, 2)
+    folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    again = Checkpoints(str(tmp_path))
+    assert again.newest_good_step() == 1
+    again.close()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file/run/checkpoints cannot be made"):
+        Checkpoints(str(tmp_path / "file" / "run"))
+
+
+# ------------------------------------------------------------------ which one is used
+
+
+def save_scores(workdir, values, **options):
+    checkpoints = Checkpoints(str(workdir), best_metric="f1", **options)
+    for step, value in values.items():
+        save(checkpoints, step, **({} if value is None else {"f1": value}))
+    return checkpoints
+
+
+def test_the_best_one_is_chosen_and_of_equals_the_first(tmp_path):
+    values = {1: 0.5, 2: 0.9, 3: None, 4: 0.9, 5: 0.1, 6: float("nan")}
+    checkpoints = save_scores(tmp_path, values, keep=9)
+    assert checkpoints.chosen_step("best") == 2
+    assert checkpoints.chosen_step("newest") == 6
+    assert checkpoints.metrics_of(2) == {"f1": 0.9}
+    assert checkpoints.metrics_of(3) == {}
+    checkpoints.close()
+
+
+def test_a_damaged_best_one_is_passed_over_for_the_second_best(tmp_path, said):
+    save_scores(tmp_path, {1: 0.5, 2: 0.9, 3: 0.7}, keep=9).close()
+    folder = tmp_path / "checkpoints" / "2" / "params"
+    flip_a_bit(next(path for path in sorted(folder.rglob("*")) if path.is_file()))
+    reader = Checkpoints(str(tmp_path), best_metric="f1", read_only=True)
+    assert reader.chosen_step("best") == 3
+    assert "Checkpoint 2 is damaged" in said()
+    reader.close()
+
+
+def test_where_nothing_was_evaluated_the_newest_is_the_best(tmp_path):
+    checkpoints = save_scores(tmp_path, {1: None, 2: None}, keep=9)
+    assert checkpoints.chosen_step("best") == 2
+    checkpoints.close()
+
+
+def test_where_there_is_no_checkpoint_none_is_chosen(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path))
+    for use in "best", "newest":
+        with pytest.raises(ValueError, match="has no checkpoint yet: train first, with --mode=tr"):
+            checkpoints.chosen_step(use)
+    checkpoints.close()

@@ -1,0 +1,70 @@
+"""The verdict on good numbers and on each kind of bad ones."""
+
+import pytest
+
+from bert_jax.config.phases import Phase
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.training import health
+
+PHASE = Phase(128, 32, 19, 1.0, 0, 100)
+GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}
+
+
+def manifest(rows: int = 1000, unknown: float = 0.001) -> Manifest:
+    statistics = {
+        "rows": rows,
+        "unigram_entropy": 6.5,
+        "most_frequent_token": {"id": 9, "piece": "the", "share": 0.05},
+        "random_next_share": 0.48,
+        "unknown_token_share": unknown,
+    }
+    split = {"sequence_lengths": {"128": {"statistics": statistics, "files": []}}}
+    return Manifest("nowhere", {"splits": {"train": split, "validation": split}})
+
+
+def verdict(**values) -> str:
+    return health.verdict(GOOD | values, manifest(), PHASE)[-1]
+
+
+def test_good_numbers_are_called_good():
+    *yardsticks, last = health.verdict(GOOD, manifest(), PHASE)
+    assert last == "health: good, it has learned from context."
+    loss, accuracy, pairs = (line.split() for line in yardsticks)
+    assert "3.000" in loss and loss[-1] == "6.500"
+    assert "40.0%" in accuracy and "'the'" in accuracy and accuracy[-1] == "5.0%"
+    assert "80.0%" in pairs and pairs[-1] == "52.0%"
+
+
+@pytest.mark.parametrize(
+    "values, advice",
+    [
+        ({"masked_lm_loss": 6.6}, "no better than knowing how frequent each token is"),
+        ({"masked_lm_loss": float("nan")}, "no better than knowing how frequent each token is"),
+        ({"masked_lm_accuracy": 0.05}, "does not beat always saying the most frequent token"),
+        ({"next_sentence_accuracy": 0.52}, "Next-sentence accuracy is at chance"),
+        # 0.55 is less than three standard errors (1.6 % each, of 1,000 pairs) above 0.52.
+        ({"next_sentence_accuracy": 0.55}, "Next-sentence accuracy is at chance"),
+    ],
+)
+def test_bad_numbers_come_with_what_to_look_at(values, advice):
+    assert advice in verdict(**values)
+    assert "good" not in verdict(**values)
+
+
+def test_without_next_sentence_prediction_nothing_is_said_of_pairs():
+    values = {name: value for name, value in GOOD.items() if not name.startswith("next_sentence")}
+    lines = health.verdict(values, manifest(), PHASE)
+    assert lines[-1] == "health: good, it has learned from context."
+    assert len(lines) == 3 and "next-sentence" not in "".join(lines)
+    values["masked_lm_loss"] = 6.6
+    assert "Next-sentence" not in health.verdict(values, manifest(), PHASE)[-1]
+
+
+def test_enough_pairs_make_a_small_difference_count():
+    values = GOOD | {"next_sentence_accuracy": 0.55}
+    assert "good" in health.verdict(values, manifest(rows=100_000), PHASE)[-1]
+
+
+def test_unknown_tokens_are_told():
+    last = health.verdict(GOOD, manifest(unknown=0.1), PHASE)[-1]
+    assert "10.0% of the tokens are unknown" in last

@@ -1,0 +1,78 @@
+"""Sums that lose nothing, files that can be read after any end."""
+
+import json
+import math
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from bert_jax.training import metrics
+from bert_jax.training.metrics import MetricsFile, Totals, read_metrics
+
+
+def test_means_divide_the_sums_once():
+    totals = Totals()
+    totals.add({"loss": SimpleNamespace(numerator=3.0, denominator=2.0)})
+    totals.add({"loss": SimpleNamespace(numerator=1.0, denominator=6.0)})
+    totals.add_pair("norm", 0.5)
+    totals.add_pair("nothing", 0.0, 0.0)
+    means = totals.means()
+    assert means.pop("nothing") != means.get("nothing", 0)  # nan
+    assert means == {"loss": 0.5, "norm": 0.5}
+    totals.clear()
+    assert totals.means() == {}
+
+
+def test_sums_survive_json_to_the_last_bit():
+    totals = Totals()
+    for i in range(1, 50):
+        totals.add_pair("x", 1 / i, 1 / (i + 1))
+    again = Totals(json.loads(json.dumps(totals.to_json())))
+    assert again.means() == totals.means()
+    again.add_pair("x", 1.0)
+    assert again.means() != totals.means()  # a copy
+
+
+def test_the_loss_is_the_sum_of_its_terms():
+    assert metrics.with_loss({"a": 1.0, "b": 2.0, "c": 9.0}, ("a", "b"))["loss"] == 3.0
+    assert math.isnan(metrics.with_loss({"a": 1.0}, ("a", "b"))["loss"])
+
+
+def write(folder, first_step, *steps):
+    file = MetricsFile(str(folder), first_step)
+    for step in steps:
+        file.write(step, "train", {"loss": 1 / step}, {"tokens_per_second": 5.0})
+    file.close()
+
+
+def test_rows_are_read_as_they_were_written(tmp_path):
+    write(tmp_path, 0, 1, 2)
+    assert read_metrics(str(tmp_path)) == [
+        {"step": 1, "split": "train", "loss": 1.0, "speed": {"tokens_per_second": 5.0}},
+        {"step": 2, "split": "train", "loss": 0.5, "speed": {"tokens_per_second": 5.0}},
+    ]
+
+
+def test_going_on_from_a_checkpoint_writes_no_step_twice(tmp_path):
+    write(tmp_path, 0, 1, 2, 3, 4)
+    time.sleep(1.1)  # files of events are named by the second
+    write(tmp_path, 2, 3, 4, 5)
+    assert [row["step"] for row in read_metrics(str(tmp_path))] == [1, 2, 3, 4, 5]
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert {e.step for e in events.Scalars("train/loss")} == {1, 2, 3, 4, 5}
+
+
+def test_a_line_cut_off_is_left_out(tmp_path):
+    write(tmp_path, 0, 1, 2)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"step": 3, "spl')
+    assert [row["step"] for row in read_metrics(str(tmp_path))] == [1, 2]
+
+
+def test_a_folder_without_metrics_has_none(tmp_path):
+    assert read_metrics(str(tmp_path)) == []

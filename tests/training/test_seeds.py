@@ -1,0 +1,132 @@
+"""One experiment with several seeds: each as alone, compiled once, summed up."""
+
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+
+import pytest
+
+from bert_jax.config import settings as config_lib
+from bert_jax.formats import source
+from bert_jax.training import reporting
+from bert_jax.training import train as train_module
+from bert_jax.training.finetuning import jitted_answer_step
+from bert_jax.training.seeds import train_seeds
+from bert_jax.training.train import jitted_train_step, train
+from tests.runs.conftest import REPOSITORY
+
+sys.path.append(str(REPOSITORY))  # for configs
+WORDS = "the a of moon river stone tree cloud leaf sand hill good bad".split()
+
+
+def write_texts(path, rng, count):
+    """Texts that are good or bad, and three of four good."""
+    lines = ["text_a\tlabel"]
+    for number in range(count):
+        label = "good" if number % 4 else "bad"
+        lines.append(f"{' '.join(rng.choices(WORDS[:-2], k=6))} {label}\t{label}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def config(tmp_path):
+    from configs import classification
+
+    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    for seed, (name, count) in enumerate((("train", 40), ("eval", 12))):
+        write_texts(tmp_path / f"{name}.tsv", random.Random(seed), count)
+    config = classification.get_config()
+    config.update_from_flattened_dict(
+        {
+            "seeds": 3,
+            "seed": 4,
+            "epochs": 4.0,
+            "phases": ((16, 1.0),),
+            "global_batch_size": 8,
+            "model.vocab_size": len(pieces),
+            "model.hidden_size": 16,
+            "model.num_layers": 1,
+            "model.num_heads": 2,
+            "model.intermediate_size": 32,
+            "model.max_position_embeddings": 16,
+            "model.initializer_range": 0.1,
+            "prng_impl": "threefry2x32",
+            "data.lengths": (16,),
+            "data.train": str(tmp_path / "train.tsv"),
+            "data.eval": str(tmp_path / "eval.tsv"),
+            "data.vocab": str(tmp_path / "vocab.txt"),
+            "optimizer.name": "adamw",
+            "optimizer.learning_rate": 3e-3,
+        }
+    )
+    source.adopt(config, (), str(tmp_path / "run"))
+    config_lib.check(config)
+    return config
+
+
+def read_results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_each_seed_is_as_alone_and_the_summary_is_of_all(config, tmp_path, capsys):
+    jitted_train_step.cache_clear()
+    jitted_answer_step.cache_clear()
+    train_seeds(config, str(tmp_path / "run"))
+    for compiled in (jitted_train_step, jitted_answer_step):
+        assert compiled.cache_info().misses == 1  # for all seeds
+
+    alone = config_lib.from_json(json.loads(json.dumps(config.to_dict())))
+    alone.seed, alone.seeds = 5, 1
+    train(alone, str(tmp_path / "alone"))
+    expected = read_results(tmp_path / "alone")
+    assert read_results(tmp_path / "run" / "seed-5") == expected
+
+    summary = read_results(tmp_path / "run")
+    assert summary["seeds"]["5"] == {"eval": expected["eval"], "step": expected["step"]}
+    scores = [summary["seeds"][str(seed)]["eval"]["accuracy"] for seed in (4, 5, 6)]
+    assert len({json.dumps(seed) for seed in summary["seeds"].values()}) > 1  # they do differ
+    spread = summary["spread"]
+    assert summary["eval"]["accuracy"] == pytest.approx(statistics.mean(scores))
+    assert spread["mean"] == pytest.approx(statistics.mean(scores))
+    assert spread["standard_deviation"] == pytest.approx(statistics.stdev(scores))
+    assert spread["best"] == max(scores) == scores[spread["best_seed"] - 4]
+    assert spread["runs"] == 3
+    assert spread["degenerate"] == sum(score <= 0.75 for score in scores)
+    assert summary["data"] == expected["data"]
+    assert "accuracy over 3 seeds: mean" in capsys.readouterr().out
+
+
+def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
+    """Whatever has become of its results.json, and whichever checkpoint is chosen."""
+    config.seeds, config.epochs, config.checkpoint.use = 2, 1.0, "newest"
+    train_seeds(config, str(tmp_path / "run"))
+    summary = read_results(tmp_path / "run")
+    assert summary["seeds"]["4"]["step"] == 5
+    (tmp_path / "run" / "seed-4" / "results.json").unlink()
+    (tmp_path / "run" / "seed-5" / "results.json").write_text('{"eval": {"accuracy": 2.0}}')
+    train_seeds(config, str(tmp_path / "run"))
+    assert read_results(tmp_path / "run") == summary
+
+
+def test_stopped_in_the_second_seed_it_goes_on_there(config, tmp_path, monkeypatch, capsys):
+    config.seeds, config.epochs = 2, 1.0
+    train_seeds(config, str(tmp_path / "whole"))
+    push, trained = reporting.Reporter.push, []
+
+    def push_and_stop(self, step, *rest):
+        push(self, step, *rest)
+        trained.append(step)
+        if len(trained) == 7:  # five steps of the first seed, two of the second
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(train_module.Reporter, "push", push_and_stop)
+    train_seeds(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run" / "results.json").exists()
+    assert "Stopped by SIGTERM after step 2" in capsys.readouterr().out
+    train_seeds(config, str(tmp_path / "run"))
+    assert trained == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+    assert read_results(tmp_path / "run") == read_results(tmp_path / "whole")

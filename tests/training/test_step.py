@@ -1,0 +1,153 @@
+"""One update is the same whatever it is split into: microbatches, devices, retries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.devices import sharding
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.state import abstract_state, init_state, make_key
+from bert_jax.training.step import make_eval_step, make_train_step
+
+
+def make_tx(**changes):
+    values = dict(
+        name="bert_adam",
+        learning_rate=1e-3,
+        schedule="bert_linear",
+        weight_decay=0.01,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-6,
+        clip_norm=1.0,
+        no_decay=("layer_norm", "bias"),
+    )
+    return make_optimizer(OptimizerConfig(**values | changes), num_steps=100, warmup_steps=2)[0]
+
+
+def run(task, batches, mesh_shape=(1, 1, 1), num_microbatches=1, **changes):
+    """Trains on the batches on a mesh of the first devices; returns (state, metrics of each)."""
+    size = int(np.prod(mesh_shape))
+    devices = np.array(jax.devices()[:size]).reshape(mesh_shape)
+    mesh = jax.sharding.Mesh(devices, sharding.AXES)
+    tx = make_tx(**changes)
+    state = init_state(task, tx, mesh, make_key(0, "init"))
+    step = jax.jit(
+        make_train_step(
+            task,
+            tx,
+            dropout_key=make_key(0, "dropout"),
+            masking_key=make_key(0, "masking"),
+            num_microbatches=num_microbatches,
+        ),
+        donate_argnums=0,
+    )
+    history = []
+    for batch in batches:
+        rows = batch["input_ids"].shape[0]
+        state, metrics = step(state, sharding.shard_batch(mesh, batch, rows, 0))
+        history.append(jax.device_get(metrics))
+    return jax.device_get(state), history
+
+
+def losses(history):
+    return [float(m.sums["masked_lm_loss"].numerator) for m in history]
+
+
+def assert_close(tree, other, tolerance):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance), tree, other)
+
+
+@pytest.mark.parametrize("mesh_shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
+def test_training_with_dropout_is_the_same_on_every_mesh(make_task, make_batch, mesh_shape):
+    task = make_task(num_heads=4)
+    batches = [make_batch(8, seed=i) for i in range(4)]
+    state, history = run(task, batches)
+    other_state, other_history = run(task, batches, mesh_shape)
+    np.testing.assert_allclose(losses(history), losses(other_history), rtol=1e-5)
+    assert_close(state.params, other_state.params, 1e-5)
+
+
+def test_microbatches_add_up_to_the_batch(make_task, make_batch):
+    """Although the examples have different numbers of masked tokens."""
+    task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
+    batches = [make_batch(8, seed=i) for i in range(3)]
+    state, history = run(task, batches)
+    parts_state, parts_history = run(task, batches, num_microbatches=4)
+    np.testing.assert_allclose(losses(history), losses(parts_history), rtol=1e-5)
+    assert_close(state.params, parts_state.params, 1e-6)
+    sharded_state, _ = run(task, batches, (4, 1, 1), num_microbatches=2)
+    assert_close(state.params, sharded_state.params, 1e-6)
+
+
+def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs(make_task, make_batch):
+    task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
+    batch = {name: jnp.asarray(array) for name, array in make_batch(4).items()}
+    batch = task.transform(jax.random.key(0), batch)
+    model = task.make_model()
+    params = model.init(jax.random.key(1), batch, deterministic=True)["params"]
+    outputs = model.apply({"params": params}, batch, deterministic=True)
+
+    log_probs = jax.nn.log_softmax(np.asarray(outputs.masked_lm_logits, np.float64))
+    total, count = 0.0, 0
+    for row in range(4):
+        for slot in range(3):
+            if batch["masked_lm_weights"][row, slot]:
+                total -= float(log_probs[row, slot, batch["masked_lm_ids"][row, slot]])
+                count += 1
+    sums = task.objective(outputs, batch)["masked_lm_loss"]
+    assert float(sums.denominator) == count == float(task.denominators(batch)["masked_lm_loss"])
+    assert float(sums.numerator) == pytest.approx(total, rel=1e-5)
+
+
+def test_an_update_that_is_not_finite_changes_nothing(make_task, make_batch):
+    task = make_task()
+    tx = make_tx()
+    mesh = sharding.make_mesh()
+    state = init_state(task, tx, mesh, make_key(0, "init"))
+    keys = {f"{n}_key": make_key(0, n) for n in ("dropout", "masking")}
+    step = jax.jit(make_train_step(task, tx, **keys, nonfinite_limit=1))
+    good = sharding.shard_batch(mesh, make_batch(8), 8, 0)
+    bad = {**good, "next_sentence_weights": good["next_sentence_weights"] * jnp.nan}
+
+    skipped, metrics = step(state, bad)
+    assert not metrics.applied and not metrics.finite["next_sentence_loss"]
+    assert metrics.finite["masked_lm_loss"]
+    jax.tree.map(np.testing.assert_array_equal, skipped.params, state.params)
+    jax.tree.map(np.testing.assert_array_equal, skipped.opt_state, state.opt_state)
+    assert int(skipped.step) == 1 and int(skipped.nonfinite_streak) == 1
+
+    after_good, metrics = step(skipped, good)
+    assert metrics.applied and int(after_good.nonfinite_streak) == 0
+
+    # Past the limit even a good batch is left out, until somebody looks.
+    latched, _ = step(step(skipped, bad)[0], bad)
+    stuck, metrics = step(latched, good)
+    assert not metrics.applied
+    jax.tree.map(np.testing.assert_array_equal, stuck.params, state.params)
+
+
+def test_evaluation_asks_the_same_questions_each_time(make_task, make_batch):
+    task = make_task()
+    step = jax.jit(make_eval_step(task, make_key(0, "eval_masking")))
+    batch = make_batch(8)
+    params = task.make_model().init(jax.random.key(0), task.example_batch(), deterministic=True)
+    first, again, other = (step(params["params"], batch, n) for n in (3, 3, 4))
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    assert float(first["masked_lm_loss"].numerator) != float(other["masked_lm_loss"].numerator)
+
+
+def test_the_state_is_made_in_its_shardings(make_task):
+    mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+    task, tx = make_task(), make_tx()
+    state = init_state(task, tx, mesh, make_key(0, "init"))
+    kernel = state.params["bert"]["encoder"]["layer_0"]["intermediate"]["kernel"]
+    assert kernel.sharding.spec == jax.sharding.PartitionSpec("fsdp", "tensor")
+    like = abstract_state(task, tx, mesh)
+    jax.tree.map(lambda a, b: a.sharding == b.sharding or pytest.fail(str(a)), state, like)
+    moments = optax.tree.get(state.opt_state, "mu")
+    assert moments["bert"]["encoder"]["layer_0"]["intermediate"]["kernel"].sharding.spec == (
+        jax.sharding.PartitionSpec("fsdp", "tensor")
+    )
