@@ -2,17 +2,17 @@
 
     python -m bert_jax.main --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
 
-reads tfds:glue/mrpc, prepared on this machine; GLUE's own files with
+The data is tfds:glue/mrpc, prepared on this machine; to use GLUE's own files, set
 `--config.data.train=MRPC/train.tsv --config.data.eval=MRPC/dev.tsv`. Three epochs, batches of 32;
-of the rates 5e-5, 4e-5, 3e-5 and 2e-5 the paper takes the best on the development set. `ax` trains
-on MNLI and has a labelled file, `--config.data.eval=diagnostic-full.tsv`, but no labelled split.
+the paper selects the learning rate among 5e-5, 4e-5, 3e-5 and 2e-5 on the development set. `ax`
+trains on MNLI and has no labelled split: set `--config.data.eval=diagnostic-full.tsv`.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from bert_jax.config import defaults
 
-# Scores of each task, the one that the paper reports first.
+# Scores of each task; the first is the one that the paper reports.
 METRICS = {
     "cola": ("matthews",),
     "sst2": ("accuracy",),
@@ -29,8 +29,8 @@ METRICS = {
 
 def get_config(name: str = "mrpc") -> ConfigDict:
     if name not in METRICS:
-        raise ValueError(f"GLUE has no task {name!r}: configs/glue.py:{', :'.join(METRICS)}.")
-    config = finetuning.get_config("classification")
+        raise ValueError(f"Unknown GLUE task {name!r}. Available: {', '.join(METRICS)}.")
+    config = defaults.classification()
     config.data.published = name
     config.data.train = f"tfds:glue/{name}[train]"
     config.data.eval = f"tfds:glue/{name}[validation]"

@@ -1,17 +1,17 @@
-"""BERT-Large pre-training as in the paper: 24 layers, hidden 1024, 16 heads.
+"""BERT-Large pre-training as in the paper: 24 layers, hidden size 1024, 16 heads.
 
     python -m bert_jax.main --config=configs/large.py --workdir=DIR --config.data.source=text:PATH
 
-336,226,108 parameters with both heads.
+336,226,108 parameters including both heads.
 """
 
 from ml_collections import ConfigDict
 
-from configs import base
+from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = base.get_config()
+    config = defaults.pretraining()
     config.model.num_layers = 24
     config.model.hidden_size = 1024
     config.model.num_heads = 16

@@ -1,17 +1,17 @@
-"""BERT-Mini (Turc et al. 2019): 4 layers, hidden 256, trained as the base model is.
+"""BERT-Mini (Turc et al. 2019): 4 layers, hidden size 256, trained like BERT-Base.
 
     python -m bert_jax.main --config=configs/mini.py --workdir=DIR --config.data.source=text:PATH
 
-The number of steps is the base model's.
+The number of steps is that of BERT-Base.
 """
 
 from ml_collections import ConfigDict
 
-from configs import base
+from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = base.get_config()
+    config = defaults.pretraining()
     config.model.num_layers = 4
     config.model.hidden_size = 256
     config.model.num_heads = 4

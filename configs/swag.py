@@ -3,13 +3,13 @@
     python -m bert_jax.main --config=configs/swag.py --config.init_from=BERT \\
         --config.data.train=SWAG/train.csv --config.data.eval=SWAG/val.csv --workdir=DIR
 
-The paper has 81.6 % on the development set with BERT-Base.
+The paper reports an accuracy of 81.6 % for BERT-Base on the development set.
 """
 
 from ml_collections import ConfigDict
 
-from configs import multiple_choice
+from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    return multiple_choice.get_config()
+    return defaults.multiple_choice()

@@ -1,18 +1,18 @@
-"""BERT-Tiny (2 layers, hidden 128, 2 heads) in minutes on a laptop, on text it already carries.
+"""BERT-Tiny (2 layers, hidden size 128, 2 heads): minutes on a laptop, without other data.
 
     python -m bert_jax.main --config=configs/tiny.py --workdir=DIR
 
-Trains a vocabulary of 8,192 and the model on the documentation that comes with every installation
-(`installed_docs`), evaluates on documents held out, and ends with a verdict.
+Trains a vocabulary of 8,192 and the model on the documentation of the installed Python packages
+(`installed_docs`), evaluates on held-out documents, and prints a verdict.
 """
 
 from ml_collections import ConfigDict
 
-from configs import base
+from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = base.get_config()
+    config = defaults.pretraining()
     config.model.num_layers = 2
     config.model.hidden_size = 128
     config.model.num_heads = 2
@@ -25,10 +25,11 @@ def get_config() -> ConfigDict:
     config.data.dupe_factor = 5
     config.data.validation_share = 0.05
 
-    # Five epochs of little text: nothing to protect from overfitting, all haste to learn.
+    # In five epochs, a small model underfits: no regularization.
     config.model.dropout_rate = 0.0
     config.model.attention_dropout_rate = 0.0
-    # A small model takes a larger rate than the paper's; above 1e-3 it stays at word frequencies.
+    # Small models take a higher learning rate than the paper's; above 1e-3 this one learns no more
+    # than word frequencies.
     config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup = "5%"
 

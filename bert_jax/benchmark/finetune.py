@@ -1,6 +1,6 @@
 """Trains the same tagger here and with transformers on torch: scores and examples a second.
 
-    python -m bert_jax.benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
+    python -m bert_jax benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
         --config.init_from=FOLDER --config.data.train=FILE --config.data.eval=FILE
 
 Both start from the same folder of Hugging Face and follow the configuration, with AdamW as torch
@@ -11,7 +11,6 @@ the last step. A further run of one epoch each, padded to the longest row allowe
 batches by length save.
 """
 
-import argparse
 import importlib.util
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +21,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
-from bert_jax.commands import command_line
-from bert_jax.config import settings as config_lib
+from bert_jax.config.fields import value_of
 
 # What torch's AdamW and transformers' schedule do; scores at the end only.
 SETTINGS = {
@@ -56,21 +54,21 @@ NUMBERS = ("score", "examples_per_second", "seconds")
 _COLUMNS = "{:32} {:>18} {:>10} {:>8} {:>10}  {}"
 
 
-def main(argv: Sequence[str]) -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m bert_jax.benchmark finetune")
-    parser.add_argument("--config", default="configs/ner.py:wikigold", help="of a tagger")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each")
-    options, overrides = parser.parse_known_args(argv)
-    if options.seeds < 1:
-        raise ValueError(f"--seeds={options.seeds} must be at least 1.")
-    settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
-    arguments = [f"--config={options.config}", *settings, *overrides]
-    config = command_line.parse(["finetune", *arguments])
+def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
+    """Prints the table.
+
+    Args:
+      config: resolved, with SETTINGS.
+      arguments: the flags of `python -m bert_jax train` that it was resolved from.
+      seeds: number of runs of each program.
+
+    Raises:
+      ValueError: the other program cannot do what the configuration describes.
+    """
     check(config)
     print(describe_machine())
     print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
-    for line in measure(config.to_dict(), arguments, options.seeds):
+    for line in measure(config.to_dict(), arguments, seeds):
         print(line, flush=True)
 
 
@@ -79,7 +77,7 @@ def check(config: ConfigDict) -> None:
     if not config.init_from:
         raise ValueError("config.init_from is missing: a folder of Hugging Face, for both sides.")
     for name, value in _ONLY.items():
-        if (found := config_lib.value_of(config, name)) != value:
+        if (found := value_of(config, name)) != value:
             raise ValueError(f"config.{name}={found!r}: compared is {value!r} only.")
     if not config.optimizer.warmup.endswith("%"):
         raise ValueError(f"config.optimizer.warmup={config.optimizer.warmup!r} is no share in %.")

@@ -16,7 +16,7 @@ def build(
     """Each measurement is a run with the next seed.
 
     Args:
-      arguments: of `python -m bert_jax.main`, without workdir and seed.
+      arguments: of `python -m bert_jax train`, without workdir and seed.
       metric: the score.
       seed: of the first run.
     """
@@ -24,7 +24,14 @@ def build(
 
     def measure() -> list[float]:
         with tempfile.TemporaryDirectory() as workdir:
-            command = [sys.executable, "-m", "bert_jax.main", *arguments, f"--workdir={workdir}"]
+            command = [
+                sys.executable,
+                "-m",
+                "bert_jax",
+                "train",
+                *arguments,
+                f"--workdir={workdir}",
+            ]
             start = time.perf_counter()
             subprocess.run(
                 [*command, f"--config.seed={next(seeds)}"], check=True, stdout=subprocess.DEVNULL

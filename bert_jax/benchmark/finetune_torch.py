@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from bert_jax.examples.conll import read_tagged
-from bert_jax.examples.example import TaggedExample
+from bert_jax.examples.schema import TaggedExample
 
 # Left out of the loss and of the scores.
 _IGNORED = -100

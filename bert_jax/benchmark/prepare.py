@@ -1,12 +1,11 @@
-"""How fast text becomes shards, stage by stage, and that memory does not grow with the text.
+"""Measures how fast text becomes shards, stage by stage, and how much memory that takes.
 
-    python -m bert_jax.benchmark prepare [--text=FILE] [--times=1,10] [--vocab=PATH] [--mode=MODE]
+    python -m bert_jax benchmark prepare [--text=FILE] [--times=1,10] [--vocab=PATH] [--mode=MODE]
 
-The text is prepared as it is, and again written several times over (each time a little different,
-so that it does not count as repeated). Without --text it is the installed documentation.
+The text is prepared as it is, and again repeated several times (with small changes, so that copies
+do not count as duplicates). Without --text it is the installed documentation.
 """
 
-import argparse
 import pathlib
 import re
 import resource
@@ -14,45 +13,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bert_jax.benchmark.machine import describe_machine
 
 _STAGE = re.compile(r"^([a-z ]+): .* in ([\d.]+) s \(([\d.]+) MB/s\)$")
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bert_jax.benchmark prepare")
-    parser.add_argument("--text", help="file of running paragraphs, blank lines between documents")
-    parser.add_argument("--times", default="1,10", help="how many times over, for each run")
-    parser.add_argument("--vocab", default="train:wordpiece", help="as config.data.vocab")
-    parser.add_argument("--mode", default="dynamic", help="as config.data.mode")
-    parser.add_argument("--processes", type=int, default=0, help="as config.data.num_processes")
-    options = parser.parse_args(argv)
+def run(text: str, times: Sequence[int], vocab: str, mode: str, processes: int) -> None:
+    """Prints a table for each size of the text.
+
+    Args:
+      text: file of paragraphs, with blank lines between documents; empty: installed documentation.
+      times: number of copies of the text, for each table.
+      vocab, mode, processes: `config.data.vocab`, `mode` and `num_processes`.
+    """
     print(describe_machine())
+    fields = {"vocab": vocab, "mode": mode, "num_processes": processes}
     with tempfile.TemporaryDirectory() as folder:
-        text = options.text or write_installed_docs(f"{folder}/docs.txt")
-        for times in map(int, options.times.split(",")):
-            repeated = text if times == 1 else write_times(text, times, f"{folder}/text{times}.txt")
-            run(repeated, f"{folder}/data{times}", options)
+        text = text or write_installed_docs(f"{folder}/docs.txt")
+        for count in times:
+            repeated = text if count == 1 else write_times(text, count, f"{folder}/text{count}.txt")
+            measure(repeated, f"{folder}/data{count}", fields)
 
 
-def run(text: str, data_dir: str, options: argparse.Namespace) -> None:
-    """Prepares one text in a process of its own and prints a line for each stage."""
+def measure(text: str, data_dir: str, fields: Mapping[str, str | int]) -> None:
+    """Prepares one text in a new process and prints a line for each stage."""
     size = pathlib.Path(text).stat().st_size / 1e6
-    command = [
-        sys.executable,
-        "-m",
-        "bert_jax.commands.prepare",
-        f"--config={_ROOT / 'configs/base.py'}",
-    ]
-    fields = {
-        "source": f"text:{text}",
-        "vocab": options.vocab,
-        "mode": options.mode,
-        "num_processes": options.processes,
-    }
+    fields = {"source": f"text:{text}", **fields}
+    command = [*(sys.executable, "-m", "bert_jax", "prepare"), "--config=configs/base.py"]
     command += [f"--data_dir={data_dir}", *(f"--config.data.{k}={v}" for k, v in fields.items())]
     started = time.perf_counter()
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -67,7 +56,7 @@ def run(text: str, data_dir: str, options: argparse.Namespace) -> None:
 
 
 def write_times(text: str, times: int, path: str) -> str:
-    """Writes a text several times over; each time another word is put after every fifth line."""
+    """Writes copies of a text; each has another word after every fifth line."""
     with open(path, "w", encoding="utf-8") as target:
         for number in range(times):
             with open(text, encoding="utf-8", errors="replace") as source:

@@ -1,14 +1,15 @@
 """Times one training step at sequence length 128, beside transformers' on the same batch.
 
-    python -m bert_jax.benchmark step --models=tiny,mini,small,base --rounds=7
+    python -m bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
 
-Forward, backward, clipping and the optimizer, dropout 0.1 everywhere, a vocabulary of 30,522 and
-20 predictions a sequence. Our step also draws the masks, and works out accuracies and norms. The
-rivals, where torch and transformers are installed: `BertForPreTraining` as it comes (attention by
-SDPA, logits at every position, fused AdamW), and with logits at the masked positions only.
+A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
+30,522 and 20 predictions per sequence. Ours also draws the masks, and computes accuracies and
+norms. The rivals, if torch and transformers are installed, are `BertForPreTraining` unchanged
+(attention by SDPA, logits at every position, fused AdamW), and with logits at the masked positions
+only.
 """
 
-import argparse
+import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,68 +22,53 @@ OURS, PLAIN, GATHERED = "bert_jax", "transformers", "transformers, masked positi
 _COLUMNS = "{:32} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
 
 
-def main(argv: Sequence[str]) -> None:
-    """Prints a table for each model and dtype."""
-    flags = parse(argv)
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    Attributes:
+      rounds: turns of each rival.
+      batch_size: sequences of a step; 0: the model's own.
+      prng_impl: random bit generator of our dropout.
+      same_allocator: give transformers our setting of the C library's allocator.
+    """
+
+    rounds: int = 7
+    batch_size: int = 0
+    prng_impl: str = "threefry4x32"
+    same_allocator: bool = False
+
+
+def run(models: Sequence[str], dtypes: Sequence[str], options: Options) -> None:
+    """Prints a table for each model, a row of SIZES, and each dtype."""
     print(describe_machine())
-    for model in flags.models.split(","):
+    for model in models:
         size = SIZES[model]
-        batch_size = flags.batch_size or size.batch_size
-        for dtype in flags.dtypes.split(","):
+        batch_size = options.batch_size or size.batch_size
+        for dtype in dtypes:
             print(
                 f"\nBERT-{model}: {size.num_layers} layers, hidden {size.hidden_size}, batch"
                 f" {batch_size} x {SEQUENCE_LENGTH}, {PREDICTIONS} predictions, {dtype}"
             )
-            for line in measure(flags, model, dtype, batch_size):
+            for line in measure(options, model, dtype, batch_size):
                 print(line, flush=True)
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the flags.
-
-    Raises:
-      ValueError: for a value that is not allowed.
-    """
-    parser = argparse.ArgumentParser(prog="python -m bert_jax.benchmark step")
-    parser.add_argument("--models", default="tiny,mini,small,base", help=", ".join(SIZES))
-    parser.add_argument("--dtypes", default="float32", help="float32, bfloat16")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each rival")
-    parser.add_argument("--batch_size", type=int, default=0, help="instead of the model's own")
-    parser.add_argument("--prng_impl", default="threefry4x32", help="generator of our dropout")
-    parser.add_argument(
-        "--same_allocator",
-        action="store_true",
-        help="give transformers our setting of the C library's allocator",
-    )
-    flags = parser.parse_args(argv)
-    for what, names, allowed in (
-        ("model", flags.models, tuple(SIZES)),
-        ("dtype", flags.dtypes, ("float32", "bfloat16")),
-    ):
-        if unknown := set(names.split(",")) - set(allowed):
-            raise ValueError(
-                f"Unknown {what} {', '.join(sorted(unknown))}. Available: {', '.join(allowed)}."
-            )
-    if flags.rounds < 1:
-        raise ValueError(f"--rounds={flags.rounds} must be at least 1.")
-    return flags
-
-
-def measure(flags: argparse.Namespace, model: str, dtype: str, batch_size: int) -> Iterator[str]:
+def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterator[str]:
     """Yields the lines of the table."""
     common = {"model": model, "dtype": dtype, "batch_size": batch_size}
     here = __package__
     ceiling = Rival(f"{here}.step_jax", "build_ceiling", **common)
     rivals = {
-        OURS: Rival(f"{here}.step_jax", "build_step", **common, prng_impl=flags.prng_impl),
+        OURS: Rival(f"{here}.step_jax", "build_step", **common, prng_impl=options.prng_impl),
     }
     if has_transformers():
         for name, gather in ((PLAIN, False), (GATHERED, True)):
-            settings = common | {"gather": gather, "same_allocator": flags.same_allocator}
+            settings = common | {"gather": gather, "same_allocator": options.same_allocator}
             rivals[name] = Rival(f"{here}.step_torch", "build_step", **settings)
     everyone = {"ceiling": ceiling, **rivals}
     try:
-        numbers = take_turns(everyone, flags.rounds)
+        numbers = take_turns(everyone, options.rounds)
     finally:
         for rival in everyone.values():
             rival.close()

@@ -1,5 +1,6 @@
 """This program's training step, and the matrix products it cannot be faster than."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,13 @@ from bert_jax.benchmark.workload import (
 )
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
-from bert_jax.models.config import BertConfig
-from bert_jax.tasks import Pretraining
+from bert_jax.models.bert import BertConfig
 from bert_jax.tasks.masking import MaskingRule
+from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
-from bert_jax.training.progress import peak_flops, training_flops_per_token
+from bert_jax.training.progress import peak_flops
 from bert_jax.training.state import init_state, make_key
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import flops_per_token, train_step
 
 Measured = tuple[dict[str, Any], Callable[[], list[float]]]
 
@@ -58,22 +59,18 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
         warmup_steps=10_000,
     )
     state = init_state(task, tx, mesh, make_key(0, "init"))
-    train_step = jax.jit(
-        make_train_step(
-            task, tx, dropout_key=make_key(0, "dropout"), masking_key=make_key(0, "masking")
-        ),
-        donate_argnums=0,
-    )
+    update = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
+    keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
     batch = {k: v for k, v in make_batch(batch_size).items() if not k.startswith("masked_lm")}
     batch = sharding.shard_batch(mesh, batch, batch_size, 0)
 
     def step() -> None:
         nonlocal state
-        state, metrics = train_step(state, batch)
+        state, metrics = update(state, batch, keys)
         jax.block_until_ready((state, metrics))
 
     step()
-    flops = training_flops_per_token(config, SEQUENCE_LENGTH, PREDICTIONS / SEQUENCE_LENGTH)
+    flops = flops_per_token(task, SEQUENCE_LENGTH)
     facts = {"flops": flops * batch_size * SEQUENCE_LENGTH, "peak_flops": peak_flops()}
     return facts, lambda: time_steps(step)
 

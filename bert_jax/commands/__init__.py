@@ -1,0 +1,24 @@
+"""The commands of `python -m bert_jax`, one module each. This one imports nothing heavy."""
+
+import importlib
+from types import ModuleType
+
+# Name of the command and of its module -> what it does.
+COMMANDS = {
+    "train": "Trains a model, or resumes a run that was stopped.",
+    "evaluate": "Evaluates a run on its held-out data.",
+    "predict": "Writes the predictions of a trained model for a file.",
+    "prepare": "Makes a vocabulary and training shards of a corpus.",
+    "tokenize": "Prints the ids or the pieces of each line of text.",
+    "features": "Writes vectors of tokens, words or sentences.",
+    "score": "Prints or writes pseudo-log-likelihoods of texts.",
+    "fill_mask": "Predicts the [MASK] tokens of texts.",
+    "convert": "Imports, exports, lists and compares checkpoints.",
+    "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
+    "benchmark": "Measures speed and memory, also of other programs.",
+}
+
+
+def load(name: str) -> ModuleType:
+    """Returns the module of a command; its `main(argv)` runs it, with `name` as argv[0]."""
+    return importlib.import_module(f"bert_jax.commands.{name}")

@@ -1,33 +1,107 @@
-"""Runs one benchmark.
+"""Measures speed and memory, also of other programs that do the same work.
 
-    python -m bert_jax.benchmark step --models=tiny,base
+    python -m bert_jax benchmark step --models=tiny,base      a training step
+    python -m bert_jax benchmark train --steps=300            training, as a user runs it
+    python -m bert_jax benchmark prepare --times=1,10         from text to shards
+    python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
+        --config.data.train=FILE --config.data.eval=FILE      training of a tagger
 
-Each is a module with a `main(argv)`; `--help` after its name prints its flags.
+Add --help to one of them for its flags.
 """
 
-import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from bert_jax.commands import command_line
+from bert_jax.commands import overrides
+from bert_jax.commands.command_line import HELP, Parser, flag_value
 
-# Name -> module.
-BENCHMARKS = {
-    "step": "bert_jax.benchmark.step",
-    "train": "bert_jax.benchmark.train",
-    "prepare": "bert_jax.benchmark.prepare",
-    "finetune": "bert_jax.benchmark.finetune",
-}
+_SIZES = ("tiny", "mini", "small", "base", "large")
+_DTYPES = ("float32", "bfloat16")
 
 
 def main(argv: Sequence[str]) -> None:
     name = argv[1] if len(argv) > 1 else ""
-    if name in ("--help", "-h"):
+    if name in HELP:
         print(__doc__)
-        name = ""
+        return
     if name not in BENCHMARKS:
-        raise ValueError(f"Unknown benchmark {name!r}. Available: {', '.join(BENCHMARKS)}.")
-    importlib.import_module(BENCHMARKS[name]).main(argv[2:])
+        problem = f"Unknown benchmark {name!r}" if name else "The benchmark is missing"
+        raise ValueError(f"{problem}. Available: {', '.join(BENCHMARKS)}.")
+    BENCHMARKS[name](argv[1:])
 
 
-if __name__ == "__main__":
-    command_line.run(main)
+def step(argv: Sequence[str]) -> None:
+    parser = _parser("step", "Times a training step, beside transformers' on the same batch.")
+    parser.flag("models", "tiny,mini,small,base", f"Some of {', '.join(_SIZES)}.")
+    parser.flag("dtypes", "float32", f"Some of {', '.join(_DTYPES)}.")
+    parser.flag("rounds", 7, "Turns of each program.", least=1)
+    parser.flag("batch_size", 0, "Instead of the model's own.", least=0)
+    parser.flag("prng_impl", "threefry4x32", "Random bit generator of our dropout.")
+    parser.switch("same_allocator", "Give transformers our setting of the C library's allocator.")
+    flags = parser.parse(argv)
+    models, dtypes = flags.models.split(","), flags.dtypes.split(",")
+    _check_known("model", models, _SIZES)
+    _check_known("dtype", dtypes, _DTYPES)
+
+    from bert_jax.benchmark.step import Options, run
+
+    options = Options(flags.rounds, flags.batch_size, flags.prng_impl, flags.same_allocator)
+    run(models, dtypes, options)
+
+
+def train(argv: Sequence[str]) -> None:
+    parser = _parser("train", "Measures training: tokens/s, waiting for data, peak memory.")
+    parser.flag("steps", 300, "Steps of the run.", least=1)
+    flags, words = parser.parse_known(argv)
+    config = flag_value(words, "config") or "configs/tiny.py"
+
+    from bert_jax.benchmark.train import run
+
+    run(config, words, flags.steps)
+
+
+def prepare(argv: Sequence[str]) -> None:
+    parser = _parser("prepare", "Measures the preparation of a corpus, stage by stage.")
+    parser.flag("text", "", "Paragraphs with blank lines between documents (default: our own).")
+    parser.flag("times", "1,10", "Number of copies of the text, for each run.")
+    parser.flag("vocab", "train:wordpiece", "As config.data.vocab.")
+    parser.flag("mode", "dynamic", "As config.data.mode.")
+    parser.flag("processes", 0, "As config.data.num_processes.", least=0)
+    flags = parser.parse(argv)
+    if not all(times.isdecimal() and int(times) for times in flags.times.split(",")):
+        raise ValueError(f"--times={flags.times} are not positive integers, such as 1,10.")
+
+    from bert_jax.benchmark.prepare import run
+
+    times = [int(times) for times in flags.times.split(",")]
+    run(flags.text, times, flags.vocab, flags.mode, flags.processes)
+
+
+def finetune(argv: Sequence[str]) -> None:
+    parser = _parser("finetune", "Trains the same tagger here and with transformers on torch.")
+    parser.flag("seeds", 3, "Runs of each program.", least=1)
+    flags, words = parser.parse_known(argv)
+
+    from bert_jax.benchmark.finetune import SETTINGS, run
+
+    settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+    path = flag_value(words, "config") or "configs/ner.py:wikigold"
+    arguments = [f"--config={path}", *settings, *overrides.without_config(words)]
+    config, _ = overrides.parse_config(_parser("finetune", ""), ["finetune", *arguments])
+    run(config, arguments, flags.seeds)
+
+
+def _parser(name: str, description: str) -> Parser:
+    return Parser(
+        f"bert_jax benchmark {name}",
+        f"{description} train and finetune also take --config=FILE and --config.FIELD=VALUE.",
+    )
+
+
+def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
+    if unknown := sorted(set(names) - set(known)):
+        raise ValueError(f"Unknown {what} {', '.join(unknown)}. Available: {', '.join(known)}.")
+
+
+BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
+    function.__name__: function for function in (step, train, prepare, finetune)
+}

@@ -1,184 +1,191 @@
-"""What the commands have in common: typed --config overrides, and errors that are one line.
+"""Parses the command line of every command, and turns user errors into one line.
 
-A command exits with 2 for what the user can mend (a flag, a setting, a file), after one line on
-standard error that says how; anything else is a defect of the program and shows its traceback.
+A command exits with code 2 after one line on standard error for what the user can correct (a flag,
+a setting, a file). Any other error is a defect of the program and prints its traceback.
 """
 
+import argparse
+import difflib
 import logging
 import os
 import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
-from absl import flags
-from absl import logging as absl_logging
-from ml_collections import ConfigDict, config_flags
-
-from bert_jax.config import presets
-from bert_jax.config import settings as config_lib
-from bert_jax.formats import source
-
-FLAGS = flags.FLAGS
-_PACKAGE = str(pathlib.Path(__file__).parent)
-_CONFIG_HELP = "Configuration file, for example configs/base.py, which describes every field."
+HELP = ("--help", "-h", "-help", "--helpfull")
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs a command's `main(argv)` and ends the process with its exit code."""
-    absl_logging.get_absl_logger().addFilter(_is_for_users)
     try:
         main(sys.argv)
-    except (ValueError, flags.Error) as error:
-        if isinstance(error, ValueError) and not _is_ours(error):
+    except ValueError as error:
+        if not _is_ours(error):
             raise
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # nobody reads the output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
 
 
-def _is_for_users(record: logging.LogRecord) -> bool:
-    """Our own warnings are; orbax's tell of what it was asked to do."""
-    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
-
-
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     print("error:", " ".join(message.split()), file=sys.stderr)
     sys.exit(2)
 
 
 def _is_ours(error: ValueError) -> bool:
-    """Whether this package raised the error, rather than a library that it misused."""
+    """Returns whether this package raised the error, rather than a library that it misused."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename.startswith(_PACKAGE)
 
 
-def parse(argv: Sequence[str], *, workdir_is_enough: bool = False) -> ConfigDict:
-    """`parse_with_words` for a command that takes flags only."""
-    config, words = parse_with_words(argv, workdir_is_enough=workdir_is_enough)
-    for word in words:
-        hint = f" Did you mean --{word}?" if word.startswith("config.") else ""
-        raise ValueError(f"{word!r} is no flag: flags begin with two dashes.{hint}")
-    return config
+def hide_library_warnings() -> None:
+    """Hides the warnings of orbax, which repeat what it was asked to do."""
+    from absl import logging as absl_logging
+
+    absl_logging.get_absl_logger().addFilter(_is_for_users)
 
 
-def parse_with_words(
-    argv: Sequence[str], *, workdir_is_enough: bool = True
-) -> tuple[ConfigDict, list[str]]:
-    """Parses all flags; returns the checked configuration and the words that are no flags.
+def _is_for_users(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
 
-    Args:
-      argv: the command line, program name first.
-      workdir_is_enough: take the configuration from --workdir when there is no --config.
 
-    Raises:
-      ValueError: for anything that is not right on the command line.
+class Parser(argparse.ArgumentParser):
+    """The flags of a command.
+
+    Flags may stand anywhere on the command line, in any order, as --name=value or --name value; of
+    a repeated flag the last one counts.
     """
-    if {"--help", "-h", "-help", "--helpfull"} & set(argv):
-        _print_help()
-    sys.path.append(str(pathlib.Path(_PACKAGE).parent))  # a configuration may build on configs.base
-    workdir = flag_value(argv, "workdir") if workdir_is_enough else ""
-    if path := flag_value(argv, "config"):
-        if not os.path.isfile(path.split(":")[0]):
-            raise ValueError(f"--config={path}: there is no such file.")
-        config_lib.check_workdir(flag_value(argv, "workdir"))
-        config_flags.DEFINE_config_file("config", help_string=_CONFIG_HELP, sys_argv=list(argv))
-    elif workdir:
-        run_config = config_lib.load(workdir).lock()
-        config_flags.DEFINE_config_dict("config", run_config, sys_argv=list(argv))
-    else:
-        or_run = ", or --workdir=DIR of a run" if workdir_is_enough else ""
-        raise ValueError(
-            f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
+
+    def __init__(self, command: str, description: str | None):
+        """Describes a command without flags.
+
+        Args:
+          command: as typed after `python -m`.
+          description: for --help; ends in examples.
+        """
+        super().__init__(
+            prog=f"python -m {command}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
-    try:
-        left_over = FLAGS(argv)[1:]
-        config = FLAGS.config
-        _check_groups(argv, config)
-        explicit = _explicit(argv)
-        # The configuration of a run is what its preset has made of it already.
-        if flag_value(argv, "config") or "preset" in explicit:
-            presets.apply(config, explicit)
-        if path:
-            data_dir = flag_value(argv, "data_dir")
-            source.adopt(config, explicit, flag_value(argv, "workdir"), data_dir)
-        config_lib.check(config)
-    except flags.IllegalFlagValueError as error:
-        _check_groups(argv, _parsed_config())
-        raise ValueError(_wrong_type(error)) from error
-    except (AttributeError, KeyError) as error:
-        raise ValueError(_unknown_field(str(error))) from error
-    except (OSError, SyntaxError, ImportError, TypeError, IndexError) as error:
-        raise ValueError(f"The configuration cannot be used: {error}") from error
-    return config, left_over
+        self._names: set[str] = set()
+
+    def flag(
+        self,
+        name: str,
+        default: str | int | float | None,
+        help: str,
+        *,
+        choices: Sequence[str] = (),
+        least: int | None = None,
+        metavar: str | None = None,
+    ) -> None:
+        """Adds --name=VALUE, of the type of `default`.
+
+        Args:
+          name: of the flag and of the attribute.
+          default: value without the flag; None: an optional string.
+          help: one line.
+          choices: the allowed values; any if empty.
+          least: smallest value.
+          metavar: name of the value in --help.
+        """
+        self._names.add(name)
+        shown = f" (default: {default})" if default not in ("", None) else ""
+        self.add_argument(
+            f"--{name}",
+            default=default,
+            type=_value_type(str if default is None else type(default), choices, least),
+            metavar=metavar or "|".join(choices) or "VALUE",
+            help=(help + shown).replace("%", "%%"),
+        )
+
+    def switch(self, name: str, help: str, default: bool | None = False) -> None:
+        """Adds --name and --noname."""
+        self._names |= {name, f"no{name}"}
+        said = argparse.SUPPRESS if default else help
+        self.add_argument(f"--{name}", action="store_true", default=default, help=said)
+        denied = help if default else argparse.SUPPRESS
+        self.add_argument(f"--no{name}", action="store_false", dest=name, help=denied)
+
+    def words(self, name: str, help: str, count: str | None = None) -> None:
+        """Adds positional arguments: one, or with count="*" any number."""
+        self.add_argument(name.lower(), metavar=name, nargs=count, help=help)
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parses a command line without a configuration; argv[0] is the command.
+
+        Raises:
+          ValueError: for a flag or a word that the command does not have, or an invalid value.
+        """
+        flags, rest = self.parse_known(argv)
+        for word in rest:
+            if not word.startswith("-"):
+                hint = f" Did you mean --{word}?" if word.startswith("config.") else ""
+                raise ValueError(f"{word!r} is not a flag: flags begin with two dashes.{hint}")
+            name = word.lstrip("-").split("=")[0]
+            close = difflib.get_close_matches(name, self._names, 1)
+            hint = f"did you mean --{close[0]}?" if close else "see --help."
+            raise ValueError(f"Unknown flag --{name}: {hint}")
+        return flags
+
+    def parse_known(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """As `parse`, and returns the words that are not the command's too, in order."""
+        self.print_help_if_asked(argv)
+        return self.parse_known_intermixed_args(list(self._normalized(argv[1:])))
+
+    def print_help_if_asked(self, argv: Sequence[str]) -> None:
+        """Prints the help and ends the process if a flag asks for it."""
+        if set(HELP) & set(argv[1:]):
+            self.print_help()
+            sys.exit(0)
+
+    def _normalized(self, words: Sequence[str]) -> Iterator[str]:
+        """Yields the words with two dashes before the names of flags, and switches as argparse."""
+        for word in words:
+            if match := re.fullmatch(r"--?(\w+)(=.*)?", word, re.DOTALL):
+                name, value = match[1], match[2] or ""
+                if name in self._names:
+                    word = f"--{name}{value}"
+                if f"no{name}" in self._names and value in ("=true", "=false"):
+                    word = f"--{name}" if value == "=true" else f"--no{name}"
+            yield word
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see --help).")
 
 
-def _parsed_config() -> Any:
-    """What has been parsed before the flag that is wrong."""
-    return FLAGS["config"].value
+def _value_type(kind: type, choices: Sequence[str], least: int | None) -> Callable[[str], Any]:
+    """Returns the function that converts and validates the text of a value."""
 
+    def convert(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            what = "an integer" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
+        if choices and value not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} should be one of <{'|'.join(choices)}>")
+        if least is not None and value < least:
+            raise argparse.ArgumentTypeError(f"{text} must be at least {least}")
+        return value
 
-def _print_help() -> None:
-    print(sys.modules["__main__"].__doc__)
-    print(FLAGS.main_module_help())
-    print(
-        f"  --config: {_CONFIG_HELP}\n  --config.FIELD=VALUE: Another value for one of its fields."
-    )
-    sys.exit(0)
+    return convert
 
 
 def flag_value(argv: Sequence[str], name: str) -> str:
-    """The value of a flag on a command line that is not parsed yet; empty if it is not there."""
+    """Returns the value of a flag on an unparsed command line; empty if it is not there."""
+    value = ""
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if word.startswith("-") and word.lstrip("-").split("=")[0] == name:
-            return word.split("=", 1)[1] if "=" in word else following
-    return ""
-
-
-def _is_override(word: str) -> bool:
-    return word.startswith(("-config.", "--config."))
-
-
-def _explicit(argv: Sequence[str]) -> frozenset[str]:
-    """Names of the fields that the command line sets."""
-    found = (re.match(r"--?(?:no)?config\.([^=]+)", word) for word in argv)
-    return frozenset(match[1] for match in found if match)
-
-
-def _wrong_type(error: flags.IllegalFlagValueError) -> str:
-    """Names the type of the field, which absl does not."""
-    text = str(error)
-    name = text.removeprefix("flag ").split("=")[0]
-    if not _is_override(name):
-        return text
-    default = config_lib.value_of(_parsed_config(), name.lstrip("-").removeprefix("config."))
-    return f"{text} -- {name} takes a value of type {type(default).__name__}, such as {default!r}."
-
-
-def _unknown_field(text: str) -> str:
-    """A sentence for what ml_collections says of a name that no field has."""
-    words = re.sub(r"(\\n|[\"'\\\s])+", " ", text).strip()
-    found = re.fullmatch(r"(\w+)(?: Did you mean (\w+) .*)?", words)
-    if found is None:
-        return f"The configuration cannot be used: {words}"
-    hint = f"did you mean {found[2]!r}?" if found[2] else "configs/base.py has all that there are."
-    return f"There is no configuration field {found[1]!r}: {hint}"
-
-
-def _check_groups(argv: Sequence[str], config: ConfigDict) -> None:
-    """A group replaced as a whole would silently lose the fields that are not named."""
-    for word in argv:
-        if not _is_override(word):
-            continue
-        name = word.lstrip("-").split("=")[0]
-        if isinstance(config_lib.value_of(config, name.removeprefix("config.")), ConfigDict | dict):
-            raise ValueError(
-                f"--{name} is a group of fields: set them one by one, for example"
-                f" --{name}.FIELD=VALUE."
-            )
+            value = word.split("=", 1)[1] if "=" in word else following
+    return value

@@ -1,76 +1,113 @@
-"""Checkpoints in and out, on the command line.
+"""Imports, exports, lists and compares checkpoints.
 
-    python -m bert_jax.convert from_hf DIR_OR_FILE OUT    folder of Hugging Face -> workdir
-    python -m bert_jax.convert from_google DIR OUT        folder of google-research/bert -> workdir
-    python -m bert_jax.convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
-    python -m bert_jax.convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
-    python -m bert_jax.convert inspect PATH               names, shapes and types of the tensors
-    python -m bert_jax.convert verify A B                 differences of what two compute
+    python -m bert_jax convert from_hf DIR_OR_FILE OUT    folder of Hugging Face -> workdir
+    python -m bert_jax convert from_google DIR OUT        folder of google-research/bert -> workdir
+    python -m bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
+    python -m bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
+    python -m bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
+    python -m bert_jax convert verify A B                 differences between two models' outputs
 
-Each command says more with --help. OUT is written whole or not at all.
+Add --help to one of them for its flags. OUT is written completely or not at all.
 """
 
+import os
 from collections.abc import Callable, Sequence
 
-from bert_jax.commands import command_line
-
-
-def from_hf(words: list[str]) -> None:
-    from bert_jax.convert import importing
-
-    importing.run("huggingface", words)
-
-
-def from_google(words: list[str]) -> None:
-    from bert_jax.convert import importing
-
-    importing.run("google", words)
-
-
-def to_hf(words: list[str]) -> None:
-    from bert_jax.convert import to_huggingface
-
-    to_huggingface.run(words)
-
-
-def to_stablehlo(words: list[str]) -> None:
-    from bert_jax.convert import stablehlo
-
-    stablehlo.run(words)
-
-
-def inspect(words: list[str]) -> None:
-    from bert_jax.convert import inspection
-
-    inspection.run(words)
-
-
-def verify(words: list[str]) -> None:
-    from bert_jax.convert import comparison
-
-    comparison.run(words)
-
-
-# Each imports what it needs when it runs, so that mistakes are answered at once.
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    function.__name__: function
-    for function in (from_hf, from_google, to_hf, to_stablehlo, inspect, verify)
-}
+from bert_jax.commands.command_line import HELP, Parser, hide_library_warnings
+from bert_jax.config.checks import ACTIVATIONS
 
 
 def main(argv: Sequence[str]) -> None:
-    name, *words = [*argv[1:], ""][: max(1, len(argv) - 1)]
-    if name in ("--help", "-h", "-help"):
+    name = argv[1] if len(argv) > 1 else ""
+    if name in HELP:
         print(__doc__)
         return
-    if name not in COMMANDS:
-        raise ValueError(
-            f"{name!r} is no command of bert_jax.convert. Available: {', '.join(COMMANDS)}."
-            if name
-            else f"Which command of bert_jax.convert? Available: {', '.join(COMMANDS)}."
-        )
-    COMMANDS[name](words)
+    if name not in CONVERSIONS:
+        problem = f"{name!r} is not a conversion" if name else "The conversion is missing"
+        raise ValueError(f"{problem}. Available: {', '.join(CONVERSIONS)}.")
+    hide_library_warnings()
+    CONVERSIONS[name](argv[1:])
 
 
-if __name__ == "__main__":
-    command_line.run(main)
+def from_hf(argv: Sequence[str]) -> None:
+    _import("huggingface", "DIR_OR_FILE", argv)
+
+
+def from_google(argv: Sequence[str]) -> None:
+    _import("google", "DIR", argv)
+
+
+def _import(format: str, path: str, argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Makes a workdir of another program's checkpoint.", "WEIGHTS RUN")
+    parser.words(path, "the checkpoint, with its configuration in the same folder")
+    parser.words("OUT", "the workdir to make")
+    parser.flag("activation", "", "Instead of the checkpoint's.", choices=ACTIVATIONS)
+    parser.flag("vocab", "", "vocab.txt, if it is in another folder.", metavar="FILE")
+    parser.switch("lowercase", "Text is lower-cased, or not (--nolowercase).", default=None)
+    parser.switch("comparison", "Do not run the checkpoint's own program.", default=True)
+    flags = parser.parse(argv)
+
+    from bert_jax.convert.importing import convert
+    from bert_jax.formats import open_checkpoint
+    from bert_jax.formats.foreign import Choices
+
+    choices = Choices(flags.activation, flags.vocab, flags.lowercase)
+    checkpoint = open_checkpoint(getattr(flags, path.lower()), format, choices)
+    convert(checkpoint, flags.out, compare=flags.comparison)
+
+
+def to_hf(argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Makes a folder that transformers loads.", "RUN MODEL")
+    parser.words("WORKDIR", "folder of the run")
+    parser.words("OUT", "the folder to make")
+    parser.switch("comparison", "Do not run the result in transformers.", default=True)
+    flags = parser.parse(argv)
+
+    from bert_jax.convert.to_huggingface import export
+
+    export(flags.workdir, os.path.normpath(flags.out), compare=flags.comparison)
+
+
+def to_stablehlo(argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Makes a program that needs only jax.", "RUN PROGRAM")
+    parser.words("WORKDIR", "folder of the run")
+    parser.words("OUT", "the folder to make")
+    flags = parser.parse(argv)
+
+    from bert_jax.convert.stablehlo import export
+
+    export(flags.workdir, os.path.normpath(flags.out))
+
+
+def inspect(argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Lists the tensors of a checkpoint.", "RUN")
+    parser.words("PATH", "a folder or a file of any known format")
+    path = parser.parse(argv).path
+
+    from bert_jax.convert.inspection import list_tensors
+
+    for line in list_tensors(path):
+        print(line)
+
+
+def verify(argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Prints the largest differences between two models' outputs.", "RUN DIR")
+    parser.words("A", "a workdir, or a folder of another program")
+    parser.words("B", "another one")
+    flags = parser.parse(argv)
+
+    from bert_jax.convert.comparison import compare
+
+    for line in compare(flags.a, flags.b):
+        print(line)
+
+
+def _parser(argv: Sequence[str], description: str, example: str) -> Parser:
+    command = f"bert_jax convert {argv[0]}"
+    return Parser(command, f"{description}\n\n    python -m {command} {example}")
+
+
+CONVERSIONS: dict[str, Callable[[Sequence[str]], None]] = {
+    function.__name__: function
+    for function in (from_hf, from_google, to_hf, to_stablehlo, inspect, verify)
+}

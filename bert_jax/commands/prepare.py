@@ -1,48 +1,42 @@
-"""Raw text -> vocabulary, shards and their manifest.
+"""Makes a vocabulary and training shards of a corpus; training does the same if they are missing.
 
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
 
-What is made depends on the text and the settings only, not on the number of processes.
+The result depends on the text and the settings, not on the number of processes.
 """
 
 import itertools
 from collections.abc import Sequence
 
-from absl import flags
-
-from bert_jax.commands import command_line
-from bert_jax.config import settings as config_lib
+from bert_jax.commands import overrides
+from bert_jax.commands.command_line import Parser
+from bert_jax.config.data import data_config
+from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.corpus import dump
 from bert_jax.corpus.prepare import prepare
 
-FLAGS = flags.FLAGS
-
 
 def main(argv: Sequence[str]) -> None:
-    flags.DEFINE_string("workdir", "", "Folder of the run that the data is for.")
-    flags.DEFINE_string("data_dir", "", "Folder for the data; empty: as the run would have it.")
-    flags.DEFINE_integer("dump", 0, "Print so many training examples.", lower_bound=0)
-    flags.DEFINE_string("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
-    config = command_line.parse(argv, workdir_is_enough=True)
-    if config.task != "pretraining":
+    parser = Parser("bert_jax prepare", __doc__)
+    parser.flag("workdir", "", "Folder of the run that the data is for.")
+    parser.flag("data_dir", "", "Folder for the data; without it, the run's.")
+    parser.flag("dump", 0, "Number of training examples to print.", least=0)
+    parser.flag("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if not has_corpus(config):
         print(f"task        {config.task}: its files are read when training starts")
         return
-    if not (FLAGS.data_dir or FLAGS.workdir or config_lib.value_of(config, "data.dir")):
+    if not (flags.data_dir or flags.workdir or config.data.dir):
         raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
-    folder = FLAGS.data_dir or config_lib.data_dir(config, FLAGS.workdir)
-    num_processes = config_lib.value_of(config, "data.num_processes")
-    manifest = prepare(config_lib.data_config(config), folder, num_processes)
-    if FLAGS.dump:
+    folder = flags.data_dir or data_dir(config, flags.workdir)
+    manifest = prepare(data_config(config), folder, config.data.num_processes)
+    if flags.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])
-        for example in itertools.islice(rows, FLAGS.dump):
+        for example in itertools.islice(rows, flags.dump):
             print(f"\n{dump.describe(example, tokenizer)}")
-    if FLAGS.dump_jsonl:
-        count = dump.write_jsonl(manifest, FLAGS.dump_jsonl)
-        print(f"Wrote {count:,} examples to {FLAGS.dump_jsonl}.")
-
-
-if __name__ == "__main__":
-    command_line.run(main)
+    if flags.dump_jsonl:
+        count = dump.write_jsonl(manifest, flags.dump_jsonl)
+        print(f"Wrote {count:,} examples to {flags.dump_jsonl}.")

@@ -1,16 +1,16 @@
-"""Prints how likely texts are to a pre-trained model, each token masked in turn.
+"""Prints or writes pseudo-log-likelihoods of texts, with each token masked in turn.
 
-    python -m bert_jax.score --workdir=DIR "The list is returned." "List the returned is."
-    python -m bert_jax.score --workdir=DIR --input=FILE [--output=FILE.jsonl]
+    python -m bert_jax score --workdir=DIR "The list is returned." "List the returned is."
+    python -m bert_jax score --workdir=DIR --input=FILE [--output=FILE.jsonl]
 
-Input: a text a line, or a JSON object a line with `text_a` and, for a pair, `text_b`. Without
---output a table is printed; with it, a JSON object a line is written:
+The input has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
+a table, or with --output writes a JSON object for each text:
 
     {"pseudo_log_likelihood": -9.1, "tokens": 5, "unknown_tokens": 0, "per_token": -1.82,
      "perplexity": 6.2, "log_probabilities": [{"token": "the", "log_probability": -0.6}, ...]}
 
-The pseudo-log-likelihood is the sum over all tokens, [CLS] and [SEP] apart, of
-ln p(token | all others); the perplexity is exp(-per_token).
+The pseudo-log-likelihood is the sum of ln p(token | all others) over all tokens except [CLS] and
+[SEP]; the perplexity is exp(-per_token).
 """
 
 import json
@@ -18,47 +18,47 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
-
-from bert_jax.commands import command_line
+from bert_jax.commands import overrides
+from bert_jax.commands.command_line import Parser
+from bert_jax.examples.texts import Text, read_texts
 from bert_jax.files.atomic import whole_file
-from bert_jax.inference.texts import Text, check_files, read_texts
+from bert_jax.inference.input_files import check_files
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Progress
     from bert_jax.inference.scoring import Scorer
 
-FLAGS = flags.FLAGS
-
 Texts = Callable[[], Iterable[Text]]
 
 
 def main(argv: Sequence[str]) -> None:
-    flags.DEFINE_string("workdir", "", "Folder of a trained run, or of imported weights.")
-    flags.DEFINE_string("input", "", "File to read, a text or a JSON object a line.")
-    flags.DEFINE_string("output", "", "File to write, a JSON object a line; empty: print a table.")
-    flags.DEFINE_integer("batch_tokens", 4096, "Token slots of a batch.", lower_bound=1)
-    config, words = command_line.parse_with_words(argv)
-    if not FLAGS.workdir:
+    parser = Parser("bert_jax score", __doc__)
+    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
+    parser.flag("input", "", "File to read, a text or a JSON object a line.")
+    parser.flag("output", "", "File to write, a JSON object a line; without it, prints a table.")
+    parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+    parser.words("TEXT", "text to score, instead of --input", "*")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if not flags.workdir:
         raise ValueError("--workdir is missing: the folder of a trained run.")
-    if bool(words) == bool(FLAGS.input):
+    if bool(flags.text) == bool(flags.input):
         raise ValueError('Give either texts, for example "The list is returned.", or --input=FILE.')
-    check_files(FLAGS.input, FLAGS.output)
+    check_files(flags.input, flags.output)
 
     def texts() -> Iterable[Text]:
-        return read_texts(FLAGS.input) if FLAGS.input else map(Text, words)
+        return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
     from bert_jax.inference.scoring import Scorer
 
-    scorer = Scorer(config, FLAGS.workdir, FLAGS.batch_tokens)
-    if FLAGS.output:
-        write_scores(scorer, texts, FLAGS.output)
+    scorer = Scorer(config, flags.workdir, flags.batch_tokens)
+    if flags.output:
+        write_scores(scorer, texts, flags.output)
     else:
         print_scores(scorer, texts)
 
 
 def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
-    """Writes a JSON object for each text; the file is there whole or not at all."""
+    """Writes a JSON object for each text; an incomplete file is not left behind."""
     with whole_file(output) as path, open(path, "w", encoding="utf-8") as file:
 
         def write(_: Text, score: dict[str, Any], __: "Progress") -> None:
@@ -68,7 +68,7 @@ def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
 
 
 def print_scores(scorer: "Scorer", texts: Texts) -> None:
-    """Prints a line for each text: its score, the mean by token, tokens, perplexity, the text."""
+    """Prints a line for each text: score, mean score per token, tokens, perplexity, text."""
     print(f"{'PLL':>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
 
     def show(text: Text, score: dict[str, Any], progress: "Progress") -> None:
@@ -87,7 +87,7 @@ def _score(
     take: Callable[[Text, dict[str, Any], "Progress"], None],
     what: str,
 ) -> None:
-    """Gives each text and its score to `take`, once all texts are known to be right."""
+    """Calls `take` with each text and its score; all texts are validated first."""
     from bert_jax.inference.model import Progress
 
     lengths = [len(scorer.model.row(text).word_positions) for text in texts()]
@@ -100,7 +100,3 @@ def _score(
     progress.finish(len(lengths), what)
     if tokens := sum(lengths):
         print(f"all {tokens:,} tokens together: perplexity {math.exp(-total / tokens):,.1f}")
-
-
-if __name__ == "__main__":
-    command_line.run(main)

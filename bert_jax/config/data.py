@@ -1,14 +1,22 @@
-"""What the data pipeline needs to know, apart from where it writes and with how many processes."""
+"""The settings of the data pipeline, apart from where it writes and how many processes it uses."""
 
 import dataclasses
+
+from ml_collections import ConfigDict
+
+from bert_jax.config.phases import make_phases
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """Settings of the data; every field that is not `idle` decides the bytes of the shards.
+    """Settings of a corpus. All fields but the `unused` ones determine the bytes of the shards.
 
-    The fields and their defaults are described in configs/base.py. `vocab_size` is the size of a
-    vocabulary that is trained and the most that an existing one may have.
+    bert_jax/config/defaults.py describes the fields. `vocab_size` is the size of a vocabulary that
+    is trained, and the maximum for an existing one.
+
+    Attributes:
+      sequence_lengths: in tokens, ascending; one for each length that the phases use.
+      max_predictions_per_seq: for each sequence length; never 0, which stands for a default.
     """
 
     source: str
@@ -29,9 +37,7 @@ class DataConfig:
     masking: str
     mask_rounding: str
     validation_share: float
-    # One for each phase.
     sequence_lengths: tuple[int, ...]
-    # Predictions a row, one for each phase; the formula is already applied, so never 0.
     max_predictions_per_seq: tuple[int, ...]
 
     def __post_init__(self):
@@ -49,47 +55,75 @@ class DataConfig:
                 raise ValueError(f"data.{name}={got!r} is none of {', '.join(values)}.")
         for name in ("short_seq_prob", "masked_lm_prob", "validation_share"):
             if not 0 <= (got := getattr(self, name)) < 1:
-                raise ValueError(
-                    f"data.{name}={got} is not a share: give a number from 0 to below 1."
-                )
+                raise ValueError(f"data.{name}={got} must be at least 0 and below 1.")
         if self.dupe_factor < 1:
             raise ValueError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
         if min(self.sequence_lengths) < 8:
             raise ValueError(
                 f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
-                " at least 8 ([CLS], two [SEP] and some words)."
+                " it must be at least 8 ([CLS], two [SEP] and some words)."
             )
-        self._check_together()
+        self._check_combinations()
 
-    def _check_together(self) -> None:
-        """Refuses what each setting allows and both together do not."""
+    def _check_combinations(self) -> None:
+        """Refuses values that are valid alone but not together."""
         if self.mode == "static" and self.masking == "span":
             raise ValueError(
                 "data.masking=span needs data.mode=dynamic: the released program, which static data"
-                " follow, masks subwords or whole words."
+                " reproduces, masks subwords or whole words."
             )
         if self.mode == "static" and self.mask_rounding != "half_even":
             raise ValueError(
                 f"data.mask_rounding={self.mask_rounding} needs data.mode=dynamic: the released"
-                " program, which static data follow, rounds half to even."
+                " program, which static data reproduces, rounds half to even."
             )
         if self.mode == "static" and self.segments != "pairs":
             raise ValueError(
                 f"data.segments={self.segments} needs data.mode=dynamic: the released program,"
-                " which static data follow, makes pairs."
+                " which static data reproduces, makes pairs."
             )
         if self.mask_rounding == "bernoulli" and self.masking != "subword":
             raise ValueError(
-                "data.mask_rounding=bernoulli, where each token is masked or not by itself, needs"
+                "data.mask_rounding=bernoulli, which masks each token independently, needs"
                 f" data.masking=subword, not {self.masking}."
             )
 
     @property
-    def idle(self) -> frozenset[str]:
-        """Names of the fields that decide nothing here, because others make them void."""
-        of_masks = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
-        of_pairs = {"dupe_factor", "short_seq_prob"}
+    def unused(self) -> frozenset[str]:
+        """Names of the fields that have no effect, because of the values of other fields."""
+        for_masks = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
+        for_pairs = {"dupe_factor", "short_seq_prob"}
         return frozenset(
-            (of_masks if self.mode == "dynamic" else set())
-            | (of_pairs if self.segments != "pairs" else set())
+            (for_masks if self.mode == "dynamic" else set())
+            | (for_pairs if self.segments != "pairs" else set())
         )
+
+
+def data_config(config: ConfigDict) -> DataConfig:
+    """Returns the settings of the corpus of a run.
+
+    Raises:
+      ValueError: for a setting that is not allowed.
+    """
+    phases = make_phases(config, steps=0)
+    lengths = sorted({phase.sequence_length for phase in phases})
+    predictions: dict[int, int] = {}
+    for phase in phases:
+        length, count = phase.sequence_length, phase.max_predictions_per_seq
+        if config.data.mode == "static" and predictions.get(length, count) != count:
+            raise ValueError(
+                f"config.phases has sequences of {length} tokens with {predictions[length]} and"
+                f" with {count} predictions, but static data is prepared once for each length: use"
+                " the same number, or config.data.mode=dynamic."
+            )
+        predictions[length] = count
+    names = {field.name for field in dataclasses.fields(DataConfig)}
+    values = {name: value for name, value in config.data.items() if name in names}
+    return DataConfig(
+        **values
+        | {
+            "vocab_size": config.model.vocab_size,
+            "sequence_lengths": tuple(lengths),
+            "max_predictions_per_seq": tuple(predictions[length] for length in lengths),
+        }
+    )

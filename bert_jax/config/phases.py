@@ -1,6 +1,6 @@
-"""The phases of a run, and its durations in updates, as the configuration writes them.
+"""The phases of a run, and durations of the configuration converted to steps.
 
-Nothing here imports jax.
+A step is an update of the parameters. Nothing here imports jax.
 """
 
 import dataclasses
@@ -15,7 +15,14 @@ _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|exam
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A stretch of training at one sequence length: steps first_step to last_step - 1."""
+    """A part of the training with one sequence length: steps first_step to last_step - 1.
+
+    Attributes:
+      sequence_length: in tokens.
+      batch_size: sequences of a step, over all devices.
+      max_predictions_per_seq: masked positions of a sequence; 0 without masked-LM training.
+      share: fraction of all steps.
+    """
 
     sequence_length: int
     batch_size: int
@@ -26,24 +33,27 @@ class Phase:
 
 
 def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
-    """The phases of a run of `steps` updates, in order and without a gap.
+    """Returns the phases of a run of `steps` steps, in order and without gaps.
 
     Raises:
-      ValueError: for a phase of another form, or shares that do not add up to 1.
+      ValueError: for a malformed phase, or fractions that do not add up to 1.
     """
     entries = config.phases
     if not entries or not all(map(_is_phase, entries)):
         raise ValueError(
-            f"config.phases={entries!r} is not a tuple of (sequence length, share of the steps"
+            f"config.phases={entries!r} is not a tuple of (sequence length, fraction of the steps"
             "[, batch size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
         )
     if not math.isclose(total := sum(e[1] for e in entries), 1.0) or min(e[1] for e in entries) < 0:
-        raise ValueError(f"The shares of the steps in config.phases add up to {total}, not to 1.")
+        raise ValueError(
+            f"The fractions of the steps in config.phases add up to {total}, or one is negative:"
+            " they must be at least 0 and add up to 1."
+        )
     phases, done = [], 0.0
     for length, share, *rest in entries:
         batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
-        if config.task == "pretraining":
-            predictions = predictions or _most_predictions(config, length)
+        if "masked_lm_prob" in config.data:
+            predictions = predictions or _default_predictions(config.data, length)
         first, done = round(done * steps), done + share
         phases.append(
             Phase(
@@ -59,9 +69,9 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
 
 
 def most_masks(length: int, prob: float, rounding: str) -> int:
-    """The most tokens of a sequence that are masked, by config.data.mask_rounding.
+    """Returns the largest number of masked tokens in a sequence, by config.data.mask_rounding.
 
-    With `bernoulli` any number is possible. Six standard deviations above the mean are allowed,
+    With `bernoulli` any number is possible; six standard deviations above the mean are allowed,
     which fewer than one row in ten million exceeds.
     """
     mean = length * prob
@@ -70,8 +80,7 @@ def most_masks(length: int, prob: float, rounding: str) -> int:
     return max(1, math.ceil(mean) if rounding == "stochastic" else round(mean))
 
 
-def _most_predictions(config: ConfigDict, sequence_length: int) -> int:
-    data = config.data
+def _default_predictions(data: ConfigDict, sequence_length: int) -> int:
     return data.max_predictions_per_seq or most_masks(
         sequence_length, data.masked_lm_prob, data.mask_rounding
     )
@@ -86,50 +95,60 @@ def _is_phase(entry: Any) -> bool:
 
 
 def parse_duration(text: str, name: str) -> tuple[float, str]:
-    """Splits a duration into its number and unit: "2 epochs" -> (2.0, "epoch").
+    """Splits a duration into its number and its unit: "2 epochs" -> (2.0, "epoch").
 
     Raises:
-      ValueError: if the text is no duration.
+      ValueError: `text`, the value of the field `name`, is not a duration.
     """
     match = _DURATION.fullmatch(str(text).strip().replace("_", ""))
     if match is None:
         raise ValueError(
-            f"config.{name}={text!r} is no duration: give steps (100), 2 epochs, 1e6 examples,"
-            " 3e9 tokens or 1% (of the run)."
+            f"config.{name}={text!r} is not a duration: use for example 100 (steps), 2 epochs,"
+            " 1e6 examples, 3e9 tokens or 1% (of the run)."
         )
     return float(match[1]), (match[2] or "step").rstrip("s")
 
 
 def total_steps(config: ConfigDict, rows: tuple[int, ...]) -> int:
-    """Updates of the whole run. `rows`: the training examples of each phase's sequence length."""
+    """Returns the steps of the whole run.
+
+    Args:
+      config: of the run.
+      rows: number of training rows of an epoch, for each phase.
+    """
     phases = make_phases(config, steps=0)
     if config.epochs:
-        done_by_a_step = sum(p.share * p.batch_size / n for p, n in zip(phases, rows, strict=True))
-        return _whole_steps(config.epochs / done_by_a_step)
+        epochs_per_step = sum(p.share * p.batch_size / n for p, n in zip(phases, rows, strict=True))
+        return _round_up(config.epochs / epochs_per_step)
     if config.examples:
-        return _whole_steps(config.examples / sum(p.share * p.batch_size for p in phases))
+        return _round_up(config.examples / sum(p.share * p.batch_size for p in phases))
     if config.tokens:
         tokens = sum(p.share * p.batch_size * p.sequence_length for p in phases)
-        return _whole_steps(config.tokens / tokens)
+        return _round_up(config.tokens / tokens)
     return config.steps
 
 
-def _whole_steps(steps: float) -> int:
-    """Rounded up, but an error of rounding, as in 2 / (1 / 49) = 98.00000000000001, is no step."""
+def _round_up(steps: float) -> int:
+    """Rounds up, except for errors of rounding such as 2 / (1 / 49) = 98.00000000000001."""
     return max(1, math.ceil(steps * (1 - 1e-12)))
 
 
 def duration_steps(text: str, name: str, phase: Phase, rows: int, steps: int) -> int:
-    """The field `name` in updates, as `phase` (with `rows` examples) counts them; at least 1.
+    """Returns a duration in steps, at least 1; 0 for "0", which means never, or no warm-up.
 
-    "0" is 0: never (for what happens every so often), or none (for the warm-up).
+    Args:
+      text: the duration.
+      name: its field, for the error message.
+      phase: has the batch size and the sequence length that examples and tokens are counted with.
+      rows: training rows of an epoch.
+      steps: of the whole run.
     """
     number, unit = parse_duration(text, name)
-    one = {
+    steps_per_unit = {
         "step": 1.0,
         "example": 1 / phase.batch_size,
         "token": 1 / (phase.batch_size * phase.sequence_length),
         "epoch": rows / phase.batch_size,
         "%": steps / 100,
     }[unit]
-    return max(1, round(number * one)) if number else 0
+    return max(1, round(number * steps_per_unit)) if number else 0

@@ -1,8 +1,8 @@
-"""One choice for everything in which the well-known BERTs differ: the rows of PRESETS.
+"""Presets: all fields in which the well-known BERTs differ, set together.
 
-A preset sets the fields of its row over the values of the configuration file; a field that is given
-on the command line keeps what is given. README, "Presets", says where each value comes from and
-what differs all the same. Sizes, lengths, learning rates and dropout belong to no preset.
+A preset replaces the values of the configuration file for the fields of its row in PRESETS; fields
+on the command line take precedence. docs/presets.md has the sources of the values and the remaining
+differences. Presets do not set model sizes, sequence lengths, learning rates or dropout.
 """
 
 from collections.abc import Collection
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.config.settings import value_of
+from bert_jax.config.fields import value_of
 
-# google-research/bert, `modeling.py`, `optimization.py`, `create_pretraining_data.py` as they were
-# in October 2018.
+# google-research/bert as of October 2018: `modeling.py`, `optimization.py`,
+# `create_pretraining_data.py`.
 _GOOGLE: dict[str, Any] = {
     "model.activation": "gelu",
     "model.layer_norm_epsilon": 1e-12,
@@ -31,11 +31,11 @@ _GOOGLE: dict[str, Any] = {
     "optimizer.clip_norm": 1.0,
     "optimizer.no_decay": ("layer_norm", "bias"),
 }
-# The most negative float32: beside it every score is lost, so that its probability is exactly 0.
+# The most negative float32: added to any score, it gives a probability of exactly 0.
 _LOWEST = float(np.finfo(np.float32).min)
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Devlin et al. 2019; where the text is silent, the code that its numbers were made with.
+    # Devlin et al. 2019; what the text does not specify is from the released code.
     "paper": _GOOGLE | {"data.mode": "dynamic"},
     "google_2018": _GOOGLE,
     # Since commit bee6030 of February 2019.
@@ -57,7 +57,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "optimizer.clip_norm": 1.0,
         "optimizer.no_decay": ("layer_norm", "bias"),
     },
-    # Liu et al. 2019 and fairseq: `examples/roberta/config/pretraining/base.yaml` and what it runs.
+    # Liu et al. 2019 and fairseq: `examples/roberta/config/pretraining/base.yaml` and its code.
     "roberta": {
         "model.activation": "gelu",
         "model.layer_norm_epsilon": 1e-5,
@@ -78,17 +78,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def apply(config: ConfigDict, explicit: Collection[str]) -> None:
-    """Sets the fields that `config.preset` fixes, but those that are named in `explicit`.
+    """Sets the fields of `config.preset`, except those named in `explicit`.
 
     Raises:
-      ValueError: there is no such preset.
+      ValueError: for an unknown preset.
     """
     values = _row(config.preset)
     config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
 
 
 def describe(config: ConfigDict) -> list[str]:
-    """The line of the banner: the preset, and the fields that were given another value."""
+    """Returns the line of the banner: the preset, and the fields that have another value."""
     changed = [
         f"{name}={value_of(config, name)!r}"
         for name, value in _row(config.preset).items()

@@ -1,1 +1,1 @@
-"""Checkpoints of other programs: in, out, and the proof that nothing changed on the way."""
+"""Workdirs to and from other programs, with a certificate that compares both sides."""

@@ -1,4 +1,4 @@
-"""The proof that a conversion changed nothing: counts of tensors, a checksum, differences.
+"""The certificate of a conversion: counts of tensors, a checksum, differences of outputs.
 
 {"source": "DIR", "format": "Hugging Face",
  "tensors": {"in": 104, "out": 110, "renamed": {...}, "transposed": [...],
@@ -13,38 +13,42 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.convert.parameters import Imported
+from bert_jax.convert.imported import Imported
+from bert_jax.formats import FORMATS
 
-NAME = "certificate.json"
 
+def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of certificate.json of an imported checkpoint.
 
-def make(imported: Imported, comparison: dict[str, Any]) -> dict[str, Any]:
-    """The content of certificate.json; `comparison` is that of `comparison.with_source`."""
-    source, params, report = imported.source, imported.params, imported.report
+    Args:
+      imported: the checkpoint.
+      comparison: as `comparison.compare_with_source` returns it.
+    """
+    checkpoint, params, report = imported.checkpoint, imported.params, imported.report
     return {
-        "source": source.path,
-        "format": source.form.name,
-        "task": source.task,
+        "source": checkpoint.path,
+        "format": FORMATS[checkpoint.format].title,
+        "task": checkpoint.task,
         "tensors": {
-            "in": len(source.shapes),
+            "in": len(checkpoint.shapes),
             "out": len(params),
             "renamed": report.renamed,
             "transposed": list(report.transposed),
             "known_non_parameters": report.known_non_parameters,
             "cast": report.cast,
-            "fresh": list(report.fresh),
+            "fresh": list(report.missing),
         },
         "parameters": sum(array.size for array in imported.own_params.values()),
-        "fresh_parameters": sum(params[name].size for name in report.fresh),
+        "fresh_parameters": sum(params[name].size for name in report.missing),
         "weights_sha256": weights_sha256(params),
-        "notes": list(source.notes),
-        "labels": list(source.labels),
+        "notes": list(checkpoint.notes),
+        "labels": list(checkpoint.labels),
         "comparison": comparison,
     }
 
 
 def weights_sha256(params: Mapping[str, np.ndarray]) -> str:
-    """Of names, shapes and float32 bytes (little-endian), in the order of the names."""
+    """Returns a hash of names, shapes and float32 bytes (little-endian), sorted by name."""
     digest = hashlib.sha256()
     for name in sorted(params):
         array = np.ascontiguousarray(params[name], "<f4")
@@ -53,33 +57,33 @@ def weights_sha256(params: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def lines(certificate: dict[str, Any]) -> list[str]:
-    """The certificate for people."""
+def import_lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of an import's certificate."""
     tensors = certificate["tensors"]
     known = sorted(tensors["known_non_parameters"].items())
     return [
         f"source      {certificate['source']} ({certificate['format']}, {certificate['task']})",
         *(f"note        {note}" for note in certificate["notes"]),
         f"tensors     {tensors['in']} in, {tensors['out']} out; {len(tensors['transposed'])}"
-        f" transposed, {len(tensors['renamed'])} under another name than today's",
+        f" transposed, {len(tensors['renamed'])} with an older name",
         f"parameters  {certificate['parameters']:,} of the source,"
-        f" {certificate['fresh_parameters']:,} fresh ones",
-        *(f"left out    {what}" for what in _grouped(known)),
+        f" {certificate['fresh_parameters']:,} random",
+        *(f"left out    {names}" for names in _by_reason(known)),
         *([f"cast        {_casts(tensors['cast'])} to float32"] if tensors["cast"] else []),
-        *(f"fresh       {name}" for name in tensors["fresh"]),
+        *(f"random      {name}" for name in tensors["fresh"]),
         f"weights     sha256 {certificate['weights_sha256']}",
         *comparison_lines(certificate["comparison"]),
     ]
 
 
-def _grouped(known: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each reason."""
-    by_reason: dict[str, list[str]] = {}
+def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns a line for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
     for name, reason in known:
-        by_reason.setdefault(reason, []).append(name)
+        names_by_reason.setdefault(reason, []).append(name)
     return [
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
-        for reason, names in by_reason.items()
+        for reason, names in names_by_reason.items()
     ]
 
 
@@ -89,7 +93,7 @@ def _casts(cast: dict[str, str]) -> str:
 
 
 def comparison_lines(comparison: dict[str, Any]) -> list[str]:
-    """The largest differences, or why there are none, for people."""
+    """Returns lines with the largest differences, or with the reason why there are none."""
     if reason := comparison.get("none_because"):
         return [f"comparison  none: {reason}"]
     return [

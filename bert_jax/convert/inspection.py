@@ -1,68 +1,58 @@
-"""Names, shapes and types of the tensors of a checkpoint, of whatever form it is.
-
-    python -m bert_jax.convert inspect PATH
-
-PATH is a workdir, a folder of another program, a safetensors file or a TensorFlow checkpoint.
-"""
+"""Names, shapes and dtypes of the tensors of a checkpoint of any format."""
 
 import contextlib
+from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.commands.arguments import Arguments
-from bert_jax.formats import google, huggingface
-from bert_jax.formats.source import kind_of
-from bert_jax.formats.tables import FORMATS, count_layers, expand, flatten
+from bert_jax.devices.trees import flatten
+from bert_jax.formats import FORMATS, format_of
+from bert_jax.formats.weight_table import count_layers
+from bert_jax.models import MODELS
+from bert_jax.training.checkpoints import Checkpoints
 
 Tensors = dict[str, tuple[np.dtype, tuple[int, ...]]]
 
 
-def run(words: list[str]) -> None:
-    """The command's words after `inspect`.
+def list_tensors(path: str) -> Iterator[str]:
+    """Yields a line for each tensor of a checkpoint, then its format and its size.
+
+    Args:
+      path: a workdir, a folder of another program, a safetensors file or a TensorFlow checkpoint.
 
     Raises:
-      ValueError: if PATH is no checkpoint of a known form.
+      ValueError: `path` is not a checkpoint of a known format.
     """
-    arguments = Arguments("inspect", "Lists the tensors of a checkpoint.")
-    arguments.add_argument("path", metavar="PATH", help="a folder or a file")
-    path = arguments.parse_args(words).path
-    kind = kind_of(path)
-    tensors = _READERS[kind](path)
+    format = format_of(path)
+    if format == "workdir":
+        tensors, description = _workdir_tensors(path), "a workdir of bert_jax"
+    else:
+        tensors = FORMATS[format].list_tensors(path)
+        description = f"{FORMATS[format].title}; {_describe(format, tensors)}"
     width = max(map(len, tensors), default=0)
     for name, (dtype, shape) in tensors.items():
-        print(f"{name:<{width}}  {dtype.name}{list(shape)}")
-    print(f"format      {_describe(kind, tensors)}")
+        yield f"{name:<{width}}  {dtype.name}{list(shape)}"
+    yield f"format      {description}"
     sizes = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in tensors.values())
-    print(f"tensors     {len(tensors)} of {sizes:,} numbers")
+    yield f"tensors     {len(tensors)} of {sizes:,} numbers"
 
 
-def _describe(kind: str, tensors: Tensors) -> str:
-    if kind == "workdir":
-        return "a workdir of bert_jax"
-    form = FORMATS[kind]
-    rows = {row.theirs for row in expand(form.rows, count_layers(tensors))}
-    parameters = sum(form.todays_name(name) in rows for name in tensors)
-    return f"{form.name}; {parameters} of the names are parameters of a BERT"
+def _describe(format: str, tensors: Tensors) -> str:
+    """Returns how many tensors are parameters of the model that has most of them."""
+    counts = {name: 0 for name, row in MODELS.items() if format in row.formats}
+    for name in counts:
+        table = MODELS[name].formats[format]
+        names = [table.current_name(tensor) for tensor in tensors]
+        num_layers = count_layers(names, (row.tensor for row in table.rows))
+        parameters = {row.tensor for row in table.expand(num_layers)}
+        counts[name] = sum(tensor in parameters for tensor in names)
+    best = max(counts, key=counts.__getitem__)
+    return f"{counts[best]} of the names are parameters of {best}"
 
 
-def _of_workdir(path: str) -> Tensors:
-    from bert_jax.training.checkpoints import Checkpoints
-
+def _workdir_tensors(path: str) -> Tensors:
     with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
         if (step := checkpoints.newest_good_step()) is None:
             raise ValueError(f"{path} has no checkpoint yet.")
         params = flatten(checkpoints.read_params(step))
     return {name: (array.dtype, array.shape) for name, array in params.items()}
-
-
-def _of_huggingface(path: str) -> Tensors:
-    arrays = huggingface.read(path)
-    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
-
-
-def _of_google(path: str) -> Tensors:
-    entries = google.open_bundle(path).entries
-    return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
-
-
-_READERS = {"workdir": _of_workdir, "huggingface": _of_huggingface, "google": _of_google}

@@ -1,4 +1,4 @@
-"""What a model says about a fixed batch: hidden states of all layers, pooled, logits."""
+"""Outputs of a model on a fixed batch: hidden states of all layers, pooled, logits."""
 
 import dataclasses
 import importlib.metadata
@@ -8,54 +8,43 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.formats.tables import Arrays, unflatten
-from bert_jax.models.bert import Bert
+from bert_jax.corpus.batch import Batch, token_fields
+from bert_jax.devices.trees import unflatten
+from bert_jax.formats.weight_table import Arrays
+from bert_jax.models import make_encoder
 from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
+from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.models.task_heads import LinearHead
-from bert_jax.training.experiment import make_model_config
+from bert_jax.tasks import TASKS
+from bert_jax.training.run import make_model_config
 
-Batch = dict[str, np.ndarray]
-_LENGTH = 64
-# The head of each task but pre-training.
-TASK_HEADS = {
-    "classification": "classifier",
-    "tagging": "classifier",
-    "multiple_choice": "classifier",
-    "span": "span",
-}
+_MAX_LENGTH = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """What was said, and by which program.
+    """Outputs of a program.
 
     Attributes:
       program: name and version.
-      values: float32 arrays, without what stands at padding.
+      values: float32 arrays by name, without positions of padding.
     """
 
     program: str
     values: Arrays
 
 
-def make_batch(vocab_size: int, longest: int) -> Batch:
-    """Random ids in four rows of different lengths, padded, in two segments."""
-    length = min(_LENGTH, longest)
-    place = np.arange(length, dtype=np.int32)
+def make_batch(vocab_size: int, max_length: int) -> Batch:
+    """Returns random ids in four padded rows of different lengths, with two segments each."""
+    length = min(_MAX_LENGTH, max_length)
     lengths = np.maximum(2, length * np.array([8, 6, 4, 1]) // 8)[:, None]
-    is_token = place < lengths
-    ids = np.random.default_rng(0).integers(0, vocab_size, is_token.shape, np.int32)
-    return {
-        "input_ids": np.where(is_token, ids, 0),
-        "token_type_ids": (is_token & (place >= lengths // 2)).astype(np.int32),
-        "position_ids": np.tile(place, (len(lengths), 1)),
-        "example_ids": is_token.astype(np.int32),
-        "cls_positions": np.zeros((len(lengths), 1), np.int32),
-    }
+    ids = np.random.default_rng(0).integers(0, vocab_size, (len(lengths), length), np.int32)
+    starts = length * np.arange(len(lengths))
+    return token_fields(ids.ravel(), starts, lengths, lengths // 2, length, pad_id=0)
 
 
-def at_tokens(values: Arrays, batch: Batch) -> Arrays:
-    """Takes out what stands at padding, which means nothing."""
+def without_padding(values: Arrays, batch: Batch) -> Arrays:
+    """Removes the positions of padding from the outputs of `batch`."""
     is_token = batch["example_ids"] > 0
     values["hidden states"] = values["hidden states"][:, is_token]
     for name in ("masked-LM logits", "task logits"):
@@ -65,27 +54,31 @@ def at_tokens(values: Arrays, batch: Batch) -> Arrays:
 
 
 def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
-    """Runs our model; heads whose parameters are missing are passed over."""
+    """Runs our model; heads whose parameters are missing are skipped."""
     model = make_model_config(config)
     tree: Any = unflatten(params)
+    task = TASKS[config.task]
 
     def forward(tree: Any) -> dict[str, jax.Array]:
-        encoded: Any = Bert(model).apply(
-            {"params": tree["bert"]}, batch, deterministic=True, keep_all=True
+        has_pooler = "pooler" in tree[model.name]
+        module = EncoderWithPooler(model) if has_pooler else make_encoder(model)
+        outputs: Any = module.apply(
+            {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
         )
+        encoded, pooled = outputs if has_pooler else (outputs, None)
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
-        if encoded.pooled is not None:
-            values["pooled"] = encoded.pooled[:, 0]
+        if pooled is not None:
+            values["pooled"] = pooled[:, 0]
         if head := tree.get("masked_lm"):
-            embedding = tree["bert"]["embeddings"]["word_embeddings"]["embedding"]
+            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             logits: Any = MaskedLMHead(model).apply({"params": head}, encoded.hidden, embedding)
             values["masked-LM logits"] = logits
         if head := tree.get("next_sentence"):
-            logits = NextSentenceHead(model).apply({"params": head}, encoded.pooled)
+            logits = NextSentenceHead(model).apply({"params": head}, pooled)
             values["next-sentence logits"] = logits[:, 0]
-        if head := _task_head(config, tree):
-            of_rows = config.task in ("classification", "multiple_choice")
-            features = values["pooled"] if of_rows else encoded.hidden
+        if task.head and _is_linear(config, tree, model.name):
+            head = tree[task.head]
+            features = values["pooled"] if task.pools else encoded.hidden
             linear = LinearHead(model, len(head["bias"]))
             values["task logits"] = linear.apply({"params": head}, features)
         return values
@@ -93,26 +86,25 @@ def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
     with jax.default_matmul_precision("highest"):
         values = {name: np.asarray(value) for name, value in jax.jit(forward)(tree).items()}
     program = f"bert_jax {importlib.metadata.version('bert_jax')} on jax {jax.__version__}"
-    return Outputs(program, at_tokens(values, batch))
+    return Outputs(program, without_padding(values, batch))
 
 
-def _task_head(config: ConfigDict, tree: Any) -> Any:
-    """Parameters of the task's dense layer; None if it does not stand on the last layer alone."""
-    name = TASK_HEADS.get(config.task, "")
-    is_plain = config.get("head", {}).get("layers", "last") == "last"
-    return tree[name] if is_plain and tree.keys() == {"bert", name} else None
+def _is_linear(config: ConfigDict, tree: Any, encoder: str) -> bool:
+    """Returns whether the task's head is a dense layer on the last hidden states only."""
+    has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
+    return has_one_head and config.head.get("layers", "last") == "last"
 
 
 def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:
-    """The largest absolute difference of each output that both have.
+    """Returns the largest absolute difference of each output that both have.
 
     Raises:
-      ValueError: the models are of different sizes.
+      ValueError: the models have different sizes.
     """
     differences = {}
     for name in a.values.keys() & b.values.keys():
         x, y = a.values[name], b.values[name]
         if x.shape != y.shape:
-            raise ValueError(f"The models are of different sizes: {name} {x.shape} and {y.shape}.")
+            raise ValueError(f"The models have different sizes: {name} {x.shape} and {y.shape}.")
         differences[name] = float(np.abs(x - y).max())
     return {name: differences[name] for name in a.values if name in differences}

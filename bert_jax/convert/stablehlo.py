@@ -1,17 +1,12 @@
 """A trained model as a program that runs with jax alone.
 
-    python -m bert_jax.convert to_stablehlo WORKDIR OUT
-
-OUT holds `model.stablehlo` (the forward pass in float32, serialized by `jax.export`, for batches of
-any size and length, on CPU, CUDA and TPU), `weights.npz`, its first argument, the vocabulary, and
-`model.json`, which names the inputs and the outputs.
+The folder has `model.stablehlo` (the forward pass in float32, serialized by `jax.export`, for
+batches of any size and length, on CPU, CUDA and TPU), `weights.npz`, its first argument, the
+vocabulary, and `model.json`, which names the inputs and the outputs.
 """
 
-import dataclasses
 import functools
-import hashlib
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Mapping
@@ -21,14 +16,15 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
-from bert_jax.commands.arguments import Arguments
-from bert_jax.convert import workdir as workdirs
+from bert_jax.convert.trained_run import TrainedRun, check_output_folder, read_run
+from bert_jax.devices.trees import unflatten
 from bert_jax.files.atomic import whole_folder
-from bert_jax.formats.tables import unflatten
-from bert_jax.models.config import BertConfig
-from bert_jax.models.heads import BertForPreTraining
-from bert_jax.training.experiment import make_model_config
+from bert_jax.files.checksums import file_sha256
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.tasks import find_task
+from bert_jax.training.run import make_model_config
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _INPUTS = {
@@ -39,51 +35,50 @@ _INPUTS = {
 }
 
 
-def run(words: list[str]) -> None:
-    """The command's words after `to_stablehlo`.
-
-    Raises:
-      ValueError: if they are not WORKDIR and OUT, or one of the two cannot be used.
-    """
-    arguments = Arguments("to_stablehlo", "Makes a program that needs only jax of a run.")
-    arguments.add_argument("workdir", metavar="WORKDIR", help="folder of the run")
-    arguments.add_argument("out", metavar="OUT", help="the folder to make")
-    given = arguments.parse_args(words)
-    export(given.workdir, os.path.normpath(given.out))
-
-
 def export(workdir: str, out: str) -> None:
-    """Writes the folder `out`, whole or not at all.
+    """Writes the folder `out`, completely or not at all.
+
+    Args:
+      workdir: folder of a run.
+      out: a folder that is new or empty.
 
     Raises:
-      ValueError: if `out` is not empty, the run has no checkpoint or is of another task.
+      ValueError: `out` is not empty, the run has no checkpoint, or its task is not supported.
     """
-    workdirs.check_out(out)
-    run = workdirs.read(workdir)
-    if run.config.task != "pretraining":
+    check_output_folder(out)
+    run = read_run(workdir)
+    if not find_task(run.config.task).fills_masks:
         raise ValueError(
             f"{workdir} was trained for {run.config.task!r}: to_stablehlo writes models of"
             " pre-training; to_hf writes the others."
         )
-    model = dataclasses.replace(make_model_config(run.config), dtype="float32", remat=False)
+    model = _portable_model(run.config)
     program = make_program(model, run.params)
     with whole_folder(out) as temporary:
         folder = pathlib.Path(temporary)
         (folder / "model.stablehlo").write_bytes(program.serialize())
         np.savez(folder / "weights.npz", **run.params)  # type: ignore[arg-type]
         shutil.copyfile(run.vocabulary, folder / run.vocabulary.name)
-        facts = _facts(model, program, run)
-        facts["sha256"] = {path.name: _digest(path) for path in sorted(folder.iterdir())}
-        (folder / "model.json").write_text(json.dumps(facts, indent=1) + "\n")
+        description = _describe(model, program, run)
+        description["sha256"] = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+        (folder / "model.json").write_text(json.dumps(description, indent=1) + "\n")
     size = sum(path.stat().st_size for path in pathlib.Path(out).iterdir())
     print(
         f"{out}: step {run.step} of {workdir}, {size / 2**20:.1f} MiB, for {', '.join(PLATFORMS)}"
     )
 
 
-def make_program(model: BertConfig, params: Mapping[str, np.ndarray]) -> jax.export.Exported:
-    """The forward pass (parameters by path, inputs by name) -> outputs by name, lowered."""
-    scope = jax.export.SymbolicScope([f"seq <= {model.max_position_embeddings}"])
+def _portable_model(config: ConfigDict) -> PreTrainingModel:
+    """Returns the model in float32, with an attention that lowers on all platforms."""
+    config = config.copy_and_resolve_references()
+    config.dtype = "float32"
+    config.model.update({"attention": "einsum", "remat": False})
+    return PreTrainingModel(make_model_config(config), config.model.next_sentence)
+
+
+def make_program(model: PreTrainingModel, params: Mapping[str, np.ndarray]) -> jax.export.Exported:
+    """Returns the lowered forward pass: (parameters by path, inputs by name) -> outputs by name."""
+    scope = jax.export.SymbolicScope([f"seq <= {model.model.max_position_embeddings}"])
     inputs = {
         name: jax.ShapeDtypeStruct(
             jax.export.symbolic_shape(", ".join(shape), scope=scope), "int32"
@@ -91,12 +86,12 @@ def make_program(model: BertConfig, params: Mapping[str, np.ndarray]) -> jax.exp
         for name, shape in _INPUTS.items()
     }
     weights = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in params.items()}
-    forward = jax.jit(functools.partial(_forward, BertForPreTraining(model)))
+    forward = jax.jit(functools.partial(_forward, model))
     return jax.export.export(forward, platforms=PLATFORMS)(weights, inputs)
 
 
 def _forward(
-    model: BertForPreTraining, params: dict[str, jax.Array], inputs: dict[str, jax.Array]
+    model: PreTrainingModel, params: dict[str, jax.Array], inputs: dict[str, jax.Array]
 ) -> dict[str, jax.Array]:
     ids = inputs["input_ids"]
     batch = {
@@ -108,17 +103,19 @@ def _forward(
         "masked_lm_positions": inputs["masked_lm_positions"],
     }
     outputs: Any = model.apply({"params": unflatten(params)}, batch, deterministic=True)
-    found = {
+    named = {
         "hidden": outputs.hidden,
-        "masked_lm_logits": outputs.masked_lm_logits[..., : model.config.vocab_size],
+        "masked_lm_logits": outputs.masked_lm_logits[..., : model.model.vocab_size],
     }
     if outputs.next_sentence_logits is not None:
-        found["next_sentence_logits"] = outputs.next_sentence_logits[:, 0]
-    return found
+        named["next_sentence_logits"] = outputs.next_sentence_logits[:, 0]
+    return named
 
 
-def _facts(model: BertConfig, program: jax.export.Exported, run: workdirs.Run) -> dict[str, Any]:
-    """What a program that loads the folder needs to know."""
+def _describe(
+    model: PreTrainingModel, program: jax.export.Exported, run: TrainedRun
+) -> dict[str, Any]:
+    """Returns the content of model.json."""
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
     return {
         "inputs": {
@@ -128,7 +125,7 @@ def _facts(model: BertConfig, program: jax.export.Exported, run: workdirs.Run) -
             name: {"dtype": aval.dtype.name, "shape": [_size(n) for n in aval.shape]}
             for name, aval in outputs.items()
         },
-        "longest_sequence": model.max_position_embeddings,
+        "longest_sequence": model.model.max_position_embeddings,
         "vocabulary": {
             "file": run.vocabulary.name,
             "lowercase": run.tokenizer.lowercase,
@@ -147,8 +144,3 @@ def _facts(model: BertConfig, program: jax.export.Exported, run: workdirs.Run) -
 
 def _size(size: Any) -> int | str:
     return size if isinstance(size, int) else str(size)
-
-
-def _digest(path: pathlib.Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

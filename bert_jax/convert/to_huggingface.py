@@ -1,15 +1,12 @@
 """A trained model as a folder that transformers loads.
 
-    python -m bert_jax.convert to_hf WORKDIR OUT
-
-OUT holds `config.json`, which names the class for the task, `model.safetensors`, `tokenizer.json`,
-`tokenizer_config.json`, the vocabulary and `certificate.json`, the proof that both compute alike.
-The decoder of the masked-LM head, which is the table of word embeddings, is not stored twice, as
-transformers does it.
+The folder has `config.json`, which names the class for the task, `model.safetensors`,
+`tokenizer.json`, `tokenizer_config.json`, the vocabulary and `certificate.json`, the comparison of
+both programs. As transformers does it, the decoder of the masked-LM head, which is the table of
+word embeddings, is not stored twice.
 """
 
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Sequence
@@ -17,66 +14,55 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.commands.arguments import Arguments
-from bert_jax.convert import certificate, comparison
-from bert_jax.convert import workdir as workdirs
-from bert_jax.convert.parameters import import_source
+from bert_jax.convert import certificate as certificates
+from bert_jax.convert.comparison import compare_with_source
+from bert_jax.convert.imported import import_checkpoint
+from bert_jax.convert.trained_run import TrainedRun, check_output_folder, read_run
 from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.formats import FORMATS, open_checkpoint
+from bert_jax.formats.bert_config import ARCHITECTURE, model_keys
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
+from bert_jax.formats.huggingface import PROBLEM_TYPES
 from bert_jax.formats.safetensors_file import write_safetensors
-from bert_jax.formats.source import open_source
-from bert_jax.formats.tables import FORMATS, Arrays, export_params
-from bert_jax.inference.model import random_params
+from bert_jax.formats.weight_table import Arrays, export_params
+from bert_jax.models import MODELS
+from bert_jax.tasks import find_task
+from bert_jax.training.initial import CERTIFICATE, untrained_params, vocabulary_params
 
-# Task -> transformers' class; of pre-training, with and without the head for the next sentence.
-CLASSES = {
-    "pretraining": "BertForPreTraining",
-    "masked_lm": "BertForMaskedLM",
-    "classification": "BertForSequenceClassification",
-    "tagging": "BertForTokenClassification",
-    "span": "BertForQuestionAnswering",
-    "multiple_choice": "BertForMultipleChoice",
-}
-# These classes have no pooler.
-_WITHOUT_POOLER = ("BertForMaskedLM", "BertForTokenClassification", "BertForQuestionAnswering")
+_FORMAT = "huggingface"
+# The class of pre-training without the head for the next sentence.
+_MASKED_LM = "BertForMaskedLM"
+# The classes whose config.json names the labels.
+_LABELLED = ("BertForSequenceClassification", "BertForTokenClassification")
 # Both are the approximation by tanh; "gelu_new" is what all versions of transformers know.
-_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
-
-
-def run(words: list[str]) -> None:
-    """The command's words after `to_hf`.
-
-    Raises:
-      ValueError: if they are not WORKDIR and OUT, or one of the two cannot be used.
-    """
-    arguments = Arguments("to_hf", "Makes a folder that transformers loads of a run.")
-    arguments.add_argument("workdir", metavar="WORKDIR", help="folder of the run")
-    arguments.add_argument("out", metavar="OUT", help="the folder to make")
-    arguments.add_argument(
-        "--nocomparison", action="store_true", help="do not run the result in transformers"
-    )
-    given = arguments.parse_args(words)
-    export(given.workdir, os.path.normpath(given.out), compare=not given.nocomparison)
+_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 
 
 def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
-    """Writes the folder `out`, whole or not at all, and prints and returns the certificate.
+    """Writes the folder `out`, completely or not at all; prints and returns the certificate.
+
+    Args:
+      workdir: folder of a run.
+      out: a folder that is new or empty.
+      compare: run the result in transformers, where it is installed, and compare the outputs.
 
     Raises:
-      ValueError: if `out` is not empty, the run has no checkpoint, or its vocabulary has no
-        tokenizer.json.
+      ValueError: `out` is not empty, the run has no checkpoint, its vocabulary has no
+        tokenizer.json, or transformers has no class for its model.
     """
-    workdirs.check_out(out)
-    run = workdirs.read(workdir)
-    name = class_name(run.config, run.params)
-    params, left_out = choose_params(run.params, name, run.config.model.vocab_size)
-    random = [name for name in random_params(workdir) if name in params]
-    tensors = export_params(params, FORMATS["huggingface"])
+    check_output_folder(out)
+    run = read_run(workdir)
+    config = run.config
+    name = class_name(config, run.params)
+    params, left_out = choose_params(run.params, name, config)
+    untrained = [path for path in untrained_params(workdir) if path in params]
+    table = MODELS[config.model.name].formats[_FORMAT]
+    tensors = export_params(params, table, FORMATS[_FORMAT].title)
     files = {
-        "config.json": make_config(run.config, name, tensors, run.tokenizer.pad_id, run.labels),
+        "config.json": make_config(config, name, tensors, run.tokenizer.pad_id, run.labels),
         "tokenizer.json": tokenizer_json(run.tokenizer, run.vocabulary.read_bytes()),
         "tokenizer_config.json": tokenizer_config(
-            run.tokenizer, run.config.model.max_position_embeddings
+            run.tokenizer, config.model.max_position_embeddings
         ),
     }
     with whole_folder(out) as temporary:
@@ -85,87 +71,84 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
             (folder / file).write_text(json.dumps(content, indent=1) + "\n")
         write_safetensors(folder / "model.safetensors", tensors)
         shutil.copyfile(run.vocabulary, folder / run.vocabulary.name)
-        proof = {
+        certificate = {
             "source": workdir,
             "step": run.step,
-            "format": "Hugging Face",
+            "format": FORMATS[_FORMAT].title,
             "class": name,
             "tensors": {
                 "in": len(run.params),
                 "out": len(tensors),
                 "left_out": left_out,
-                "random": random,
+                "random": untrained,
             },
             "parameters": sum(tensor.size for tensor in tensors.values()),
-            "weights_sha256": certificate.weights_sha256(params),
+            "weights_sha256": certificates.weights_sha256(params),
             "comparison": _compare(folder, run, compare),
         }
-        write_json(folder / certificate.NAME, proof)
-    print("\n".join(_lines(proof)))
+        write_json(folder / CERTIFICATE, certificate)
+    print("\n".join(_lines(certificate)))
     print(f"folder      {out}")
-    return proof
+    return certificate
 
 
-def _compare(folder: pathlib.Path, run: workdirs.Run, compare: bool) -> dict[str, Any]:
+def _compare(folder: pathlib.Path, run: TrainedRun, compare: bool) -> dict[str, Any]:
     """Reads the folder back, and runs it in transformers and in this package."""
     if not compare:
         return {"none_because": "--nocomparison"}
     if run.vocabulary.suffix != ".txt":
         return {"none_because": "only folders with a vocab.txt are read back"}
-    return comparison.with_source(import_source(open_source(str(folder), "huggingface")))
+    return compare_with_source(import_checkpoint(open_checkpoint(str(folder), _FORMAT)))
 
 
-def _lines(proof: dict[str, Any]) -> list[str]:
-    """The certificate for people."""
-    tensors = proof["tensors"]
+def _lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of the certificate."""
+    tensors = certificate["tensors"]
     return [
-        f"source      {proof['source']}, step {proof['step']}",
-        f"class       {proof['class']}",
-        f"tensors     {tensors['in']} in, {tensors['out']} out; {proof['parameters']:,} parameters",
+        f"source      {certificate['source']}, step {certificate['step']}",
+        f"class       {certificate['class']}",
+        f"tensors     {tensors['in']} in, {tensors['out']} out;"
+        f" {certificate['parameters']:,} parameters",
         *(f"left out    {path}: {reason}" for path, reason in tensors["left_out"].items()),
         *(f"random      {path}: the import did not have it" for path in tensors["random"]),
-        f"weights     sha256 {proof['weights_sha256']}",
-        *certificate.comparison_lines(proof["comparison"]),
+        f"weights     sha256 {certificate['weights_sha256']}",
+        *certificates.comparison_lines(certificate["comparison"]),
     ]
 
 
 def class_name(config: ConfigDict, params: Arrays) -> str:
-    """transformers' class for a run.
+    """Returns transformers' class for a run.
 
     Raises:
-      ValueError: for a task that it has no class for.
+      ValueError: for a task or a model that it has no class for.
     """
-    task = config.task
-    if (layers := config.get("head", {}).get("layers", "last")) != "last":
+    for field, required in ARCHITECTURE.items():
+        if (value := config.model[field]) != required:
+            raise ValueError(
+                f"transformers' BERT has no config.model.{field}={value!r}, only {required!r}:"
+                " export the run with to_stablehlo, or train with that value."
+            )
+    task = find_task(config.task)
+    if task.head and (layers := config.head.get("layers", "last")) != "last":
         raise ValueError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
-            " the last layer only, so their answers would be others."
+            " the last layer only, so their answers would differ."
         )
-    if task == "pretraining" and not any(path.startswith("next_sentence/") for path in params):
-        task = "masked_lm"
-    if task not in CLASSES:
-        raise ValueError(
-            f"transformers has no class for config.task={task!r}: only for {', '.join(CLASSES)}."
-        )
-    return CLASSES[task]
+    if not task.head and not any(path.startswith("next_sentence/") for path in params):
+        return _MASKED_LM
+    return task.huggingface_class
 
 
-# By config.head.labels.
-_PROBLEMS = {
-    "single": "single_label_classification",
-    "multi": "multi_label_classification",
-    "regression": "regression",
-}
-
-
-def choose_params(params: Arrays, name: str, vocab_size: int) -> tuple[Arrays, dict[str, str]]:
-    """The parameters that a class of transformers has, and path -> reason of what is left out."""
+def choose_params(params: Arrays, name: str, config: ConfigDict) -> tuple[Arrays, dict[str, str]]:
+    """Returns the parameters that a class of transformers has, and path -> reason for the rest."""
+    encoder, vocab_size = config.model.name, config.model.vocab_size
+    has_pooler = find_task(config.task).pools and name != _MASKED_LM
     kept, left_out = dict(params), {}
     for path, array in params.items():
-        if path.startswith("bert/pooler/") and name in _WITHOUT_POOLER:
+        if path.startswith(f"{encoder}/pooler/") and not has_pooler:
             left_out[path] = f"{name} has no pooler"
             del kept[path]
-        elif path in ("bert/embeddings/word_embeddings/embedding", "masked_lm/bias"):
+        elif path in vocabulary_params(encoder):
             kept[path] = array[:vocab_size]
             if padding := len(array) - vocab_size:
                 left_out[f"{path}[{vocab_size}:]"] = f"{padding} rows of padding"
@@ -175,31 +158,20 @@ def choose_params(params: Arrays, name: str, vocab_size: int) -> tuple[Arrays, d
 def make_config(
     config: ConfigDict, name: str, tensors: Arrays, pad_id: int, labels: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The content of config.json."""
-    model = config.model
+    """Returns the content of config.json."""
     content = {
         "architectures": [name],
         "model_type": "bert",
-        "vocab_size": model.vocab_size,
-        "hidden_size": model.hidden_size,
-        "num_hidden_layers": model.num_layers,
-        "num_attention_heads": model.num_heads,
-        "intermediate_size": model.intermediate_size,
-        "hidden_act": _ACTIVATIONS[model.activation],
-        "hidden_dropout_prob": model.dropout_rate,
-        "attention_probs_dropout_prob": model.attention_dropout_rate,
-        "max_position_embeddings": model.max_position_embeddings,
-        "type_vocab_size": model.type_vocab_size,
-        "initializer_range": model.initializer_range,
-        "layer_norm_eps": model.layer_norm_epsilon,
+        **model_keys(config.model, _HIDDEN_ACTS[config.model.activation]),
         "pad_token_id": pad_id,
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-    if name in ("BertForSequenceClassification", "BertForTokenClassification"):
+    if name in _LABELLED:
         labels = labels or [f"LABEL_{i}" for i in range(len(tensors["classifier.bias"]))]
         content["id2label"] = {str(index): label for index, label in enumerate(labels)}
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name == "BertForSequenceClassification":
-        content["problem_type"] = _PROBLEMS[config.head.labels]
+        types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
+        content["problem_type"] = types[config.head.labels]
     return content

@@ -1,7 +1,7 @@
 """Runs an imported checkpoint by `transformers` on torch, where both are installed.
 
-A folder of Hugging Face is loaded by transformers itself. google-research/bert's program cannot be
-run here; its parameters are handed to transformers under the names of our table.
+transformers loads a folder of Hugging Face itself. google-research/bert's program needs TensorFlow
+1; parameters of its checkpoints are passed to transformers under the names of our table.
 """
 
 import contextlib
@@ -13,29 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.convert.outputs import TASK_HEADS, Batch, Outputs, at_tokens
-from bert_jax.convert.parameters import Imported
-from bert_jax.formats.huggingface import ACTIVATIONS, CLASS_OF_TASK, INDEX, WEIGHTS
-from bert_jax.formats.tables import FORMATS, export_params
-
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_epsilon": "layer_norm_eps",
-}
+from bert_jax.convert.imported import Imported
+from bert_jax.convert.outputs import Batch, Outputs, without_padding
+from bert_jax.formats.bert_config import model_keys
+from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
+from bert_jax.formats.weight_table import export_params
+from bert_jax.models import MODELS
+from bert_jax.tasks import TASKS
 
 
-def why_not(imported: Imported) -> str:
-    """Why it cannot be run this way; empty if it can."""
+def unavailable_because(imported: Imported) -> str:
+    """Returns why a checkpoint cannot be run this way; empty if it can."""
     for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed (the extra [parity])"
-    path = imported.source.path
+    path = imported.checkpoint.path
     if _is_huggingface(imported) and not any(
         os.path.isfile(os.path.join(path, name)) for name in (WEIGHTS, INDEX)
     ):
@@ -44,7 +36,7 @@ def why_not(imported: Imported) -> str:
 
 
 def run(imported: Imported, batch: Batch) -> Outputs:
-    """Runs the encoder and the heads that the source has."""
+    """Runs the encoder and the heads that the checkpoint has."""
     import torch
 
     with _quiet():
@@ -71,19 +63,20 @@ def run(imported: Imported, batch: Batch) -> Outputs:
     program = f"transformers {version('transformers')} on torch {version('torch')}"
     if not _is_huggingface(imported):
         program += ", with the weights by our table"
-    return Outputs(program, at_tokens({n: value.numpy() for n, value in values.items()}, batch))
+    return Outputs(program, without_padding({n: x.numpy() for n, x in values.items()}, batch))
 
 
 def _is_huggingface(imported: Imported) -> bool:
-    return imported.source.form is FORMATS["huggingface"]
+    return imported.checkpoint.format == "huggingface"
 
 
 def _class(imported: Imported) -> tuple[Any, dict[str, Any]]:
-    """The class without heads that the source does not have, and its options."""
+    """Returns the class that has the heads of the checkpoint only, and its options."""
     import transformers
 
-    if name := CLASS_OF_TASK.get(imported.config.task):
-        return getattr(transformers, name), {}
+    task = TASKS[imported.config.task]
+    if task.head:
+        return getattr(transformers, task.huggingface_class), {}
     heads = {name.split("/")[0] for name in imported.own_params}
     if heads >= {"masked_lm", "next_sentence"}:
         return transformers.BertForPreTraining, {}
@@ -97,7 +90,7 @@ def _load(imported: Imported) -> Any:
 
     make, options = _class(imported)
     return make.from_pretrained(
-        imported.source.path, dtype=torch.float32, attn_implementation="eager", **options
+        imported.checkpoint.path, dtype=torch.float32, attn_implementation="eager", **options
     ).eval()
 
 
@@ -105,26 +98,27 @@ def _fill(imported: Imported) -> Any:
     import torch
     import transformers
 
-    fields = imported.config.model
-    values: dict[str, Any] = {theirs: fields[ours] for ours, theirs in _SIZES.items()}
+    model_config, head = imported.config.model, TASKS[imported.config.task].head
+    # The last of several names for one function is torch's own implementation.
+    hidden_acts = {activation: hidden_act for hidden_act, activation in ACTIVATIONS.items()}
+    values = model_keys(model_config, hidden_acts[model_config.activation])
     values["attn_implementation"] = "eager"
-    # The last name of several for one function is that of torch's own.
-    values["hidden_act"] = {ours: theirs for theirs, ours in ACTIVATIONS.items()}[fields.activation]
-    make, options = _class(imported)
-    if head := TASK_HEADS.get(imported.config.task):
+    if head:
         values["num_labels"] = len(imported.own_params[f"{head}/bias"])
+    make, options = _class(imported)
     model = make(transformers.BertConfig(**values), **options)
-    arrays = export_params(imported.own_params, FORMATS["huggingface"])
+    table = MODELS[model_config.name].formats["huggingface"]
+    arrays = export_params(imported.own_params, table, "huggingface")
     prefix = "bert." if make is transformers.BertModel else ""
-    for name, place in model.named_parameters():
-        place.data = torch.from_numpy(np.array(arrays[prefix + name]))
+    for name, parameter in model.named_parameters():
+        parameter.data = torch.from_numpy(np.array(arrays[prefix + name]))
     model.tie_weights()
     return model.eval()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' bars, and its remarks on heads that it does not load."""
+    """Turns off transformers' progress bars and its warnings about heads that it does not load."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()

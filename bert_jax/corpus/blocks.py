@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.corpus.batch import Batch, token_fields
 from bert_jax.corpus.documents import id_dtype
 
 
@@ -107,7 +108,7 @@ def example_lengths(a_lengths: np.ndarray, b_lengths: np.ndarray) -> np.ndarray:
     return a_lengths.astype(np.int64) + b_lengths + 2 + (b_lengths > 0)
 
 
-def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> dict[str, np.ndarray]:
+def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch:
     """Lays rows out in the batch form.
 
     Args:
@@ -122,41 +123,32 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> dict[
     """
     ids, a_lengths, b_lengths, labels, positions, masked_ids = zip(*rows, strict=True)
     num_examples = np.array([len(lengths) for lengths in a_lengths])
-    a, b = np.concatenate(a_lengths).astype(np.int64), np.concatenate(b_lengths).astype(np.int64)
-    lengths = example_lengths(a, b)
-    # Of each example, its row and its number in the row; of each token, its example and its place.
-    row = np.repeat(np.arange(len(rows)), num_examples)
-    number = np.arange(row.size) - np.repeat(np.cumsum(num_examples) - num_examples, num_examples)
-    example = np.repeat(np.arange(row.size), lengths)
-    starts = np.cumsum(lengths) - lengths
-    place = np.arange(example.size) - starts[example]
-    num_tokens = np.array([len(tokens) for tokens in ids])
 
-    def spread(flat: np.ndarray, counts: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
-        """Flat values of rows with `counts` values each -> int32[batch, width]."""
-        padded = np.full((len(rows), width), fill, np.int32)
-        padded[np.arange(width) < counts[:, None]] = flat
+    def spread(values: Sequence[np.ndarray], counts: np.ndarray, width: int) -> np.ndarray:
+        """Returns int32[batch, width], each row with its `counts` values and zeros after them."""
+        padded = np.zeros((len(rows), width), np.int32)
+        padded[np.arange(width) < counts[:, None]] = np.concatenate(values)
         return padded
 
-    def per_token(flat: np.ndarray, fill: int = 0) -> np.ndarray:
-        return spread(flat, num_tokens, form.sequence_length, fill)
-
-    def per_example(flat: np.ndarray) -> np.ndarray:
-        return spread(flat, num_examples, form.examples_per_row)
-
-    batch = {
-        "input_ids": per_token(np.concatenate(ids), form.pad_id),
-        "token_type_ids": per_token(place >= a[example] + 2),
-        "position_ids": per_token(place),
-        "example_ids": per_token(number[example] + 1),
-        "cls_positions": per_example(starts - (np.cumsum(num_tokens) - num_tokens)[row]),
-        "next_sentence_labels": per_example(np.concatenate(labels)),
-        "next_sentence_weights": per_example(b > 0).astype(np.float32),
-    }
+    per_example = functools.partial(spread, counts=num_examples, width=form.examples_per_row)
+    a, b = per_example(a_lengths), per_example(b_lengths)
+    is_example = np.arange(form.examples_per_row) < num_examples[:, None]
+    num_tokens = np.array([len(tokens) for tokens in ids])
+    batch = token_fields(
+        np.concatenate(ids),
+        np.cumsum(num_tokens) - num_tokens,
+        np.where(is_example, example_lengths(a, b), 0),
+        a + 2,
+        form.sequence_length,
+        form.pad_id,
+    )
+    batch["next_sentence_labels"] = per_example(labels)
+    batch["next_sentence_weights"] = (b > 0).astype(np.float32)
     if form.max_predictions:
         num_masked = np.array([len(masked) for masked in positions])
         per_mask = functools.partial(spread, counts=num_masked, width=form.max_predictions)
-        batch["masked_lm_positions"] = per_mask(np.concatenate(positions))
-        batch["masked_lm_ids"] = per_mask(np.concatenate(masked_ids))
-        batch["masked_lm_weights"] = per_mask(np.ones(num_masked.sum())).astype(np.float32)
+        batch["masked_lm_positions"] = per_mask(positions)
+        batch["masked_lm_ids"] = per_mask(masked_ids)
+        is_mask = np.arange(form.max_predictions) < num_masked[:, None]
+        batch["masked_lm_weights"] = is_mask.astype(np.float32)
     return batch

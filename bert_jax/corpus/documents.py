@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bert_jax.files.atomic import read_json, whole_folder, write_json
+from bert_jax.files.atomic import read_json, whole_file, whole_folder, write_json
 from bert_jax.text.tokenization import Tokenizer
 
 DOCUMENT = np.dtype(
@@ -210,7 +210,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
         )
     splits = {}
     for name in SPLITS if share else SPLITS[:1]:
-        with open(os.path.join(folder, name), "wb") as file:
+        with whole_file(os.path.join(folder, name)) as part, open(part, "wb") as file:
             splits[name] = _deal_out(corpus, name == "validation", limit, file)
     return splits, hashes.size - distinct.size
 

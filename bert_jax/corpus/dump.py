@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_jax.corpus.loader import evaluation_batches
 from bert_jax.corpus.manifest import Manifest
+from bert_jax.files.atomic import whole_file
 from bert_jax.text.tokenization import Tokenizer
 
 _BATCH_SIZE = 256
@@ -53,7 +54,7 @@ def write_jsonl(manifest: Manifest, path: str) -> int:
       The number of lines.
     """
     count = 0
-    with open(path, "w", encoding="utf-8") as file:
+    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for split in manifest.splits:
             for length in manifest.sequence_lengths:
                 for example in examples(manifest, split, length):

@@ -13,15 +13,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.corpus.shards import ROWS_PER_BLOCK, Rows
+from bert_jax.corpus.batch import Batch
+from bert_jax.corpus.shards import ROWS_PER_BLOCK, ShardRows
 
-# Rows of a window's blocks, some 128 x 256, are mixed. (Rows keeps two windows in memory.)
+# Rows of a window's blocks, some 128 x 256, are mixed. (ShardRows caches two windows in memory.)
 WINDOW_BLOCKS = 128
 
 _ROUNDS = 6
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-
-Batch = dict[str, np.ndarray]
 
 
 def permute(numbers: np.ndarray, size: int, key: str) -> np.ndarray:
@@ -59,7 +58,7 @@ class Loader:
       ValueError: there are no rows, or `batch_size` is not positive.
     """
 
-    def __init__(self, rows: Rows, batch_size: int, seed: int):
+    def __init__(self, rows: ShardRows, batch_size: int, seed: int):
         if not len(rows):
             raise ValueError("There are no rows to make batches of.")
         if batch_size < 1:
@@ -114,7 +113,7 @@ def _part(batch_size: int, start: int, stop: int | None) -> np.ndarray:
 
 
 def evaluation_batches(
-    rows: Rows, batch_size: int, start: int = 0, stop: int | None = None
+    rows: ShardRows, batch_size: int, start: int = 0, stop: int | None = None
 ) -> Iterator[Batch]:
     """Yields rows `start` to `stop - 1` of each global batch, all rows once, in their order.
 

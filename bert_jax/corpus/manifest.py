@@ -13,8 +13,9 @@ import os
 from typing import Any
 
 from bert_jax.corpus.blocks import RowFormat
-from bert_jax.corpus.shards import Rows, file_sha256
+from bert_jax.corpus.shards import ShardRows
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenization import Tokenizer, load_tokenizer
 
 NAME = "manifest.json"
@@ -102,7 +103,7 @@ class Manifest:
             )
         return tokenizer
 
-    def rows(self, split: str, sequence_length: int) -> Rows:
+    def rows(self, split: str, sequence_length: int) -> ShardRows:
         """Opens the rows of one split at one sequence length, after a look at the files' sizes.
 
         Raises:
@@ -113,7 +114,7 @@ class Manifest:
             _check_size(os.path.join(self.folder, file["name"]), file["bytes"])
         form = RowFormat(**self.content["formats"][str(sequence_length)])
         paths = [os.path.join(self.folder, file["name"]) for file in files]
-        return Rows(paths, [file["rows"] for file in files], form)
+        return ShardRows(paths, [file["rows"] for file in files], form)
 
     def verify(self) -> int:
         """Compares every file with its checksum, in threads.

@@ -22,9 +22,10 @@ from bert_jax.corpus import stages
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.corpus.manifest import VERSION, Manifest
-from bert_jax.corpus.shards import file_sha256, rows_per_file
+from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.statistics import RowCounts
-from bert_jax.files.atomic import read_json, whole_file, write_json
+from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
+from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers, run_stage
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer, load_tokenizer
@@ -99,8 +100,7 @@ class Preparation:
         """Trains the vocabulary, or copies the given one. Returns the name of its file."""
         if not self.config.vocab.startswith(TRAIN):
             name = f"vocab{os.path.splitext(self.config.vocab)[1]}"
-            with whole_file(os.path.join(self.data_dir, name)) as part:
-                shutil.copyfile(self.config.vocab, part)
+            copy_file(self.config.vocab, os.path.join(self.data_dir, name))
             return name
         kind = self.config.vocab.removeprefix(TRAIN)
         name = "vocab.txt" if kind == "wordpiece" else "vocab.model"

@@ -16,8 +16,8 @@ from bert_jax.config.data import DataConfig
 from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
-from bert_jax.corpus.shards import file_sha256
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenization import load_tokenizer
@@ -85,7 +85,7 @@ def _check(config: DataConfig) -> None:
 def _settings(config: DataConfig) -> dict[str, Any]:
     """The settings that decide the data. A given vocabulary counts by its contents."""
     settings = dataclasses.asdict(config)
-    for name in config.idle:
+    for name in config.unused:
         del settings[name]
     if not config.vocab.startswith(TRAIN):
         name = os.path.basename(config.vocab)

@@ -6,7 +6,6 @@ the number of records in its file, and with blocks that number stays small.
 
 import errno
 import functools
-import hashlib
 import itertools
 import os
 import threading
@@ -16,12 +15,14 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
+from bert_jax.corpus.batch import Batch
 from bert_jax.corpus.blocks import Block, RowFormat, example_lengths, make_batch
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RUN, Run
 from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import whole_file
+from bert_jax.files.checksums import file_sha256
 
 ROWS_PER_BLOCK = 256
 # Of one file: some 30 MB with uint16 ids. It must not depend on the number of processes.
@@ -123,12 +124,7 @@ def _make_block(
     )
 
 
-def file_sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class Rows:
+class ShardRows:
     """Random access to the rows of one split at one sequence length. Threads may share it.
 
     Args:
@@ -151,7 +147,7 @@ class Rows:
     def __len__(self) -> int:
         return self._length
 
-    def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def read(self, indices: np.ndarray) -> Batch:
         """Returns the batch form (see make_batch) of the rows int[batch]; -1 is padding.
 
         Raises:

@@ -1,40 +1,30 @@
-"""Where arrays live: the mesh, and THE table from parameter path to PartitionSpec.
+"""Where arrays live: the mesh, and parameter paths -> shardings by a table of rules.
 
-The only file that names mesh axes. `data` splits the batch; `fsdp` splits the batch too, and every
-large parameter with its optimizer moments; `tensor` splits attention heads, the inner layer of the
-feed-forward network and the vocabulary. Models know nothing of it: jax.jit gets the shardings of
-its arguments and XLA inserts the communication.
+`data` splits the batch; `fsdp` splits the batch too, and every large parameter with its optimizer
+moments; `tensor` splits attention heads, the inner layer of the feed-forward network and the
+vocabulary. The rules of parameters stand with the models (`models.MODELS`, `models.heads`); their
+modules do not know them: jax.jit gets the shardings of its arguments, and XLA inserts the
+communication.
 """
 
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bert_jax.devices.trees import flatten, path_name
+
 AXES = ("data", "fsdp", "tensor")
 _BATCH = PartitionSpec(("data", "fsdp"))
 
-# (what is searched in the path, spec of each dimension); the first row that matches decides.
-# Weights [in, out] that fan out are split over `tensor` by column, those that fan in by row, so
-# that a sub-layer needs one sum over devices.
-PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
-    (r"(position|token_type)_embeddings/embedding$", PartitionSpec(None, "fsdp")),
-    (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
-    (r"attention/output/kernel$", PartitionSpec("tensor", "fsdp")),
-    (r"intermediate/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"intermediate/bias$", PartitionSpec("tensor")),
-    (r"output/kernel$", PartitionSpec("tensor", "fsdp")),
-    (r"masked_lm/bias$", PartitionSpec("tensor")),
-    (r"kernel$", PartitionSpec("fsdp")),
-    (r"(bias|scale|transitions|scalar_mix/\w+)$", PartitionSpec()),
-)
+# (regular expression that is searched in a parameter's path, a mesh axis for each dimension); the
+# first row that matches decides.
+Rules = Sequence[tuple[str, PartitionSpec]]
 
 
 def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
@@ -76,57 +66,51 @@ def check_batch_size(mesh: Mesh, name: str, size: int) -> None:
         )
 
 
-def spec_of(path: str) -> PartitionSpec:
-    """The PartitionSpec of a parameter, by its path "encoder/layer_0/attention/query/kernel".
+def spec_of(rules: Rules, path: str) -> PartitionSpec:
+    """Returns the PartitionSpec of a parameter "bert/encoder/layer_0/attention/query/kernel".
 
     Raises:
-      ValueError: if no row of the table matches.
+      ValueError: no row of the table matches.
     """
-    for pattern, spec in PARAMETER_RULES:
+    for pattern, spec in rules:
         if re.search(pattern, path):
             return spec
     raise ValueError(
-        f"No row of bert_jax.devices.sharding.PARAMETER_RULES matches the parameter {path!r}."
+        f"No sharding rule matches the parameter {path!r}: add a row to the rules of its model"
+        " (bert_jax.models.MODELS) or of the heads (bert_jax.models.heads.HEAD_RULES)."
     )
 
 
-def path_name(path: tuple[Any, ...]) -> str:
-    """A jax key path as "encoder/layer_0/attention/query/kernel"."""
-    return "/".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path)
-
-
-def state_shardings(mesh: Mesh, state: Any) -> Any:
-    """Shardings of a training state.
+def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
+    """Returns the shardings of a training state.
 
     Args:
       mesh: the devices.
-      state: arrays or ShapeDtypeStructs; its `params`, and whatever of the optimizer's state has
-        the path and shape of a parameter, go by the table, the rest is replicated.
+      rules: of the parameters.
+      state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer's state with
+        the path and shape of a parameter, follow the rules; the others are replicated.
     """
-    shapes = {
-        path_name(path): leaf.shape
-        for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
-    }
+    shapes = {name: leaf.shape for name, leaf in flatten(state.params).items()}
 
     def of_leaf(path, leaf):
         name = path_name(path)
         for parameter, shape in shapes.items():
             if name.endswith("/" + parameter) and leaf.shape == shape:
-                return _checked(mesh, parameter, shape)
+                return _checked(mesh, rules, parameter, shape)
         return replicated(mesh)
 
     return jax.tree_util.tree_map_with_path(of_leaf, state)
 
 
-def parameter_shardings(mesh: Mesh, params: Any) -> Any:
-    """Shardings of a tree of parameters, by the table."""
+def parameter_shardings(mesh: Mesh, rules: Rules, params: Any) -> Any:
+    """Returns the shardings of a tree of parameters."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _checked(mesh, path_name(path), leaf.shape), params
+        lambda path, leaf: _checked(mesh, rules, path_name(path), leaf.shape), params
     )
 
 
-def _checked(mesh: Mesh, path: str, shape: tuple[int, ...]) -> NamedSharding:
-    spec = spec_of(path)
+def _checked(mesh: Mesh, rules: Rules, path: str, shape: tuple[int, ...]) -> NamedSharding:
+    spec = spec_of(rules, path)
     for size, axis in zip(shape, spec, strict=False):
         if axis is not None and size % mesh.shape[axis]:
             raise ValueError(

@@ -46,6 +46,7 @@ class BucketedLoader:
     ):
         self._buckets = _buckets(lengths, batch_size, bucket_lengths)
         self._bucket_lengths = np.asarray(bucket_lengths)
+        self.batch_size = batch_size
         self.seed = seed
         sizes = np.full(len(bucket_lengths), batch_size)
         if even_tokens:

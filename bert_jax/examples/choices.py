@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bert_jax.examples.example import ChoiceExample
-from bert_jax.examples.example_files import field, text, text_field
+from bert_jax.examples.reading import field, text, text_field
+from bert_jax.examples.schema import ChoiceExample
 from bert_jax.examples.tables import Row, read_rows
 
 _ENDING = re.compile(r"ending(\d+)")

@@ -3,7 +3,7 @@
 A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
 Columns are cut at tabs or, in a line without one, at spaces. A line that begins with -DOCSTART-
 begins a document; in a file without such lines, each sentence is its own. Counted, on top of what
-bert_jax.examples.example_files and bert_jax.examples.tags count:
+bert_jax.examples.reading and bert_jax.examples.tags count:
 
     docstart_lines       such lines
     blank_words          words of white space, or none before a tab: kept
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from bert_jax.examples.example import TaggedExample
-from bert_jax.examples.example_files import field, is_json, place, read_lines, read_objects, text
+from bert_jax.examples.reading import field, is_json, place, read_lines, read_objects, text
+from bert_jax.examples.schema import TaggedExample
 from bert_jax.examples.tags import TagReader, is_typed_tag
 
 _DOCUMENT = "-DOCSTART-"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.examples.example import ChoiceExample
-from bert_jax.examples.rows import Batch, SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.corpus.batch import Batch
+from bert_jax.examples.rows import SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.examples.schema import ChoiceExample
 from bert_jax.text.tokenization import Tokenizer
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.examples.example import Question
-from bert_jax.examples.rows import Batch, SequenceWriter, TaskRows, flat, pick
+from bert_jax.corpus.batch import Batch
+from bert_jax.examples.rows import SequenceWriter, TaskRows, flat, most_context, pick
+from bert_jax.examples.schema import Question
 from bert_jax.text.offsets import character_spans
 from bert_jax.text.tokenization import Tokenizer
 
@@ -72,25 +73,13 @@ class QuestionRows(TaskRows):
         sizes = self.lengths[rows.start : rows.stop] - firsts - 1
         context = self.contexts[example]
         spans = self.spans[self.context_starts[context] : self.context_starts[context + 1]]
-        best = _most_context(starts, sizes, len(spans))
+        best = most_context(np.arange(len(spans)), starts, starts + sizes)
         return [
             Window(row, int(first), spans[here := slice(start, start + size)], best[here] == number)
             for number, (row, first, start, size) in enumerate(
                 zip(rows, firsts, starts.tolist(), sizes.tolist(), strict=True)
             )
         ]
-
-
-def _most_context(starts: np.ndarray, sizes: np.ndarray, num_tokens: int) -> np.ndarray:
-    """The number of the best window of each token of a context.
-
-    The smaller of the numbers of tokens on the left and on the right counts, and a hundredth of
-    the window's size; the first of equals wins.
-    """
-    token = np.arange(num_tokens)
-    left, right = token - starts[:, None], (starts + sizes)[:, None] - 1 - token
-    scores = np.minimum(left, right) + 0.01 * sizes[:, None]
-    return np.where((left >= 0) & (right >= 0), scores, -np.inf).argmax(axis=0)
 
 
 def encode_questions(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.examples.example import TextExample
-from bert_jax.examples.rows import Batch, Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.corpus.batch import Batch
+from bert_jax.examples.rows import Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.examples.schema import TextExample
 from bert_jax.text.tokenization import Tokenizer
 
 # What a text is labelled with: one class, any number of classes, a number.

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bert_jax.examples.example import TaggedExample
-from bert_jax.examples.rows import Batch, Labels, SequenceWriter, TaskRows, flat
+from bert_jax.corpus.batch import Batch
+from bert_jax.examples.rows import Labels, SequenceWriter, TaskRows, flat, most_context
+from bert_jax.examples.schema import TaggedExample
 from bert_jax.text.tokenization import Tokenizer
 
 # Most sentences that see each other: a longer document is read in pieces, in bounded memory.
@@ -254,19 +255,15 @@ def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[ra
 def _predicted(
     starts: Sequence[int], windows: Sequence[range], first: int, stop: int
 ) -> list[range]:
-    """The words of the sentence that each of its windows predicts.
+    """Returns the words of the sentence that each of its windows predicts.
 
-    The rule of `run_squad.py`: the smaller of the numbers of pieces on the left and on the right
-    counts, and a hundredth of the window's length; the first of equals wins.
+    A word is predicted where its first piece has most context.
     """
     if len(windows) == 1:
         return [range(first, stop)]
-    at = np.array(starts[first:stop])
-    scores = np.full((len(windows), stop - first), -np.inf)
-    for row, window in zip(scores, windows, strict=True):
-        begin, end = starts[window.start], starts[window.stop]
-        here = slice(window.start - first, window.stop - first)
-        row[here] = np.minimum(at[here] - begin, end - 1 - at[here]) + 0.01 * (end - begin)
-    # The further on a word is, the further on is its best window.
-    cuts = np.searchsorted(scores.argmax(axis=0), np.arange(len(windows) + 1)) + first
+    begins = np.array([starts[window.start] for window in windows])
+    ends = np.array([starts[window.stop] for window in windows])
+    best = most_context(np.array(starts[first:stop]), begins, ends)
+    # The best windows of successive words are in order, so that each has a range of words.
+    cuts = np.searchsorted(best, np.arange(len(windows) + 1)) + first
     return [range(*pair) for pair in pairwise(cuts.tolist())]

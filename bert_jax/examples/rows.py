@@ -12,9 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bert_jax.corpus.batch import Batch, token_fields
 from bert_jax.text.tokenization import Tokenizer
-
-Batch = dict[str, np.ndarray]
 
 # [CLS] A [SEP] B [SEP] with a few tokens of each.
 SHORTEST = 8
@@ -111,22 +110,17 @@ class Sequences:
         Raises:
           ValueError: a sequence is longer than `length`.
         """
-        at = np.maximum(numbers, 0)
-        lengths = np.where(numbers >= 0, self.lengths[at], 0)[..., None]
-        if lengths.max(initial=0) > length:
-            raise ValueError(f"A row of {lengths.max()} tokens does not fit in {length}.")
-        place = np.arange(length)
-        is_token = place < lengths
-        tokens = self.ids[np.minimum(self.starts[at][..., None] + place, len(self.ids) - 1)]
-        return {
-            "input_ids": np.where(is_token, tokens, np.int32(self.pad_id)),
-            "token_type_ids": (is_token & (place >= self.first_lengths[at][..., None])).astype(
-                np.int32
-            ),
-            "position_ids": np.where(is_token, place, 0).astype(np.int32),
-            "example_ids": is_token.astype(np.int32),
-            "cls_positions": np.zeros((*numbers.shape, 1), np.int32),
-        }
+        at = np.maximum(numbers, 0).ravel()
+        lengths = np.where(numbers.ravel() >= 0, self.lengths[at], 0)
+        batch = token_fields(
+            self.ids,
+            self.starts[at],
+            lengths[:, None],
+            self.first_lengths[at][:, None],
+            length,
+            self.pad_id,
+        )
+        return {n: array.reshape(*numbers.shape, array.shape[1]) for n, array in batch.items()}
 
 
 class SequenceWriter:
@@ -193,6 +187,25 @@ def fit_pair(num_a: int, num_b: int, room: int) -> tuple[int, int]:
     """
     kept_a = min(num_a, max(room - num_b, (room + 1) // 2))
     return kept_a, min(num_b, room - kept_a)
+
+
+def most_context(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns which of several overlapping windows shows each token with the most context.
+
+    The rule of `run_squad.py`: the score of a window is the smaller of the numbers of its tokens to
+    the left and to the right, plus a hundredth of its length; the first of equal scores wins.
+
+    Args:
+      places: int[tokens], of the tokens in the text. Every token is in one window at least.
+      begins: int[windows], the place of each window's first token.
+      ends: int[windows], the place after its last token.
+
+    Returns:
+      int64[tokens], numbers of windows.
+    """
+    left, right = places - begins[:, None], ends[:, None] - 1 - places
+    scores = np.minimum(left, right) + 0.01 * (ends - begins)[:, None]
+    return np.where((left >= 0) & (right >= 0), scores, -np.inf).argmax(axis=0)
 
 
 @dataclass(frozen=True)

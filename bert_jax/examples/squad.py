@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.examples.example import Question
-from bert_jax.examples.example_files import field, read_json, read_objects, text, text_field
+from bert_jax.examples.reading import field, read_json, read_objects, text, text_field
+from bert_jax.examples.schema import Question
 
 _NEAR = 32
 

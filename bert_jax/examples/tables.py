@@ -7,7 +7,7 @@ r"""Texts and pairs of texts with labels: TSV, CSV, JSON lines, plain lines.
              line 1
 
 Names of compressed files end in .gz, .bz2, .xz or .zst after that. What is mended is counted, on
-top of what bert_jax.examples.example_files counts:
+top of what bert_jax.examples.reading counts:
 
     blank_lines          between rows: left out
     empty_texts          rows whose text_a or text_b is empty: kept
@@ -23,8 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.examples.example import TextExample
-from bert_jax.examples.example_files import (
+from bert_jax.examples.reading import (
     ending_of,
     field,
     is_json,
@@ -33,6 +32,7 @@ from bert_jax.examples.example_files import (
     read_objects,
     text_field,
 )
+from bert_jax.examples.schema import TextExample
 
 Row = dict[Any, Any]
 

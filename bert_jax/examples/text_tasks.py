@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bert_jax.examples.example import TextExample
+from bert_jax.examples.schema import TextExample
 from bert_jax.examples.tables import Columns, first_row, read_table
 from bert_jax.examples.tfds import read_tfds_texts
 

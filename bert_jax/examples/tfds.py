@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.examples.example import TaggedExample, TextExample
+from bert_jax.examples.schema import TaggedExample, TextExample
 from bert_jax.examples.tables import Columns
 from bert_jax.examples.tags import TagReader
 from bert_jax.text.tfds import open_builder, open_split, parse_name

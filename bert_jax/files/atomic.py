@@ -1,4 +1,23 @@
-"""Files and folders that are there whole or not at all."""
+"""Durable writes: after a crash or a power cut, the old file or the new one is there, complete.
+
+Every file that outlives its process is written by one of these:
+
+    whole_file(path)                      context manager; yields a temporary path to write to
+    whole_folder(path)                    the same for a new folder
+    write_bytes(path, data)
+    write_text(path, text)                UTF-8, no newline added
+    write_json(path, value, sort_keys=True)
+    copy_file(source, path)
+    AppendFile(path)                      a text file that grows by lines:
+        .write_line(line)                 adds a line; it survives the end of the process
+        .sync()                           returns when all lines are on disk
+        .close()                          syncs and closes; also a context manager
+    read_json(path)
+
+The temporary file is `path.part`, in the folder of `path`. Its contents are flushed to disk
+(fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
+power cut may leave an empty file under the new name; without the second, it may undo the rename.
+"""
 
 import contextlib
 import json
@@ -10,55 +29,119 @@ from typing import Any
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[str]:
-    """Yields a temporary name to write to; after the block the file stands under `path`, on disk.
+    """Yields a temporary path to write to; at the end of the block the file is moved to `path`.
 
-    If the block raises, nothing stands under `path`. If the machine stops, a file `path.part` may
-    stay, which the next writer of `path` overwrites.
+    The block must close the file. If the block raises, `path` is unchanged and the temporary file
+    is removed. If the process is killed, the temporary file may remain; the next writer of `path`
+    overwrites it.
     """
     path = os.fspath(path)
     temporary = f"{path}.part"
     try:
         yield temporary
-        _flush(temporary)
+        _fsync(temporary)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
-    _flush(os.path.dirname(path) or ".")
+    _fsync(_parent(path))
 
 
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[str]:
-    """Yields a new, empty folder to fill; after the block it stands under `path`, on disk."""
+    """Yields a new, empty folder to fill; at the end of the block it is moved to `path`.
+
+    All files and folders below it are flushed to disk first. If the block raises, the temporary
+    folder is removed.
+    """
     path = os.fspath(path)
     temporary = f"{path}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
     try:
         yield temporary
-        for name in os.listdir(temporary):
-            _flush(os.path.join(temporary, name))
+        for folder, _, names in os.walk(temporary, topdown=False):
+            for name in names:
+                _fsync(os.path.join(folder, name))
+            _fsync(folder)
         os.replace(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    _flush(os.path.dirname(path) or ".")
+    _fsync(_parent(path))
+
+
+def write_bytes(path: str | os.PathLike, data: bytes) -> None:
+    """Writes a file."""
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        file.write(data)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Writes a file of UTF-8."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: str | os.PathLike, value: Any, sort_keys: bool = True) -> None:
-    """Writes JSON; with sorted keys equal values give equal bytes."""
-    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=sort_keys, ensure_ascii=False)
-        file.write("\n")
+    """Writes a file of JSON. With sorted keys, equal values give equal bytes."""
+    text = json.dumps(value, indent=1, sort_keys=sort_keys, ensure_ascii=False)
+    write_text(path, f"{text}\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
+    """Returns the value in a file of JSON."""
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
 
-def _flush(path: str) -> None:
+def copy_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
+    """Copies the contents of a file."""
+    with whole_file(path) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+class AppendFile:
+    """A text file of UTF-8 that grows line by line; created if it does not exist.
+
+    A line is handed to the operating system as soon as it is written: other programs see it, and it
+    survives the end of the process. After a power cut, the lines written since the last `sync` may
+    be missing, and the last line may be incomplete.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        path = os.fspath(path)
+        self._file = open(path, "a", encoding="utf-8")
+        _fsync(_parent(path))
+
+    def __enter__(self) -> "AppendFile":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def write_line(self, line: str) -> None:
+        """Writes a line and the newline after it."""
+        self._file.write(f"{line}\n")
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Returns when all lines are on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Syncs and closes the file; a second call does nothing."""
+        if not self._file.closed:
+            self.sync()
+            self._file.close()
+
+
+def _parent(path: str) -> str:
+    return os.path.dirname(path) or "."
+
+
+def _fsync(path: str) -> None:
+    """Returns when a file's contents, or a folder's entries, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

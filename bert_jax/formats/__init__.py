@@ -1,0 +1,81 @@
+"""File formats of other programs and their names of weights. Nothing here imports jax."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from bert_jax.formats import google, huggingface
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """How another program stores a checkpoint.
+
+    Attributes:
+      title: name of the program, for people and certificate.json.
+      matches: path -> whether it looks like a checkpoint of this format.
+      open: (path, choices) -> the checkpoint.
+      list_tensors: path -> dtype and shape of each tensor.
+    """
+
+    title: str
+    matches: Callable[[str], bool]
+    open: Callable[[str, Choices], ForeignCheckpoint]
+    list_tensors: Callable[[str], dict[str, tuple[np.dtype, tuple[int, ...]]]]
+
+
+FORMATS = {
+    "huggingface": Format(
+        title="Hugging Face",
+        matches=huggingface.matches,
+        open=huggingface.open_checkpoint,
+        list_tensors=huggingface.list_tensors,
+    ),
+    "google": Format(
+        title="google-research/bert",
+        matches=google.matches,
+        open=google.open_checkpoint,
+        list_tensors=google.list_tensors,
+    ),
+}
+
+
+def format_of(path: str) -> str:
+    """Returns "workdir" for a folder of this package, or the name of a row of FORMATS.
+
+    Raises:
+      ValueError: there is no such path, or it is none of these.
+    """
+    if os.path.isdir(os.path.join(path, "checkpoints")):
+        return "workdir"
+    if name := next((name for name, row in FORMATS.items() if row.matches(path)), ""):
+        return name
+    if not os.path.exists(path):
+        raise ValueError(f"{path}: no such file or folder.")
+    raise ValueError(
+        f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
+        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG})."
+    )
+
+
+def open_checkpoint(
+    path: str, format: str = "", choices: Choices | None = None
+) -> ForeignCheckpoint:
+    """Opens a checkpoint of another program and checks its vocabulary; reads no tensors yet.
+
+    Args:
+      path: file or folder.
+      format: name of a row of FORMATS; empty: the one that matches.
+      choices: settings that take precedence over the checkpoint's.
+
+    Raises:
+      ValueError: it is incomplete, or not a model that this package has.
+    """
+    checkpoint = FORMATS[format or format_of(path)].open(path, choices or Choices())
+    name = checkpoint.vocabulary_path or sibling(checkpoint.path, "tokenizer.json")
+    pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]
+    notes = check_vocabulary_size(pieces, rows, name)
+    return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, *notes))

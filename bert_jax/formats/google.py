@@ -2,39 +2,43 @@
 
 import os
 
-from bert_jax.formats import foreign
-from bert_jax.formats.foreign import Choices, Source, beside
-from bert_jax.formats.tables import FORMATS, Arrays
+import numpy as np
+
+from bert_jax.formats import bert_names, foreign
+from bert_jax.formats.bert_config import model_fields
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.tensorflow_bundle import Bundle, find_prefixes
+from bert_jax.formats.weight_table import Arrays
 
 CONFIG = "bert_config.json"
 
 
-def describe(path: str, choices: Choices) -> Source:
-    """Looks at a folder, or at a checkpoint (its name without `.index`) in one.
+def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
+    """Reads everything but the tensors of a folder, or of a checkpoint (path without `.index`).
 
     Raises:
-      ValueError: it is not complete, or no BERT.
+      ValueError: it is incomplete or not a BERT.
     """
-    config_path = beside(path, CONFIG)
-    bundle = open_bundle(path)
-    values = foreign.read_config(config_path)
-    said = values.get("hidden_act", "gelu")
-    if said != "gelu":
-        raise ValueError(f"{config_path} says hidden_act={said!r}: only 'gelu' is BERT's.")
+    config_path = sibling(path, CONFIG)
+    bundle = _open_bundle(path)
+    values = foreign.read_json_object(config_path)
+    hidden_act = values.get("hidden_act", "gelu")
+    if hidden_act != "gelu":
+        raise ValueError(f"{config_path} has hidden_act={hidden_act!r}: only 'gelu' is supported.")
     # The releases of 2018 and of 2019 have the same name for two functions.
     activation = choices.activation or "gelu_tanh"
-    model = foreign.model_fields(values, activation, config_path)
+    model = model_fields(values, activation, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle.entries
-    vocabulary_path = choices.vocab or beside(path, "vocab.txt")
+    vocabulary_path = choices.vocab or sibling(path, "vocab.txt")
     vocabulary = foreign.read_vocabulary(vocabulary_path)
     lowercase, reason = choices.lowercase, "as you say"
     if lowercase is None:
         lowercase = foreign.is_lowercase(vocabulary)
         reason = f"as the vocabulary has {'no ' if lowercase else ''}upper-case letters"
-    return Source(
+    return ForeignCheckpoint(
         path=path,
-        form=FORMATS["google"],
+        format="google",
+        table=bert_names.GOOGLE,
         task=_task(bundle),
         model=model,
         vocabulary=vocabulary,
@@ -43,6 +47,7 @@ def describe(path: str, choices: Choices) -> Source:
         labels=(),
         shapes={name: entry.shape for name, entry in bundle.entries.items()},
         read=lambda: _read(bundle),
+        # Stored in certificate.json.
         notes=(
             f"GELU: {activation}. {CONFIG} says 'gelu' in every release: the program of 2018"
             " computes the error function's (--activation=gelu), that since February 2019 the tanh"
@@ -53,33 +58,40 @@ def describe(path: str, choices: Choices) -> Source:
     )
 
 
-def open_bundle(path: str) -> Bundle:
-    """The checkpoint of a folder, or of that name.
+def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Returns the dtype and shape of each tensor of a folder, or of a checkpoint.
 
     Raises:
-      ValueError: there is none, or several, or it cannot be read.
+      ValueError: there is no checkpoint, there are several, or it cannot be read.
     """
-    return Bundle(_prefix(path))
+    entries = _open_bundle(path).entries
+    return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
 
 
-def is_one(path: str) -> bool:
-    """Whether a path looks like a checkpoint of this form."""
+def matches(path: str) -> bool:
+    """Returns whether a path looks like a checkpoint of this format."""
     return os.path.isfile(f"{path}.index") or os.path.isfile(os.path.join(path, CONFIG))
 
 
+def _open_bundle(path: str) -> Bundle:
+    return Bundle(_prefix(path))
+
+
 def _prefix(path: str) -> str:
+    """Returns the path of the checkpoint without `.index`."""
     if not os.path.isdir(path):
         return path.removesuffix(".index")
-    found = find_prefixes(path)
+    prefixes = find_prefixes(path)
     usual = os.path.join(path, "bert_model.ckpt")
-    if len(found) < 2 or usual in found:
-        return usual if usual in found or not found else found[0]
+    if len(prefixes) < 2 or usual in prefixes:
+        return usual if usual in prefixes or not prefixes else prefixes[0]
     raise ValueError(
-        f"{path} holds several checkpoints: name one of {', '.join(found)} instead of the folder."
+        f"{path} has several checkpoints: name one of {', '.join(prefixes)} instead of the folder."
     )
 
 
 def _task(bundle: Bundle) -> str:
+    """Returns the task of the checkpoint's head."""
     if "cls/squad/output_weights" in bundle.entries:
         return "span"
     return "classification" if "output_weights" in bundle.entries else "pretraining"

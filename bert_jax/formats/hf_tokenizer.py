@@ -1,21 +1,21 @@
-"""Our tokenizers as a tokenizer.json, which the `tokenizers` library and transformers read.
+"""Tokenizers of this package as a tokenizer.json, for the `tokenizers` library and transformers.
 
-The library's own BERT steps differ from google-research/bert in several ways (private-use
+The BERT components of that library differ from google-research/bert in several ways (private-use
 characters, a block of ideographs, words of 101 to 200 characters, the final sigma, another version
-of Unicode). The file therefore spells every rule out: the sets of characters are those that our
-tokenizer uses, written as ranges, so that the ids are ours wherever the file is read. Only lower
-case, decomposition and, for SentencePiece, the normalization are the library's.
+of Unicode). The file therefore spells out every rule with the sets of characters that our tokenizer
+uses, so that the ids are ours wherever the file is read. Only lowercasing, decomposition and, for
+SentencePiece, normalization are the library's.
 """
 
 import base64
-import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
 
+from bert_jax.formats import character_classes as classes
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
 from bert_jax.text.tokenization import (
     MAX_WORD_LENGTH,
@@ -23,30 +23,28 @@ from bert_jax.text.tokenization import (
     SPECIAL_TOKENS,
     Tokenizer,
     WordPieceTokenizer,
-    is_cjk,
-    is_punctuation,
 )
 
 Json = dict[str, Any]
 
-# The message of a .model file (made at import, so unknown to type checkers).
+# The message of a .model file (created at import, so unknown to type checkers).
 _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 
-_SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
-_MOST_BETWEEN = 30
+# The largest number of characters between a final sigma and the letter before it.
+_MAX_BETWEEN = 30
 # transformers' names of the special tokens, in the order of SPECIAL_TOKENS.
 _ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
 def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
-    """The content of tokenizer.json: text -> [CLS] ids [SEP], or a pair with token types.
+    """Returns the content of tokenizer.json: text -> [CLS] ids [SEP], or a pair with token types.
 
     Args:
-      tokenizer: ours.
-      vocabulary: the bytes of the file that it was made of.
+      tokenizer: of this package.
+      vocabulary: the bytes of its vocabulary file.
 
     Raises:
-      ValueError: for a SentencePiece model of a kind that the library does not have.
+      ValueError: for a tokenizer, or a kind of SentencePiece model, that the library does not have.
     """
     if isinstance(tokenizer, SentencePieceTokenizer):
         parts = _sentencepiece(tokenizer, vocabulary)
@@ -65,9 +63,9 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
 
 
 def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
-    """The content of tokenizer_config.json, which makes transformers read tokenizer.json as it is.
+    """Returns the content of tokenizer_config.json, which makes transformers use tokenizer.json.
 
-    `BertTokenizer` would put the library's own BERT steps in the place of ours.
+    `BertTokenizer` would replace our rules by the library's BERT components.
     """
     names = dict(zip(_ROLES, _special_pieces(tokenizer), strict=True))
     return {
@@ -81,7 +79,7 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
 
 
 def _special_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """In the order of SPECIAL_TOKENS."""
+    """Returns the ids of the special tokens in the order of SPECIAL_TOKENS."""
     return (
         tokenizer.pad_id,
         tokenizer.unk_id,
@@ -96,7 +94,7 @@ def _special_pieces(tokenizer: Tokenizer) -> list[str]:
 
 
 def _added_tokens(tokenizer: Tokenizer) -> Iterator[Json]:
-    """The special tokens, found in text as `encode(special_tokens=True)` finds them."""
+    """Yields the special tokens, recognized in text as by `encode(special_tokens=True)`."""
     for index in _special_ids(tokenizer):
         yield {
             "id": index,
@@ -110,7 +108,7 @@ def _added_tokens(tokenizer: Tokenizer) -> Iterator[Json]:
 
 
 def _template(tokenizer: Tokenizer) -> Json:
-    """[CLS] A [SEP], and [CLS] A [SEP] B [SEP] with type 1 from B on."""
+    """Returns [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with type 1 from B on."""
     _, _, cls, sep, _ = _special_pieces(tokenizer)
 
     def special(name: str, type_id: int) -> Json:
@@ -132,16 +130,19 @@ def _template(tokenizer: Tokenizer) -> Json:
 
 
 def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
-    """The steps of `basic_tokens`, then the longest pieces from the left."""
-    clean = [_replace(_in_class(SPACES.match), " "), _replace(_in_class(_is_deleted), "")]
-    fold = [*_lower(), *_decompose(), _replace(_in_class(_is_mark), "")]
+    """Returns the steps of `basic_tokens`, then the longest pieces from the left."""
+    clean = [
+        _replace(classes.regex(SPACES.match), " "),
+        _replace(classes.regex(classes.is_deleted), ""),
+    ]
+    fold = [*_lower(), *_decompose(), _replace(classes.regex(classes.is_mark), "")]
     return {
         "normalizer": _sequence([*clean, *(fold if tokenizer.lowercase else [])]),
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [
                 _split(" +", "Removed"),
-                _split(_in_class(_stands_alone), "Isolated"),
+                _split(classes.regex(classes.is_isolated), "Isolated"),
             ],
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -156,14 +157,13 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
 
 
 def _sentencepiece(tokenizer: SentencePieceTokenizer, vocabulary: bytes) -> Json:
-    """The model's own normalization after ours, the mark for spaces, then its pieces."""
+    """Returns our normalization, the model's, the mark for spaces, then the model's pieces."""
     model = _Model.FromString(vocabulary)
     spec, kind = model.normalizer_spec, model.trainer_spec
     if not (spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces):
         raise ValueError(
-            "A SentencePiece model that keeps spaces as they are or puts none before a text has no"
-            " tokenizer.json: it needs add_dummy_prefix, remove_extra_whitespaces and"
-            " escape_whitespaces."
+            "A SentencePiece model without add_dummy_prefix, remove_extra_whitespaces and"
+            " escape_whitespaces has no tokenizer.json: train it with these options."
         )
     steps = _lower() if tokenizer.lowercase else []
     if spec.precompiled_charsmap:
@@ -174,14 +174,17 @@ def _sentencepiece(tokenizer: SentencePieceTokenizer, vocabulary: bytes) -> Json
     words = {**metaspace, "split": True}
     return {
         "normalizer": _sequence(steps),
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [words, _cut(tokenizer)]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [words, _split_special_tokens(tokenizer)],
+        },
         "decoder": words,
         "model": (_unigram if kind.model_type == kind.UNIGRAM else _bpe)(model, tokenizer.unk_id),
     }
 
 
-def _cut(tokenizer: Tokenizer) -> Json:
-    """Cuts the special tokens that are left in words after their first character: they are text."""
+def _split_special_tokens(tokenizer: Tokenizer) -> Json:
+    """Splits special tokens that are part of a word after their first character: they are text."""
     parts = (
         f"(?<={re.escape(name[0])}){re.escape(name[1:])}" for name in _special_pieces(tokenizer)
     )
@@ -198,12 +201,10 @@ def _unigram(model: Any, unk_id: int) -> Json:
 
 
 def _bpe(model: Any, unk_id: int) -> Json:
-    """Two pieces merge if what they make is a piece, the one of the highest score first."""
+    """Returns a model that merges two pieces if they form a piece, highest score first."""
     kind = model.trainer_spec
     if kind.model_type != kind.BPE:
-        raise ValueError(
-            "Only SentencePiece models of the kinds unigram and bpe have a tokenizer.json."
-        )
+        raise ValueError("Only SentencePiece models of type unigram or bpe have a tokenizer.json.")
     ids = {piece.piece: index for index, piece in enumerate(model.pieces)}
     ranked = sorted(model.pieces, key=lambda piece: -piece.score)
     return {
@@ -238,67 +239,19 @@ def _split(pattern: str, behavior: str) -> Json:
 
 
 def _lower() -> list[Json]:
-    """`str.lower`; the library's looks at each character by itself, so the final sigma goes first.
+    """Returns `str.lower`: the library's treats characters one by one, so the final sigma is first.
 
-    Final is one that has a cased letter before it and none after it, not counting what may stand in
-    between (accents, apostrophes). Without a bound on the latter, looking back takes time in
+    A sigma is final if a cased letter stands before it and none after it, not counting accents and
+    apostrophes in between. Their number is limited, since an unlimited lookbehind takes time in
     proportion to all the text before.
     """
-    cased, between = _in_class(_is_cased), _in_class(_is_case_ignorable)
-    final = f"(?<={cased}{between}{{0,{_MOST_BETWEEN}}}){_SIGMA}(?!{between}*{cased})"
-    return [_replace(final, _FINAL_SIGMA), {"type": "Lowercase"}]
+    cased = classes.regex(classes.is_cased)
+    between = classes.regex(classes.is_case_ignorable)
+    final = f"(?<={cased}{between}{{0,{_MAX_BETWEEN}}}){classes.SIGMA}(?!{between}*{cased})"
+    return [_replace(final, classes.FINAL_SIGMA), {"type": "Lowercase"}]
 
 
 def _decompose() -> list[Json]:
-    """Normal form D, and the one decomposition that the library (0.23) does not know."""
+    """Returns normal form D, and the one decomposition that the library (0.23) lacks."""
     vowel = "\U00011938"
     return [_replace(vowel, unicodedata.normalize("NFD", vowel)), {"type": "NFD"}]
-
-
-def _is_deleted(character: str) -> bool:
-    is_control = unicodedata.category(character) in ("Cc", "Cf") and not SPACES.match(character)
-    return is_control or character in "\0\ufffd"
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) == "Mn"
-
-
-def _stands_alone(character: str) -> bool:
-    return is_punctuation(character) or is_cjk(character)
-
-
-def _is_cased(character: str) -> bool:
-    """Whether `str.lower` takes the character before a sigma for a letter of the word."""
-    return (character + _SIGMA).lower()[-1] == _FINAL_SIGMA
-
-
-def _is_case_ignorable(character: str) -> bool:
-    """Whether `str.lower` looks past the character."""
-    return ("A" + character + _SIGMA).lower()[-1] == _FINAL_SIGMA and not _is_cased(character)
-
-
-@functools.cache
-def _in_class(is_member: Callable[[str], Any]) -> str:
-    """A regular expression for one of the characters of which `is_member` is true."""
-    ranges = _ranges(code for code in range(0x110000) if is_member(chr(code)))
-    return (
-        "[" + "".join(_literal(a) + (f"-{_literal(b)}" if a != b else "") for a, b in ranges) + "]"
-    )
-
-
-def _literal(code: int) -> str:
-    return re.sub(r"[-&\[\]\\^]", r"\\\g<0>", chr(code))
-
-
-def _ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
-    """Sorted code points without surrogates as (first, last) of each run."""
-    found: list[tuple[int, int]] = []
-    for code in codes:
-        if 0xD800 <= code <= 0xDFFF:
-            continue
-        if found and found[-1][1] == code - 1:
-            found[-1] = (found[-1][0], code)
-        else:
-            found.append((code, code))
-    return found

@@ -1,4 +1,4 @@
-"""Checkpoints in the form of Hugging Face: config.json, safetensors, vocab.txt or tokenizer.json.
+"""Checkpoints of Hugging Face transformers: config.json, safetensors, vocab.txt or tokenizer.json.
 
 Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run any code.
 """
@@ -7,14 +7,17 @@ import glob
 import os
 from typing import Any
 
-from bert_jax.formats import foreign
-from bert_jax.formats.foreign import Choices, Source, beside
+import numpy as np
+
+from bert_jax.formats import bert_names, foreign
+from bert_jax.formats.bert_config import model_fields
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.safetensors_file import read_safetensors
-from bert_jax.formats.tables import FORMATS, Arrays
+from bert_jax.formats.weight_table import Arrays
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-# What transformers computes under these names of `hidden_act`.
+# Values of `hidden_act` -> the function that transformers computes.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -24,51 +27,60 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_python_tanh": "gelu_tanh",
 }
-# The classes with another head than those of pre-training.
+# The classes with another head than those of pre-training -> value for `config.task`.
 _TASKS = {
     "BertForSequenceClassification": "classification",
     "BertForTokenClassification": "tagging",
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
-CLASS_OF_TASK = {task: name for name, task in _TASKS.items()}
+# `problem_type` of a BertForSequenceClassification -> value for `config.head.labels`.
+PROBLEM_TYPES = {
+    "single_label_classification": "single",
+    "multi_label_classification": "multi",
+    "regression": "regression",
+}
 
 
-def describe(path: str, choices: Choices) -> Source:
-    """Looks at a folder, or at a safetensors file with its config.json beside it.
+def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
+    """Reads everything but the tensors of a folder, or of a safetensors file in one.
 
     Raises:
-      ValueError: it is not complete, or no BERT.
+      ValueError: it is incomplete or not a BERT.
     """
-    path = _folder_of_the_transformer(path)
-    arrays = read(path)
-    config_path = beside(path, CONFIG)
-    values = foreign.read_config(config_path)
-    said = values.get("hidden_act", "gelu")
-    if said not in ACTIVATIONS:
+    path = _transformer_folder(path)
+    arrays = _read(path)
+    config_path = sibling(path, CONFIG)
+    values = foreign.read_json_object(config_path)
+    hidden_act = values.get("hidden_act", "gelu")
+    if hidden_act not in ACTIVATIONS:
         raise ValueError(
-            f"{config_path} says hidden_act={said!r}: only {', '.join(ACTIVATIONS)} are BERT's."
+            f"{config_path} has hidden_act={hidden_act!r}: only {', '.join(ACTIVATIONS)} are"
+            " supported."
         )
-    activation = choices.activation or ACTIVATIONS[said]
-    model = foreign.model_fields(values, activation, config_path)
-    notes = [f"GELU: {activation}, config.json says {said!r}."]
+    activation = choices.activation or ACTIVATIONS[hidden_act]
+    model = model_fields(values, activation, config_path)
+    # The notes are stored in certificate.json.
+    notes = [f"GELU: {activation}, config.json says {hidden_act!r}."]
 
-    form = FORMATS["huggingface"]
-    names = set(map(form.todays_name, arrays))
+    table = bert_names.HUGGINGFACE
+    names = set(map(table.current_name, arrays))
     model["next_sentence"] = any(name.startswith("bert.pooler.") for name in names)
     task = _task(values, names)
     if task == "pretraining" and not model["next_sentence"]:
         notes.append("It has no pooler: model.next_sentence=False.")
 
     vocabulary, vocabulary_path = _vocabulary(path, choices.vocab)
-    is_said = _says_lowercase(path)
     lowercase = choices.lowercase
     if lowercase is None:
-        lowercase = foreign.is_lowercase(vocabulary) if is_said is None else is_said
+        lowercase = _tokenizer_lowercase(path)
+    if lowercase is None:
+        lowercase = foreign.is_lowercase(vocabulary)
     notes.append(f"Text is {'' if lowercase else 'not '}lower cased.")
-    return Source(
+    return ForeignCheckpoint(
         path=path,
-        form=form,
+        format="huggingface",
+        table=table,
         task=task,
         model=model,
         vocabulary=vocabulary,
@@ -78,36 +90,41 @@ def describe(path: str, choices: Choices) -> Source:
         shapes={name: array.shape for name, array in arrays.items()},
         read=lambda: arrays,
         notes=tuple(notes),
-        label_kind=_LABEL_KINDS.get(str(values.get("problem_type")), "single"),
+        label_kind=_label_kind(values) if task == "classification" else "single",
     )
 
 
-def read(path: str) -> Arrays:
-    """The tensors of a folder or file, mapped into memory.
+def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Returns the dtype and shape of each tensor of a folder or file.
 
     Raises:
-      ValueError: there are none that may be read, or they are damaged.
+      ValueError: there are no weights that may be read, or they are corrupt.
     """
-    arrays: Arrays = {}
-    for file in _weight_files(_folder_of_the_transformer(path)):
-        for name, array in read_safetensors(file).items():
-            if name in arrays:
-                raise ValueError(f"{file} has {name}, as another file has: they are no one model.")
-            arrays[name] = array
-    return arrays
+    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
 
 
-def is_one(path: str) -> bool:
-    """Whether a path looks like a checkpoint of this form."""
+def matches(path: str) -> bool:
+    """Returns whether a path looks like a checkpoint of this format."""
     if os.path.isfile(path):
         return path.endswith((".safetensors", *_PICKLES))
-    path = _folder_of_the_transformer(path)
+    path = _transformer_folder(path)
     names = (WEIGHTS, INDEX, *map("pytorch_model{}".format, _PICKLES), "tokenizer_config.json")
     return any(os.path.isfile(os.path.join(path, name)) for name in names)
 
 
-def _folder_of_the_transformer(path: str) -> str:
-    """The folder itself, or that of the first module of sentence-transformers in it."""
+def _read(path: str) -> Arrays:
+    """Returns the tensors of a folder or file, mapped into memory."""
+    arrays: Arrays = {}
+    for file in _weight_files(_transformer_folder(path)):
+        for name, array in read_safetensors(file).items():
+            if name in arrays:
+                raise ValueError(f"{file} has the tensor {name}, as another file of {path} has.")
+            arrays[name] = array
+    return arrays
+
+
+def _transformer_folder(path: str) -> str:
+    """Returns the folder, or its folder of the first module of sentence-transformers."""
     modules = os.path.join(path, "modules.json")
     if os.path.isfile(modules) and not os.path.isfile(os.path.join(path, CONFIG)):
         for folder in sorted(glob.glob(os.path.join(glob.escape(path), "0*", ""))):
@@ -116,16 +133,16 @@ def _folder_of_the_transformer(path: str) -> str:
 
 
 def _weight_files(path: str) -> list[str]:
-    """The safetensors files of a checkpoint."""
+    """Returns the safetensors files of a checkpoint."""
     if not os.path.exists(path):
-        raise ValueError(f"{path}: there is no such file or folder.")
+        raise ValueError(f"{path}: no such file or folder.")
     if os.path.isfile(path):
         if path.endswith(_PICKLES):
-            raise _pickled(path)
+            raise _pickle_error(path)
         return [path]
     index, single = os.path.join(path, INDEX), os.path.join(path, WEIGHTS)
     if os.path.isfile(index):
-        names = foreign.read_config(index).get("weight_map")
+        names = foreign.read_json_object(index).get("weight_map")
         if not isinstance(names, dict):
             raise ValueError(f"{index} has no weight_map.")
         files = [os.path.join(path, os.path.basename(name)) for name in set(names.values())]
@@ -136,16 +153,16 @@ def _weight_files(path: str) -> list[str]:
     if os.path.isfile(single):
         return [single]
     pickles = (glob.glob(os.path.join(glob.escape(path), f"*{end}")) for end in _PICKLES)
-    if found := next(filter(None, pickles), None):
-        raise _pickled(found[0])
-    raise ValueError(f"{path} holds no {WEIGHTS}.")
+    if files := next(filter(None, pickles), None):
+        raise _pickle_error(files[0])
+    raise ValueError(f"{path} has no {WEIGHTS}.")
 
 
-def _pickled(path: str) -> ValueError:
+def _pickle_error(path: str) -> ValueError:
     folder = os.path.dirname(path) or "."
     return ValueError(
         f"{path} is a pickle, which can run any code when it is loaded, so it is never opened here."
-        " Where you trust it, make a safetensors file of it with transformers: python -c 'from"
+        " If you trust it, convert it to safetensors with transformers: python -c 'from"
         " transformers import AutoModelForPreTraining as M, AutoTokenizer as T;"
         f' M.from_pretrained("{folder}").save_pretrained("NEW");'
         f' T.from_pretrained("{folder}").save_pretrained("NEW")\''
@@ -153,7 +170,7 @@ def _pickled(path: str) -> ValueError:
 
 
 def _task(values: dict[str, Any], names: set[str]) -> str:
-    """By the class in config.json, else by the heads."""
+    """Returns the task of the class in config.json, or else that of the head."""
     for architecture in values.get("architectures") or ():
         if architecture in _TASKS:
             return _TASKS[architecture]
@@ -164,46 +181,52 @@ def _task(values: dict[str, Any], names: set[str]) -> str:
     return "pretraining"
 
 
-# By `problem_type`, which says what a BertForSequenceClassification was trained for.
-_LABEL_KINDS = {"multi_label_classification": "multi", "regression": "regression"}
-
-
 def _labels(values: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the names of the classes in the order of their numbers."""
     labels = values.get("id2label") or {}
     return tuple(str(labels[number]) for number in sorted(labels, key=int))
 
 
+def _label_kind(values: dict[str, Any]) -> str:
+    """Returns the value for `config.head.labels`."""
+    return PROBLEM_TYPES.get(str(values.get("problem_type")), "single")
+
+
 def _vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
-    """The bytes of the vocab.txt, and its path if there is such a file."""
-    name = chosen or beside(path, "vocab.txt")
+    """Returns the bytes of a vocab.txt, and its path; empty if they come from tokenizer.json."""
+    name = chosen or sibling(path, "vocab.txt")
     if chosen or os.path.isfile(name):
         return foreign.read_vocabulary(name), name
-    name = beside(path, "tokenizer.json")
+    name = sibling(path, "tokenizer.json")
     if not os.path.isfile(name):
         raise ValueError(
-            f"{os.path.dirname(name)} holds neither vocab.txt nor tokenizer.json: give the"
+            f"{os.path.dirname(name)} has neither vocab.txt nor tokenizer.json: name a"
             " vocabulary with --vocab=PATH."
         )
-    tokenizer = foreign.read_config(name)
+    tokenizer = foreign.read_json_object(name)
     model = tokenizer.get("model") or {}
     if model.get("type") != "WordPiece":
         raise ValueError(
-            f"{name} has a tokenizer of type {model.get('type')!r}; BERT's is 'WordPiece': give a"
-            " vocab.txt with --vocab=PATH."
+            f"{name} has a tokenizer of type {model.get('type')!r}: only 'WordPiece' is supported;"
+            " name a vocab.txt with --vocab=PATH."
         )
     ids = dict(model["vocab"])
     ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
     pieces = sorted(ids, key=ids.__getitem__)
     if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise ValueError(f"{name} does not number its pieces 0, 1, 2 ...: give --vocab=PATH.")
+        raise ValueError(
+            f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
+        )
     return "".join(piece + "\n" for piece in pieces).encode(), ""
 
 
-def _says_lowercase(path: str) -> bool | None:
-    """Of the files of the tokenizer, None where they say nothing."""
-    name = beside(path, "tokenizer_config.json")
-    said = foreign.read_config(name).get("do_lower_case") if os.path.isfile(name) else None
-    name = beside(path, "tokenizer.json")
-    if said is None and os.path.isfile(name):
-        said = (foreign.read_config(name).get("normalizer") or {}).get("lowercase")
-    return said if isinstance(said, bool) else None
+def _tokenizer_lowercase(path: str) -> bool | None:
+    """Returns the setting in the files of the tokenizer; None if they do not have it."""
+    name = sibling(path, "tokenizer_config.json")
+    value = None
+    if os.path.isfile(name):
+        value = foreign.read_json_object(name).get("do_lower_case")
+    name = sibling(path, "tokenizer.json")
+    if value is None and os.path.isfile(name):
+        value = (foreign.read_json_object(name).get("normalizer") or {}).get("lowercase")
+    return value if isinstance(value, bool) else None

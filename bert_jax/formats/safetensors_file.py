@@ -1,9 +1,9 @@
-"""Reads safetensors files: the length of a header, the header in JSON, the tensors' bytes.
+"""Reads and writes safetensors files: the length of a header, the JSON header, the tensors.
 
     8 bytes | {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} | data
 
-The tensors are mapped into memory and not read before they are used. bfloat16 is read as it is,
-which the package of that name does not do for numpy. The format has no checksums.
+Tensors are mapped into memory and read when they are used. bfloat16 is supported, unlike in the
+numpy interface of the package `safetensors`. The format has no checksums.
 """
 
 import json
@@ -29,16 +29,18 @@ _MAX_HEADER = 100_000_000
 
 
 def read_safetensors(path: str) -> dict[str, np.ndarray]:
-    """The tensors of a file by name.
+    """Returns the tensors of a file by name.
 
     Raises:
-      ValueError: it is no such file, or cut off, or has tensors of types that are not read here.
+      ValueError: the file is corrupt, truncated, or has tensors of an unsupported dtype.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))
         if length > min(size - 8, _MAX_HEADER):
-            raise ValueError(f"{path} is no safetensors file, or cut off: it has {size:,} bytes.")
+            raise ValueError(
+                f"{path} is not a safetensors file, or truncated: it has {size:,} bytes."
+            )
         header = file.read(length)
     try:
         entries = json.loads(header)
@@ -50,19 +52,19 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
         return {name: _tensor(name, entry, data[8 + length :]) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"{path} cannot be read: {error}; it is damaged or cut off, get it again."
+            f"{path} cannot be read: {error}; it is corrupt or truncated, get it again."
         ) from None
 
 
 def _tensor(name: str, entry: dict, data: np.ndarray) -> np.ndarray:
     if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"{name} has the type {entry['dtype']}, which is not read here")
+        raise ValueError(f"{name} has the unsupported dtype {entry['dtype']}")
     start, end = entry["data_offsets"]
     return data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def write_safetensors(path: str | os.PathLike, tensors: dict[str, np.ndarray]) -> None:
-    """Writes float32 tensors, with the mark that transformers wants to see in the header."""
+    """Writes float32 tensors, with the metadata that transformers requires in the header."""
     header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in sorted(tensors.items()):

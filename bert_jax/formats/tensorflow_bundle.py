@@ -1,17 +1,17 @@
-"""Reads TensorFlow checkpoints, of the format that tf.train.Saver writes since 2017, without it.
+"""Reads TensorFlow checkpoints (version 2, tf.train.Saver since 2017) without TensorFlow.
 
-A checkpoint PREFIX is two kinds of files. `PREFIX.index` is a sorted table, as in LevelDB:
+A checkpoint PREFIX has two kinds of files. `PREFIX.index` is a sorted table, as in LevelDB:
 
-    blocks of entries | a block that lists them | footer, 48 bytes: where that list is, magic number
+    blocks of entries | index block | footer, 48 bytes: handle of the index block, magic number
 
-A block is entries (length shared with the key before, length of the rest, length of the value, rest
-of the key, value), the positions at which keys stand in full, their count, a byte for the kind of
-compression and a masked CRC-32C. The value of the empty key says in how many files the data is;
-each other value is the protocol buffer of a tensor:
+A block has entries (length of the prefix shared with the previous key, length of the rest, length
+of the value, rest of the key, value), the offsets of the entries with complete keys, their count, a
+byte for the compression and a masked CRC-32C. The value of the empty key has the number of data
+files; each other value is the protocol buffer of a tensor:
 
     1 dtype   2 shape   3 number of the file   4 offset   5 size   6 masked CRC-32C   7 slices
 
-`PREFIX.data-00000-of-00001` and so on hold the tensors' bytes.
+`PREFIX.data-00000-of-00001` and so on have the tensors' bytes.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Where a tensor is."""
+    """Dtype, shape and place of a tensor; sizes and offsets in bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -54,21 +54,21 @@ class Entry:
 
 
 class Bundle:
-    """A checkpoint: `entries` by name, in the order of the names."""
+    """A checkpoint; `entries` are the tensors by name, sorted by name."""
 
     def __init__(self, prefix: str):
         """Reads the index.
 
         Raises:
-          ValueError: there is none, or it is damaged or of a form that is not read here.
+          ValueError: it is missing, corrupt, or of an unsupported version.
         """
         self._prefix = prefix
         path = f"{prefix}.index"
         if not os.path.isfile(path):
             if os.path.isfile(prefix):
                 raise ValueError(
-                    f"{prefix} is of TensorFlow's first checkpoint format, which is not read here:"
-                    " load it with tf.train.Saver and save it with write_version=2."
+                    f"{prefix} has version 1 of TensorFlow's checkpoint format, which is not"
+                    " supported: load it with tf.train.Saver and save it with write_version=2."
                 )
             raise ValueError(f"{path} is missing: a TensorFlow checkpoint has an index.")
         with open(path, "rb") as file:
@@ -85,20 +85,22 @@ class Bundle:
         self._files: dict[int, np.ndarray] = {}
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor, mapped into memory, after a comparison with its checksum.
+        """Returns a tensor, mapped into memory, after verifying its checksum.
 
         Raises:
-          ValueError: the data is missing, cut off, or not what was written.
+          ValueError: the data is missing, truncated or corrupt.
         """
         entry = self.entries[name]
         data = self._file(entry.shard)[entry.offset : entry.offset + entry.size]
         path = self._path(entry.shard)
         if data.size != entry.size:
-            raise ValueError(f"{path} is cut off: {name} is not in it as a whole.")
+            raise ValueError(f"{path} is truncated: it does not have all of {name}.")
         if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
-            raise ValueError(f"{self._prefix}.index is damaged: {name} has {entry.size} bytes.")
+            raise ValueError(f"{self._prefix}.index is corrupt: {name} has {entry.size} bytes.")
         if masked(crc32c(data)) != entry.checksum:
-            raise ValueError(f"{path} is damaged: {name} has another checksum than in the index.")
+            raise ValueError(
+                f"{path} is corrupt: the checksum of {name} differs from that in the index."
+            )
         return data.view(entry.dtype).reshape(entry.shape)
 
     def _path(self, shard: int) -> str:
@@ -117,7 +119,7 @@ class Bundle:
 
 
 def find_prefixes(folder: str) -> list[str]:
-    """The checkpoints of a folder, without their endings."""
+    """Returns the prefixes of the checkpoints in a folder, sorted."""
     return sorted(
         path.removesuffix(".index") for path in glob.glob(f"{glob.escape(folder)}/*.index")
     )
@@ -126,10 +128,10 @@ def find_prefixes(folder: str) -> list[str]:
 def _entry(value: bytes) -> Entry:
     fields = _fields(value)
     if 7 in fields:
-        raise ValueError("a variable is stored in slices, of which only the whole is read here")
+        raise ValueError("a variable is stored in slices, which is not supported")
     number = fields.get(1, [0])[0]
     if number not in _DTYPES:
-        raise ValueError(f"a tensor has the type number {number}, which is not read here")
+        raise ValueError(f"a tensor has the dtype number {number}, which is not supported")
     dimensions = (_fields(dimension) for dimension in _fields(fields[2][0]).get(2, []))
     shard, offset, size, checksum = (fields.get(i, [0])[0] for i in (3, 4, 5, 6))
     shape = tuple(dimension.get(1, [0])[0] for dimension in dimensions)
@@ -137,11 +139,11 @@ def _entry(value: bytes) -> Entry:
 
 
 def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a sorted table."""
+    """Yields the entries of a sorted table."""
     footer = len(content) - 48
     if footer < 0 or struct.unpack_from("<Q", content, footer + 40)[0] != _MAGIC:
-        raise ValueError("it does not end like an index; it may be cut off")
-    _, end = _handle(content, footer)  # of a block for other uses
+        raise ValueError("its footer is not that of an index; it may be truncated")
+    _, end = _handle(content, footer)  # the metadata index block
     blocks, _ = _handle(content, end)
     for _, value in _block(content, *blocks):
         handle, _ = _handle(value, 0)
@@ -149,14 +151,14 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block."""
+    """Yields the entries of a block."""
     if offset + size + 5 > len(content):
-        raise ValueError("a block reaches beyond its end")
+        raise ValueError("a block reaches past its end")
     (checksum,) = struct.unpack_from("<I", content, offset + size + 1)
     if masked(crc32c(np.frombuffer(content, np.uint8, size + 1, offset))) != checksum:
-        raise ValueError("it is damaged: a block has another checksum")
+        raise ValueError("it is corrupt: the checksum of a block differs")
     if content[offset + size]:
-        raise ValueError("it is compressed, which TensorFlow itself never does")
+        raise ValueError("it is compressed, which is not supported and TensorFlow never does")
     block = content[offset : offset + size]
     (restarts,) = struct.unpack_from("<I", block, size - 4)
     position, key = 0, b""
@@ -170,14 +172,14 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
 
 
 def _handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """(offset, size) of a block, and the position after it."""
+    """Returns (offset, size) of a block, and the position after the handle."""
     offset, position = _varint(content, position)
     size, position = _varint(content, position)
     return (offset, size), position
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the position after it."""
+    """Returns a number with seven bits per byte, lowest first, and the position after it."""
     value = shift = 0
     while True:
         byte = content[position]
@@ -188,7 +190,7 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> dict[int, list]:
-    """Numbers and bytes of the fields of a protocol buffer, by field number."""
+    """Returns the fields of a protocol buffer, numbers and bytes, by field number."""
     fields: dict[int, list] = {}
     position = 0
     while position < len(message):
@@ -202,6 +204,8 @@ def _fields(message: bytes) -> dict[int, list]:
             case 5:
                 (value,), position = struct.unpack_from("<I", message, position), position + 4
             case kind:
-                raise ValueError(f"a field is of kind {kind}, which its format does not have")
+                raise ValueError(
+                    f"a field has the wire type {kind}, which the format does not have"
+                )
         fields.setdefault(tag >> 3, []).append(value)
     return fields

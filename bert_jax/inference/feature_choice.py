@@ -1,28 +1,20 @@
-"""Which features: the settings, and what they may be.
+"""Which features are extracted: settings and their validation.
 
-The layers are counted as in the paper's table 7; the embeddings' output is none of them, but comes
-first in `all`:
-
-    last, second_to_last   one layer
-    concat_last_4          four times as many numbers, the last layer's last
-    sum_last_4             their sum
-    weighted_sum           of the last n layers, with n weights, the last layer's last; one weight
-                           more than there are layers takes in the embeddings' output
-    all                    the embeddings' output, then each layer
+`models.layer_choice` describes the choices of layers.
 """
 
 import dataclasses
 import math
 
-# Layers that the model must have at least.
-LAYERS = {
-    "last": 1,
-    "second_to_last": 2,
-    "concat_last_4": 4,
-    "sum_last_4": 4,
-    "weighted_sum": 1,
-    "all": 1,
-}
+# Of `models.layer_choice.LAYER_CHOICES`, which needs jax: names that features may have.
+FEATURE_LAYERS = (
+    "last",
+    "second_to_last",
+    "concat_last_4",
+    "sum_last_4",
+    "weighted_sum",
+    "all",
+)
 LEVELS = ("subword", "word", "sentence")
 WORDS = ("first", "mean")
 POOLING = ("cls", "mean", "max")
@@ -33,7 +25,7 @@ class Choice:
     """Which features.
 
     Attributes:
-      layers: a name of LAYERS.
+      layers: of FEATURE_LAYERS.
       weights: of `weighted_sum`.
       level: what a vector stands for, of LEVELS.
       word: a word is its first piece or the mean of its pieces.
@@ -51,7 +43,7 @@ class Choice:
 
     def __post_init__(self):
         for name, allowed in (
-            ("layers", LAYERS),
+            ("layers", FEATURE_LAYERS),
             ("level", LEVELS),
             ("word", WORDS),
             ("pooling", POOLING),
@@ -69,16 +61,4 @@ class Choice:
             raise ValueError(
                 "--layers=all gives no single vector for a sentence: choose other --layers, or"
                 " --level=subword."
-            )
-
-    def check_layers(self, num_layers: int) -> None:
-        """Raises ValueError if a model of so many layers has too few."""
-        if num_layers < (needed := LAYERS[self.layers]):
-            raise ValueError(
-                f"--layers={self.layers} needs {needed} layers, and the model has {num_layers}."
-            )
-        if len(self.weights) > num_layers + 1:
-            raise ValueError(
-                f"--weights has {len(self.weights)} numbers, and the model only {num_layers}"
-                " layers and the embeddings' output."
             )

@@ -8,11 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.examples.text_rows import TextRow
+from bert_jax.examples.texts import read_texts
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
-from bert_jax.inference.model import Progress, Row, TrainedModel, in_order
-from bert_jax.inference.texts import check_files, read_texts
-from bert_jax.models import Bert
+from bert_jax.inference.input_files import check_files
+from bert_jax.inference.model import Progress, TrainedModel, in_order
+from bert_jax.models import make_encoder
+from bert_jax.models.layer_choice import LAYER_CHOICES, choose
+from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.offsets import character_spans
 
 Features = dict[str, np.ndarray]
@@ -27,10 +31,11 @@ class FeatureExtractor:
         Raises:
           ValueError: if the model has too few layers.
         """
-        choice.check_layers(model.config.num_layers)
+        check_layers(choice, model.config.num_layers)
         self.model = model
         self.choice = choice
-        self._forward = model.compile(functools.partial(_forward, Bert(model.config), choice))
+        make = EncoderWithPooler if model.has_pooler else make_encoder
+        self._forward = model.compile(functools.partial(_forward, make(model.config), choice))
 
     @property
     def compiled(self) -> int:
@@ -38,8 +43,8 @@ class FeatureExtractor:
         return self._forward._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
 
     def run(
-        self, rows: Iterable[Row], progress: Progress | None = None
-    ) -> Iterator[tuple[int, Row, Features]]:
+        self, rows: Iterable[TextRow], progress: Progress | None = None
+    ) -> Iterator[tuple[int, TextRow, Features]]:
         """Yields the number of each row, the row and its features, some out of order.
 
         The features are those of `array_specs`, without the axis of the texts and without padding.
@@ -66,7 +71,7 @@ class FeatureExtractor:
             return vectors
         return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
-    def word_spans(self, row: Row) -> np.ndarray:
+    def word_spans(self, row: TextRow) -> np.ndarray:
         """int32[words, 2]: the positions [start, stop) of the pieces of each word.
 
         A word is a piece and the pieces that continue it. [CLS] and [SEP] are none.
@@ -79,7 +84,7 @@ class FeatureExtractor:
         sizes = np.diff(np.append(starts, len(positions)))
         return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
 
-    def word_characters(self, row: Row, spans: np.ndarray) -> np.ndarray:
+    def word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
         texts = (row.text.text_a, row.text.text_b or "")
         both = [
@@ -101,7 +106,7 @@ class FeatureExtractor:
         sums = np.add.reduceat(hidden, edges, axis=1)[:, ::2]
         return sums / (spans[:, 1] - spans[:, 0])[None, :, None].astype(np.float32)
 
-    def names(self, row: Row, features: Features) -> dict[str, list[str]]:
+    def names(self, row: TextRow, features: Features) -> dict[str, list[str]]:
         """What the vectors stand for, for people: `tokens`, or `words` as the text has them."""
         match self.choice.level:
             case "subword":
@@ -130,30 +135,29 @@ class FeatureExtractor:
         if choice.level == "word":
             specs["word_spans"] = ArraySpec((texts, words, 2), 0, np.int32)
             specs["word_characters"] = ArraySpec((texts, words, 3), 0, np.int32)
-        if model.next_sentence:  # or there is no pooler
+        if self.model.has_pooler:
             specs["pooled"] = ArraySpec((texts, model.hidden_size), 0, np.float32)
         return specs
 
 
+def check_layers(choice: Choice, num_layers: int) -> None:
+    """Raises ValueError if a model of so many layers has too few for a choice."""
+    if num_layers < (needed := LAYER_CHOICES[choice.layers].least_layers):
+        raise ValueError(
+            f"--layers={choice.layers} needs {needed} layers, and the model has {num_layers}."
+        )
+    if len(choice.weights) > num_layers + 1:
+        raise ValueError(
+            f"--weights has {len(choice.weights)} numbers, and the model only {num_layers}"
+            " layers and the embeddings' output."
+        )
+
+
 def combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
     """[batch, seq, hidden] of the embeddings and each layer -> float32[batch, layers, ...]."""
-    layers = [hidden.astype(jnp.float32) for hidden in all_hidden]
-    match choice.layers:
-        case "last":
-            chosen = layers[-1:]
-        case "second_to_last":
-            chosen = layers[-2:-1]
-        case "concat_last_4":
-            chosen = [jnp.concatenate(layers[-4:], axis=-1)]
-        case "sum_last_4":
-            chosen = [sum(layers[-3:], layers[-4])]
-        case "weighted_sum":
-            last = layers[-len(choice.weights) :]
-            terms = [w * layer for w, layer in zip(choice.weights, last, strict=True)]
-            chosen = [sum(terms[1:], terms[0])]
-        case _:
-            chosen = layers
-    return jnp.stack(chosen, axis=1)
+    states = [hidden.astype(jnp.float32) for hidden in all_hidden]
+    features = choose(choice.layers, states, weights=choice.weights)
+    return features if choice.layers == "all" else features[:, None]
 
 
 def pool(pooling: str, hidden: jax.Array, is_token: jax.Array) -> jax.Array:
@@ -166,20 +170,23 @@ def pool(pooling: str, hidden: jax.Array, is_token: jax.Array) -> jax.Array:
 
 
 def _forward(
-    network: Bert, choice: Choice, params: Any, batch: Mapping[str, jax.Array]
+    encoder: Any, choice: Choice, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
     """float32: `hidden_states` [batch, layers, seq, features] or `embeddings`, and `pooled`."""
-    encoded: Any = network.apply(
-        {"params": params["bert"]}, batch, deterministic=True, keep_all=True
+    encoded = encoder.apply(
+        {"params": params[encoder.config.name]}, batch, deterministic=True, keep_all=True
     )
+    pooled = None
+    if isinstance(encoded, tuple):
+        encoded, pooled = encoded
     hidden = combine(choice, encoded.all_hidden)
     if choice.level == "sentence":
         is_token = (batch["example_ids"] > 0)[:, :, None]
         features = {"embeddings": pool(choice.pooling, hidden[:, 0], is_token)}
     else:
         features = {"hidden_states": hidden}
-    if encoded.pooled is not None:
-        features["pooled"] = encoded.pooled[:, 0].astype(jnp.float32)
+    if pooled is not None:
+        features["pooled"] = pooled[:, 0].astype(jnp.float32)
     return features
 
 
@@ -197,7 +204,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
     ending = check_ending(output_path)
     is_word = extractor.choice.level == "word"
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TextRow]:
         return map(extractor.model.row, read_texts(input_path))
 
     # Only these numbers stay in memory: the texts are read again when their turn comes.

@@ -14,19 +14,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from bert_jax.examples.text_rows import TextRow
 from bert_jax.inference.model import (
     BATCH_TOKENS,
     Progress,
-    Row,
     TrainedModel,
-    check_has_masked_lm,
+    check_fills_masks,
     in_order,
 )
-from bert_jax.models.heads import BertForPreTraining
 
 
 class Scorer:
@@ -38,14 +38,14 @@ class Scorer:
         Raises:
           ValueError: if there is no checkpoint, or no masked-LM head in it.
         """
-        check_has_masked_lm(config, workdir)
+        check_fills_masks(config, workdir)
         self.model = TrainedModel(config, workdir, batch_tokens)
-        network = BertForPreTraining(self.model.config)
+        network = self.model.task.make_model()
         num_pieces = len(self.model.tokenizer.pieces)
         self._forward = self.model.compile(functools.partial(_forward, network, num_pieces))
 
     def score(
-        self, rows: Iterable[Row], progress: Progress | None = None
+        self, rows: Iterable[TextRow], progress: Progress | None = None
     ) -> Iterator[dict[str, Any]]:
         """Scores rows in their order; they are read as they are needed.
 
@@ -63,12 +63,12 @@ class Scorer:
             ids = row.input_ids[row.word_positions].tolist()
             yield self._describe(ids, list(itertools.islice(values, len(ids))))
 
-    def _masked_in_turn(self, row: Row) -> Iterator[Row]:
+    def _masked_in_turn(self, row: TextRow) -> Iterator[TextRow]:
         for position in row.word_positions.tolist():
             ids = row.input_ids.copy()
             ids[position] = self.model.tokenizer.mask_id
             answer = int(row.input_ids[position])
-            yield replace(row, input_ids=ids, asked=(position,), answers=(answer,))
+            yield replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
 
     def _describe(self, ids: list[int], values: list[float]) -> dict[str, Any]:
         tokenizer = self.model.tokenizer
@@ -86,10 +86,8 @@ class Scorer:
         }
 
 
-def _forward(
-    network: BertForPreTraining, num_pieces: int, params: Any, batch: Any
-) -> dict[str, jax.Array]:
-    """float32[batch, asked] log-probabilities of what stood there."""
+def _forward(network: nn.Module, num_pieces: int, params: Any, batch: Any) -> dict[str, jax.Array]:
+    """float32[batch, masks] log-probabilities of the original pieces."""
     outputs: Any = network.apply({"params": params}, batch, deterministic=True)
     # The table of the model may have more rows than the vocabulary has pieces.
     log_probs = jax.nn.log_softmax(outputs.masked_lm_logits[..., :num_pieces])

@@ -1,21 +1,53 @@
-"""Models as pure flax.linen modules; they know nothing of data, losses or devices."""
+"""Encoders and heads as pure flax.linen modules; they know nothing of data, losses or devices.
 
-from bert_jax.models.bert import Bert, BertOutputs
-from bert_jax.models.config import BertConfig, parameter_count
-from bert_jax.models.heads import (
-    BertForPreTraining,
-    MaskedLMHead,
-    NextSentenceHead,
-    PreTrainingOutputs,
-)
+An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
+"""
 
-__all__ = [
-    "Bert",
-    "BertConfig",
-    "BertForPreTraining",
-    "BertOutputs",
-    "MaskedLMHead",
-    "NextSentenceHead",
-    "PreTrainingOutputs",
-    "parameter_count",
-]
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.models.bert import BERT
+from bert_jax.models.model import Encoder, EncoderConfig, Model
+
+MODELS: dict[str, Model] = {"bert": BERT}
+
+
+def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
+    """Returns the configuration of an encoder.
+
+    Args:
+      fields: of the encoder's configuration class; `name` chooses the encoder, "bert" if missing.
+
+    Raises:
+      ValueError: for an unknown name, unknown or missing fields, or values that are not allowed.
+    """
+    name = fields.get("name", "bert")
+    allowed = {field.name: field for field in dataclasses.fields(_row(name).config)}
+    if unknown := [field for field in fields if field not in allowed]:
+        raise ValueError(
+            f"Model {name!r} has no field {', '.join(unknown)}. Available: {', '.join(allowed)}."
+        )
+    required = [n for n, field in allowed.items() if field.default is dataclasses.MISSING]
+    if missing := [n for n in required if n not in fields and n != "name"]:
+        raise ValueError(f"Model {name!r} needs a value of {', '.join(missing)}: set it.")
+    return _row(name).config(**{**fields, "name": name})
+
+
+def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:
+    """Returns the encoder module of a configuration.
+
+    Args:
+      config: its `name` is a key of MODELS.
+      name: of the module in its parent; None for a module without one.
+
+    Raises:
+      ValueError: for an unknown `config.name`.
+    """
+    return _row(config.name).encoder(config, name=name)
+
+
+def _row(name: str) -> Model:
+    if name not in MODELS:
+        raise ValueError(f"Unknown model {name!r}. Available: {', '.join(MODELS)}.")
+    return MODELS[name]

@@ -1,25 +1,41 @@
-"""The two heads of pre-training, and the model they stand on."""
+"""The two heads of pre-training and their model; the sharding rules of all heads."""
 
 import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
-from bert_jax.models.bert import Batch, Bert
-from bert_jax.models.config import BertConfig
-from bert_jax.models.layers import activate, dense, layer_norm
+from bert_jax.models import make_encoder
+from bert_jax.models.layers.dense import dense
+from bert_jax.models.layers.feed_forward import activate
+from bert_jax.models.layers.norm import layer_norm
+from bert_jax.models.model import Batch, EncoderConfig, Rules
+from bert_jax.models.pooling import EncoderWithPooler
+
+# Of the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
+# encoder have the rules of its row in MODELS.
+HEAD_RULES: Rules = (
+    (r"(^|/)masked_lm/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
+    (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
+    (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),
+    (r"(^|/)lstm_\d+_(forward|backward)/\w+/kernel$", PartitionSpec("fsdp")),
+    (r"(^|/)lstm_\d+_(forward|backward)/\w+/bias$", PartitionSpec()),
+    (r"(^|/)((start_|end_)?transitions|scalar_mix/\w+)$", PartitionSpec()),
+)
 
 
 @flax.struct.dataclass
 class PreTrainingOutputs:
-    """Answers to the questions of pre-training.
+    """The output of a model for pre-training.
 
     Attributes:
-      masked_lm_logits: float32[batch, predictions, padded vocab]; rows of the table beyond
+      masked_lm_logits: float32[batch, predictions, padded vocab]; rows of the table past
         `vocab_size` have no probability.
       next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
         a model without next-sentence prediction.
-      hidden: float[batch, seq, hidden], the last layer's.
+      hidden: float[batch, seq, hidden], of the last layer.
     """
 
     masked_lm_logits: jax.Array
@@ -30,7 +46,7 @@ class PreTrainingOutputs:
 class MaskedLMHead(nn.Module):
     """Dense -> GELU -> layer norm -> product with the table of word embeddings, plus a bias."""
 
-    config: BertConfig
+    config: EncoderConfig
 
     @nn.compact
     def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
@@ -46,10 +62,15 @@ class MaskedLMHead(nn.Module):
         return logits + jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)[None, None]
 
 
+def masked_lm_flops_per_prediction(config: EncoderConfig) -> float:
+    """FLOPs of the matrix products of `MaskedLMHead` for one position, in a forward pass."""
+    return 2.0 * (config.hidden_size**2 + config.hidden_size * config.padded_vocab_size)
+
+
 class NextSentenceHead(nn.Module):
     """Two classes from the pooled [CLS]."""
 
-    config: BertConfig
+    config: EncoderConfig
 
     @nn.compact
     def __call__(self, pooled: jax.Array) -> jax.Array:
@@ -60,31 +81,38 @@ class NextSentenceHead(nn.Module):
         return pooled.astype(jnp.float32) @ kernel + bias[None, None]
 
 
-class BertForPreTraining(nn.Module):
-    """BERT with the masked-LM head and, if `config.next_sentence`, the next-sentence head."""
+class PreTrainingModel(nn.Module):
+    """An encoder with the masked-LM head and, if requested, the next-sentence head.
 
-    config: BertConfig
+    Attributes:
+      model: configuration of the encoder.
+      next_sentence: whether there is a pooler and a next-sentence head.
+    """
 
-    def setup(self):
-        self.bert = Bert(self.config)
-        self.masked_lm = MaskedLMHead(self.config)
-        if self.config.next_sentence:
-            self.next_sentence = NextSentenceHead(self.config)
+    model: EncoderConfig
+    next_sentence: bool
 
+    @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> PreTrainingOutputs:
-        """Encodes a batch and answers; only the asked positions meet the vocabulary.
+        """Encodes a batch and applies the heads.
 
         Args:
-          batch: what `Bert` takes, and int32[batch, predictions] `masked_lm_positions`.
-          deterministic: no dropout; otherwise a key "dropout" is needed.
+          batch: what the encoder takes, int32[batch, predictions] `masked_lm_positions`, and with
+            next-sentence prediction int32[batch, examples] `cls_positions`.
+          deterministic: no dropout; otherwise a key "dropout" is required.
         """
-        encoded = self.bert(batch, deterministic=deterministic)
+        model, next_sentence_logits = self.model, None
+        if self.next_sentence:
+            encoder = EncoderWithPooler(model, name=model.name)
+            encoded, pooled = encoder(batch, deterministic=deterministic)
+        else:
+            encoder, pooled = make_encoder(model, name=model.name), None
+            encoded = encoder(batch, deterministic=deterministic)
+        # Only the masked positions are multiplied by the vocabulary.
         positions = batch["masked_lm_positions"][:, :, None]
-        asked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
-        embedding = self.bert.embeddings.word_embeddings.embedding
-        pooled = encoded.pooled
-        return PreTrainingOutputs(
-            masked_lm_logits=self.masked_lm(asked, embedding),
-            next_sentence_logits=None if pooled is None else self.next_sentence(pooled),
-            hidden=encoded.hidden,
-        )
+        masked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
+        head = MaskedLMHead(model, name="masked_lm")
+        masked_lm_logits = head(masked, encoder.word_embedding())
+        if pooled is not None:
+            next_sentence_logits = NextSentenceHead(model, name="next_sentence")(pooled)
+        return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden)

@@ -1,10 +1,9 @@
-"""The models that are fine-tuned: BERT and a small head (paper, section 4 and appendix B).
+"""The models that are fine-tuned: an encoder and a small head (paper, section 4 and appendix B).
 
-Dropout before the head has the model's rate, as in `run_classifier.py`; kernels start as BERT's,
-biases at zero. Logits are float32.
+Dropout before the head has the encoder's rate, as in `run_classifier.py`; kernels start as those of
+the encoder, biases at zero. Logits are float32.
 """
 
-import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -12,15 +11,17 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.bert import Batch, Bert, BertOutputs
-from bert_jax.models.config import BertConfig
+from bert_jax.models import make_encoder
 from bert_jax.models.crf import Crf
-from bert_jax.models.layers import Dropout
+from bert_jax.models.layer_choice import choose
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.model import Batch, EncoderConfig
+from bert_jax.models.pooling import EncoderWithPooler
 
-# Where the head of a tagger stands, one on top of the other.
+# What a tagger has on top of the encoder.
 TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
-# What the tagger reads of the encoder (paper, Table 7).
-LAYERS = (
+# What a tagger reads of the encoder: rows of LAYER_CHOICES (paper, Table 7).
+TAGGING_LAYERS = (
     "last",
     "embeddings",
     "second_to_last",
@@ -29,14 +30,14 @@ LAYERS = (
     "sum_all",
     "scalar_mix",
 )
-# Added to the logits of what cannot be the answer.
+# Logit of what cannot be the answer.
 IMPOSSIBLE = -1e9
 
 
 class LinearHead(nn.Module):
     """A dense layer in float32."""
 
-    config: BertConfig
+    config: EncoderConfig
     num_classes: int
 
     @nn.compact
@@ -49,99 +50,109 @@ class LinearHead(nn.Module):
         return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
 
 
-def pooled_of(encoded: BertOutputs) -> jax.Array:
-    """float[batch, hidden], of the only example of each row."""
-    assert encoded.pooled is not None
-    return encoded.pooled[:, 0]
+class ClassificationModel(nn.Module):
+    """One of several classes, several of them, or (one class) a number, from the pooled [CLS].
 
+    Attributes:
+      model: configuration of the encoder.
+      num_classes: number of logits.
+    """
 
-class BertForClassification(nn.Module):
-    """One of several classes, several of them, or (one class) a number, from the pooled [CLS]."""
-
-    config: BertConfig
+    model: EncoderConfig
     num_classes: int
 
-    def setup(self):
-        self.bert = Bert(dataclasses.replace(self.config, next_sentence=True))
-        self.dropout = Dropout(self.config.dropout_rate, self.config.prng_impl)
-        self.classifier = LinearHead(self.config, self.num_classes)
-
+    @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:
-        """What `Bert` takes -> float32[batch, classes]."""
-        pooled = pooled_of(self.bert(batch, deterministic=deterministic))
-        return self.classifier(self.dropout(pooled, deterministic))
+        """What `EncoderWithPooler` takes, one example a row -> float32[batch, classes]."""
+        return _pooled_logits(self.model, self.num_classes, batch, deterministic)
 
 
-class BertForMultipleChoice(nn.Module):
-    """One of several endings: a number for each, from its pooled [CLS]."""
+class MultipleChoiceModel(nn.Module):
+    """One of several endings: a number for each, from its pooled [CLS].
 
-    config: BertConfig
+    Attributes:
+      model: configuration of the encoder.
+    """
 
-    def setup(self):
-        self.bert = Bert(dataclasses.replace(self.config, next_sentence=True))
-        self.dropout = Dropout(self.config.dropout_rate, self.config.prng_impl)
-        self.classifier = LinearHead(self.config, 1)
+    model: EncoderConfig
 
+    @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:
-        """What `Bert` takes, each with [batch, choices] in front -> float32[batch, choices].
+        """What `EncoderWithPooler` takes, each with [batch, choices] in front.
 
-        A choice that is all padding is none, and gets `IMPOSSIBLE`.
+        Returns:
+          float32[batch, choices]; a choice that is all padding gets `IMPOSSIBLE`.
         """
         names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
         flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
-        pooled = pooled_of(self.bert(flat, deterministic=deterministic))
-        logits = self.classifier(self.dropout(pooled, deterministic))
+        logits = _pooled_logits(self.model, 1, flat, deterministic)
         is_choice = (batch["example_ids"] > 0).any(-1)
         return jnp.where(is_choice, logits.reshape(is_choice.shape), IMPOSSIBLE)
 
 
+def _pooled_logits(
+    model: EncoderConfig, num_classes: int, batch: Batch, deterministic: bool
+) -> jax.Array:
+    """Pooled [CLS] of the only example of a row -> dropout -> logits, in a compact method."""
+    encoder = EncoderWithPooler(model, name=model.name)
+    _, pooled = encoder(batch, deterministic=deterministic)
+    dropout = Dropout(model.dropout_rate, model.prng_impl, name="dropout")
+    return LinearHead(model, num_classes, name="classifier")(dropout(pooled[:, 0], deterministic))
+
+
 @flax.struct.dataclass
 class SpanOutputs:
-    """float32[batch, seq] each: where the answer starts, and where it ends."""
+    """float32[batch, seq] each: logits of the first and of the last token of the answer."""
 
     start_logits: jax.Array
     end_logits: jax.Array
 
 
-class BertForSpan(nn.Module):
-    """Start and end of an answer, from the last hidden states (paper, section 4.2)."""
+class SpanModel(nn.Module):
+    """Start and end of an answer, from the last hidden states (paper, section 4.2).
 
-    config: BertConfig
+    Attributes:
+      model: configuration of the encoder.
+    """
 
-    def setup(self):
-        self.bert = Bert(dataclasses.replace(self.config, next_sentence=False))
-        self.span = LinearHead(self.config, 2)
+    model: EncoderConfig
 
+    @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> SpanOutputs:
-        """What `Bert` takes -> logits; padding gets `IMPOSSIBLE`."""
-        logits = self.span(self.bert(batch, deterministic=deterministic).hidden)
+        """What the encoder takes -> logits; padding gets `IMPOSSIBLE`."""
+        encoder = make_encoder(self.model, name=self.model.name)
+        hidden = encoder(batch, deterministic=deterministic).hidden
+        logits = LinearHead(self.model, 2, name="span")(hidden)
         logits = jnp.where((batch["example_ids"] > 0)[:, :, None], logits, IMPOSSIBLE)
         return SpanOutputs(logits[..., 0], logits[..., 1])
 
 
 @flax.struct.dataclass
 class TaggingOutputs:
-    """Attributes:
-    logits: float32[batch, words, classes].
-    crf: what ties neighbouring tags; None without it.
+    """The output of a tagger.
+
+    Attributes:
+      logits: float32[batch, words, classes].
+      crf: scores of neighbouring tags; None without a CRF.
     """
 
     logits: jax.Array
     crf: Crf | None
 
 
-class BertForTagging(nn.Module):
+class TaggingModel(nn.Module):
     """A tag for each word, from the hidden state of its first piece (paper, section 5.3).
 
     Attributes:
-      num_classes: tags.
+      model: configuration of the encoder.
+      num_classes: number of tags.
       head: of TAGGING_HEADS.
-      layers: of LAYERS.
+      layers: of TAGGING_LAYERS.
       frozen: the encoder is not trained and has no dropout: its states are features.
       lstm_size, lstm_layers: of the BiLSTM, each direction (Table 7: two layers of 768).
     """
 
-    config: BertConfig
+    model: EncoderConfig
     num_classes: int
     head: str = "linear"
     layers: str = "last"
@@ -151,9 +162,9 @@ class BertForTagging(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> TaggingOutputs:
-        """What `Bert` takes and int32[batch, words] `word_positions`, bool `is_word` -> logits."""
-        config = dataclasses.replace(self.config, next_sentence=False)
-        encoded = Bert(config, name="bert")(
+        """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`."""
+        model = self.model
+        encoded = make_encoder(model, name=model.name)(
             batch, deterministic=deterministic or self.frozen, keep_all=self.layers != "last"
         )
         states = encoded.all_hidden or (encoded.hidden,)
@@ -161,34 +172,20 @@ class BertForTagging(nn.Module):
         words = tuple(jnp.take_along_axis(x, at, axis=1).astype(jnp.float32) for x in states)
         if self.frozen:
             words = jax.lax.stop_gradient(words)
-        x = self._choose(words)
+        if self.layers == "scalar_mix":
+            x = ScalarMix(name="scalar_mix")(words)
+        else:
+            x = choose(self.layers, words, last_first=True)
         if self.head.startswith("bilstm"):
             x = self._bilstm(x, batch["is_word"].sum(1), deterministic)
-        x = Dropout(config.dropout_rate, config.prng_impl)(x, deterministic)
-        logits = LinearHead(config, self.num_classes, name="classifier")(x)
+        x = Dropout(model.dropout_rate, model.prng_impl)(x, deterministic)
+        logits = LinearHead(model, self.num_classes, name="classifier")(x)
         return TaggingOutputs(logits, self._crf() if self.head.endswith("crf") else None)
-
-    def _choose(self, states: tuple[jax.Array, ...]) -> jax.Array:
-        """The embeddings' output and each layer's -> the features."""
-        match self.layers:
-            case "embeddings":
-                return states[0]
-            case "second_to_last":
-                return states[-2]
-            case "sum_last_4":
-                return sum(states[-4:-1], states[-1])
-            case "concat_last_4":
-                return jnp.concatenate(states[-4:], axis=-1)
-            case "sum_all":
-                return sum(states[1:-1], states[-1])
-            case "scalar_mix":
-                return ScalarMix(name="scalar_mix")(states[1:])
-        return states[-1]
 
     def _bilstm(self, x: jax.Array, lengths: jax.Array, deterministic: bool) -> jax.Array:
         for layer in range(self.lstm_layers):
             if layer:
-                x = Dropout(self.config.dropout_rate, self.config.prng_impl)(x, deterministic)
+                x = Dropout(self.model.dropout_rate, self.model.prng_impl)(x, deterministic)
             forward, backward = (
                 nn.RNN(nn.OptimizedLSTMCell(self.lstm_size, name=f"lstm_{layer}_{name}"))
                 for name in ("forward", "backward")
@@ -211,8 +208,8 @@ class ScalarMix(nn.Module):
 
     @nn.compact
     def __call__(self, states: tuple[jax.Array, ...]) -> jax.Array:
-        """float[batch, seq, hidden] of each layer -> the same of all."""
-        weights = self.param("weights", nn.initializers.zeros_init(), (len(states),))
+        """float[batch, seq, hidden] of the embeddings and each layer -> a mix of the layers."""
+        shape = (len(states) - 1,)
+        weights = self.param("weights", nn.initializers.zeros_init(), shape)
         gamma = self.param("gamma", nn.initializers.ones_init(), ())
-        shares = nn.softmax(weights)
-        return gamma * sum(share * state for share, state in zip(shares, states, strict=True))
+        return gamma * choose("scalar_mix", states, weights=tuple(nn.softmax(weights)))

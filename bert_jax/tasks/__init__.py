@@ -1,18 +1,28 @@
-"""What can be trained: one file for each task, one row in a table."""
+"""TASKS: what can be trained, a file and a row for each task."""
 
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.span import SpanData
-from bert_jax.tasks.tagging import TaggingData
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.classification import CLASSIFICATION
+from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE
+from bert_jax.tasks.pretraining import PRETRAINING
+from bert_jax.tasks.span import SPAN
+from bert_jax.tasks.tagging import TAGGING
+from bert_jax.tasks.task import TaskRow
 
-# The host's side of each task that is fine-tuned, by config.task.
-TASK_DATA = {
-    "classification": ClassificationData,
-    "tagging": TaggingData,
-    "span": SpanData,
-    "multiple_choice": MultipleChoiceData,
+# By config.task.
+TASKS: dict[str, TaskRow] = {
+    "pretraining": PRETRAINING,
+    "classification": CLASSIFICATION,
+    "tagging": TAGGING,
+    "span": SPAN,
+    "multiple_choice": MULTIPLE_CHOICE,
 }
 
-__all__ = ["TASK_DATA", "Pretraining", "Task"]
+
+def find_task(name: str) -> TaskRow:
+    """Returns the row of a task.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    if name not in TASKS:
+        raise ValueError(f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}.")
+    return TASKS[name]

@@ -9,19 +9,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.config import defaults
 from bert_jax.examples.encode_texts import LABEL_KINDS, TextRows, encode_texts
-from bert_jax.examples.example import TextExample
-from bert_jax.examples.example_files import ending_of
+from bert_jax.examples.reading import ending_of
 from bert_jax.examples.rows import Labels
+from bert_jax.examples.schema import TextExample
 from bert_jax.examples.tables import Columns, first_row, parse_column, read_plain_texts, read_table
 from bert_jax.examples.text_tasks import CHINESE, GLUE, TextTask
-from bert_jax.models.config import BertConfig
-from bert_jax.models.task_heads import BertForClassification
-from bert_jax.scores import metrics as scores
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.task_heads import ClassificationModel
+from bert_jax.scores import classification as scores
+from bert_jax.scores import correlation
 from bert_jax.tasks import objectives
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.supervised import Supervised
-from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.tasks.outputs import GLUE_FORM
+from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # (gold, predicted) -> score, of class numbers.
@@ -29,7 +32,7 @@ _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "accuracy": scores.accuracy,
     "f1": scores.f1,
     "macro_f1": lambda gold, found: scores.macro_f1(scores.class_counts(gold, found)),
-    "matthews": scores.matthews,
+    "matthews": correlation.matthews,
 }
 # Of bool[examples, classes].
 _MULTI_LABEL_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -38,8 +41,8 @@ _MULTI_LABEL_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "macro_f1": lambda gold, found: scores.macro_f1(scores.multi_label_counts(gold, found)),
 }
 _NUMBER_METRICS: dict[str, Callable[[Any, Any], float]] = {
-    "pearson": scores.pearson,
-    "spearman": scores.spearman,
+    "pearson": correlation.pearson,
+    "spearman": correlation.spearman,
 }
 METRICS = {
     "single": _CLASS_METRICS,
@@ -58,12 +61,12 @@ class Classification(Supervised):
       num_classes: 1 for a regression.
     """
 
-    model: BertConfig
+    model: EncoderConfig
     kind: str
     num_classes: int
 
-    def make_model(self) -> BertForClassification:
-        return BertForClassification(self.model, self.num_classes)
+    def make_model(self) -> ClassificationModel:
+        return ClassificationModel(self.model, self.num_classes)
 
     def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
         if self.kind == "regression":
@@ -77,13 +80,14 @@ class Classification(Supervised):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationData:
+class ClassificationData(Labelled):
     """The host's side.
 
     Attributes:
       metrics: rows of METRICS[kind].
       kind: of LABEL_KINDS.
-      max_sequence_length: longer texts are cut, and counted.
+      max_sequence_length: longer texts are truncated and counted.
+      pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
       published: which set it is, if it is one that is known.
       labels: names of the classes.
@@ -92,24 +96,21 @@ class ClassificationData:
     metrics: tuple[str, ...]
     kind: str
     max_sequence_length: int
+    pad_lengths: tuple[int, ...]
+    prediction_batch_size: int
     columns: Columns | None
     published: TextTask | None
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def make(
-        cls,
-        data: Mapping[str, Any],
-        head: Mapping[str, Any],
-        metrics: Sequence[str],
-        max_sequence_length: int,
-    ) -> "ClassificationData":
-        """From `config.data`, `config.head` and `config.metrics`.
+    def make(cls, settings: TaskSettings) -> "ClassificationData":
+        """Returns the host side for a configuration, without labels.
 
         Raises:
           ValueError: for a set, a kind of labels or a metric that does not exist.
         """
-        known, kind, published = GLUE | CHINESE, head["labels"], None
+        data, metrics = settings.data, settings.metrics
+        known, kind, published = GLUE | CHINESE, settings.head["labels"], None
         if name := data["published"]:
             if name not in known:
                 raise ValueError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
@@ -127,7 +128,16 @@ class ClassificationData:
                 )
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()
-        return cls(tuple(metrics), kind, max_sequence_length, columns, published, labels)
+        return cls(
+            metrics=metrics,
+            kind=kind,
+            max_sequence_length=settings.max_sequence_length,
+            pad_lengths=tuple(data["lengths"]),
+            prediction_batch_size=settings.prediction_batch_size,
+            columns=columns,
+            published=published,
+            labels=labels,
+        )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:
         if not labelled and self._is_plain(path):
@@ -161,7 +171,7 @@ class ClassificationData:
             )
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: BertConfig) -> Classification:
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Classification:
         return Classification(model, self.kind, max(1, len(self.labels)))
 
     def encode(
@@ -256,3 +266,13 @@ class TextAnswers:
 
     def _named(self, shares: np.ndarray) -> dict[str, float]:
         return dict(zip(self._labels, map(float, shares), strict=True))
+
+
+CLASSIFICATION = TaskRow(
+    make=ClassificationData.make,
+    default_config=defaults.classification,
+    head="classifier",
+    pools=True,
+    huggingface_class="BertForSequenceClassification",
+    outputs={".tsv": GLUE_FORM},
+)

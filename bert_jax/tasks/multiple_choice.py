@@ -2,22 +2,22 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
 
+from bert_jax.config import defaults
 from bert_jax.examples.choices import ChoiceColumns, read_choices
 from bert_jax.examples.encode_choices import ChoiceRows, encode_choices
-from bert_jax.examples.example import ChoiceExample
-from bert_jax.models.config import BertConfig
-from bert_jax.models.task_heads import BertForMultipleChoice
-from bert_jax.scores import metrics as scores
+from bert_jax.examples.schema import ChoiceExample
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.task_heads import MultipleChoiceModel
+from bert_jax.scores import classification as scores
 from bert_jax.tasks import objectives
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.supervised import Supervised
-from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 METRICS = ("accuracy",)
@@ -27,10 +27,10 @@ METRICS = ("accuracy",)
 class MultipleChoice(Supervised):
     """The devices' side."""
 
-    model: BertConfig
+    model: EncoderConfig
 
-    def make_model(self) -> BertForMultipleChoice:
-        return BertForMultipleChoice(self.model)
+    def make_model(self) -> MultipleChoiceModel:
+        return MultipleChoiceModel(self.model)
 
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
@@ -43,37 +43,34 @@ class MultipleChoice(Supervised):
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceData:
+class MultipleChoiceData(Labelled):
     """The host's side.
 
     Attributes:
       metrics: of METRICS.
-      max_sequence_length: longer texts are cut, and counted.
+      max_sequence_length: longer texts are truncated and counted.
+      pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
       labels: none; endings have numbers.
     """
 
     metrics: tuple[str, ...]
     max_sequence_length: int
+    pad_lengths: tuple[int, ...]
+    prediction_batch_size: int
     columns: ChoiceColumns
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def make(
-        cls,
-        data: Mapping[str, Any],
-        head: Mapping[str, Any],
-        metrics: Sequence[str],
-        max_sequence_length: int,
-    ) -> "MultipleChoiceData":
-        """From `config.data` and `config.metrics`.
+    def make(cls, settings: TaskSettings) -> "MultipleChoiceData":
+        """Returns the host side for a configuration, without labels.
 
         Raises:
           ValueError: for a metric that does not exist, or without a column of the context.
         """
-        del head
-        if tuple(metrics) != METRICS:
-            raise ValueError(f"metrics={tuple(metrics)} must be {METRICS} for multiple choice.")
+        data = settings.data
+        if settings.metrics != METRICS:
+            raise ValueError(f"metrics={settings.metrics} must be {METRICS} for multiple choice.")
         if not data["text_a"]:
             raise ValueError("data.text_a is missing: the column of the context.")
         columns = ChoiceColumns(
@@ -83,7 +80,13 @@ class MultipleChoiceData:
             label=data["label"],
             id=data["id"] or None,
         )
-        return cls(METRICS, max_sequence_length, columns)
+        return cls(
+            metrics=METRICS,
+            max_sequence_length=settings.max_sequence_length,
+            pad_lengths=tuple(data["lengths"]),
+            prediction_batch_size=settings.prediction_batch_size,
+            columns=columns,
+        )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[ChoiceExample]:
         return read_choices(path, counts, labelled, self.columns)
@@ -94,7 +97,7 @@ class MultipleChoiceData:
     def with_labels(self, labels: tuple[str, ...]) -> "MultipleChoiceData":
         return self
 
-    def make_task(self, model: BertConfig) -> MultipleChoice:
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> MultipleChoice:
         return MultipleChoice(model)
 
     def encode(
@@ -139,3 +142,12 @@ class ChoiceAnswers:
             }
             for example, shares in zip(self._examples, self._shares, strict=True)
         ]
+
+
+MULTIPLE_CHOICE = TaskRow(
+    make=MultipleChoiceData.make,
+    default_config=defaults.multiple_choice,
+    head="classifier",
+    pools=True,
+    huggingface_class="BertForMultipleChoice",
+)

@@ -1,16 +1,44 @@
-"""BERT's own task: masked words and, unless left out, whether B really follows A."""
+"""BERT's own task: masked words and, unless left out, whether B really follows A.
+
+The host side reads texts whose [MASK]s are to be filled in: a text a line, or a JSON object a line
+with `text_a` and, for a pair, `text_b`. A prediction is
+
+    {"next_sentence": {"is_next": 0.97, "random_next": 0.03},
+     "masks": [{"position": 3, "candidates": [{"token": "length", "probability": 0.41}, ...]}]}
+
+`position` counts tokens, [CLS] being 0. "[MASK]" in the text is the special token here, unlike in
+training text. `next_sentence` is null for a single text, and for a model without that head.
+"""
 
 import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from bert_jax.models.config import BertConfig
-from bert_jax.models.heads import BertForPreTraining
-from bert_jax.tasks import masking, objectives
+from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
+from bert_jax.corpus.batch import EvaluationBatch
+from bert_jax.corpus.rows import CorpusRows
+from bert_jax.examples.text_rows import TextRow, encode_text, text_batches
+from bert_jax.examples.texts import Text, read_texts
+from bert_jax.models.heads import (
+    PreTrainingModel,
+    PreTrainingOutputs,
+    masked_lm_flops_per_prediction,
+)
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks import health, masking, objectives
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.task import Batch
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch
+from bert_jax.text.tokenization import Tokenizer
+
+# Texts that are predicted and stored together.
+_WINDOW = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,31 +49,37 @@ class Pretraining:
       model: the encoder.
       rule: how to mask on the device; None when the batches come with masks (static).
       sequence_length, max_predictions_per_seq: of the batches.
+      next_sentence: whether next sentences are predicted.
     """
 
-    model: BertConfig
+    model: EncoderConfig
     rule: masking.MaskingRule | None
     sequence_length: int
     max_predictions_per_seq: int
+    next_sentence: bool = True
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
-        has_pairs = self.model.next_sentence
-        return ("masked_lm_loss", "next_sentence_loss") if has_pairs else ("masked_lm_loss",)
+        if self.next_sentence:
+            return ("masked_lm_loss", "next_sentence_loss")
+        return ("masked_lm_loss",)
 
-    def make_model(self) -> BertForPreTraining:
-        return BertForPreTraining(self.model)
+    def at_phase(self, phase: Phase) -> "Pretraining":
+        predictions = phase.max_predictions_per_seq
+        return dataclasses.replace(
+            self,
+            rule=self.rule and dataclasses.replace(self.rule, max_predictions=predictions),
+            sequence_length=phase.sequence_length,
+            max_predictions_per_seq=predictions,
+        )
+
+    def make_model(self) -> PreTrainingModel:
+        return PreTrainingModel(self.model, self.next_sentence)
 
     def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, self.sequence_length), jnp.int32)
         examples = jnp.zeros((1, 1), jnp.int32)
         predictions = jnp.zeros((1, self.max_predictions_per_seq), jnp.int32)
-        return {
-            "input_ids": tokens,
-            "token_type_ids": tokens,
-            "position_ids": tokens,
-            "example_ids": tokens + 1,
-            "cls_positions": examples,
+        return example_batch(self.sequence_length) | {
             "next_sentence_labels": examples,
             "next_sentence_weights": examples.astype(jnp.float32),
             "masked_lm_positions": predictions,
@@ -60,8 +94,219 @@ class Pretraining:
         weights = {name: batch[name.replace("loss", "weights")] for name in self.loss_terms}
         return {name: jnp.maximum(array.sum(), 1.0) for name, array in weights.items()}
 
-    def objective(self, outputs: Any, batch: Batch) -> Sums:
+    def objective(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
         sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
-        if self.model.next_sentence:
+        if outputs.next_sentence_logits is not None:
             sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
         return sums
+
+    def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {}
+
+    def head_flops_per_token(self) -> float:
+        predicted = self.max_predictions_per_seq / self.sequence_length
+        return predicted * masked_lm_flops_per_prediction(self.model)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedWords(Pretraining):
+    """The same model, whose answers are the most probable pieces for each mask.
+
+    Attributes:
+      num_pieces: of the vocabulary; the model's table may have more rows.
+      top_k: candidates for each mask.
+    """
+
+    num_pieces: int = 0
+    top_k: int = 1
+
+    def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
+        """float32[batch, masks, top_k] `probabilities`, their `tokens`, and [batch, 2]."""
+        logits = outputs.masked_lm_logits[..., : self.num_pieces]
+        probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), self.top_k)
+        answers = {"probabilities": probabilities, "tokens": tokens}
+        if outputs.next_sentence_logits is not None:
+            answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)[:, 0]
+        return answers
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingData:
+    """The host side.
+
+    Attributes:
+      metrics: empty: every mean of the device's sums is reported.
+      data: `config.data`.
+      next_sentence: whether next sentences are predicted.
+      judges_pairs: whether that head is trained.
+      top_k: candidates for each mask.
+      batch_tokens: positions of a batch of texts, padding included.
+      labels: None, there are no classes.
+    """
+
+    metrics: tuple[str, ...]
+    data: Mapping[str, Any]
+    next_sentence: bool
+    judges_pairs: bool
+    top_k: int
+    batch_tokens: int
+    labels: None = None
+
+    @classmethod
+    def make(cls, settings: TaskSettings) -> "PretrainingData":
+        """Returns the host side for a configuration."""
+        untrained = {name.split("/")[0] for name in settings.untrained}
+        return cls(
+            metrics=settings.metrics,
+            data=settings.data,
+            next_sentence=settings.model["next_sentence"],
+            judges_pairs="next_sentence" not in untrained,
+            top_k=settings.top_k,
+            batch_tokens=settings.batch_tokens,
+        )
+
+    def with_labels(self, labels: tuple[str, ...]) -> "PretrainingData":
+        return self
+
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:
+        rule = None
+        if self.data["mode"] == "dynamic":
+            rule = masking.MaskingRule(
+                masked_lm_prob=self.data["masked_lm_prob"],
+                max_predictions=1,
+                masking=self.data["masking"],
+                vocab_size=len(tokenizer.pieces),
+                mask_id=tokenizer.mask_id,
+                never_masked=(tokenizer.cls_id, tokenizer.sep_id),
+                is_continuation=tuple(tokenizer.is_continuation.tolist()),
+                rounding=self.data["mask_rounding"],
+            )
+        return Pretraining(model, rule, 8, 1, self.next_sentence)
+
+    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
+        pieces = len(tokenizer.pieces)
+        top_k = min(self.top_k, pieces)
+        return MaskedWords(model, None, 8, 1, self.next_sentence, pieces, top_k)
+
+    def answers_of(self, rows: CorpusRows) -> "NoAnswers":
+        return NoAnswers()
+
+    def evaluate(
+        self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
+    ) -> dict[str, float]:
+        return dict(means)
+
+    def verdict(
+        self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]
+    ) -> list[str]:
+        return health.verdict(values, training.statistics, evaluation[0].statistics)
+
+    def describe_evaluation(
+        self, evaluation: Sequence[CorpusRows], origin: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        (rows,) = evaluation
+        return {
+            "examples": rows.rows_per_epoch,
+            "sequence_length": rows.sequence_length,
+            "data": rows.fingerprint,
+        }
+
+    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
+        if any(name.startswith("masked_lm/") for name in untrained):
+            raise ValueError(
+                f"The weights in {workdir} were imported without a masked-LM head: they give"
+                " features (python -m bert_jax features), but cannot fill in or score words before"
+                f" they are trained, with --config.init_from={workdir}."
+            )
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Text]:
+        return read_texts(path)
+
+    def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
+
+    def windows(self, examples: Iterable[Text]) -> Iterator[list[Text]]:
+        examples = iter(examples)
+        while window := list(itertools.islice(examples, _WINDOW)):
+            yield window
+
+    def encode(
+        self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
+    ) -> "MaskedTexts":
+        rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
+        return MaskedTexts(rows, tokenizer)
+
+    def collect(self, examples: Sequence[Text], rows: "MaskedTexts") -> "MaskAnswers":
+        return MaskAnswers(rows, self.judges_pairs)
+
+    def prediction_batches(
+        self, rows: "MaskedTexts", model: EncoderConfig, shards: int
+    ) -> Iterator[EvaluationBatch]:
+        longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
+        return text_batches(rows.rows, longest, self.batch_tokens, shards, pad_id)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedTexts:
+    """Texts as ids, with the tokenizer that made them."""
+
+    rows: list[TextRow]
+    tokenizer: Tokenizer
+
+
+class NoAnswers:
+    """For an evaluation that needs the means of the sums only."""
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        pass
+
+    def predictions(self) -> list[Prediction]:
+        return []
+
+
+class MaskAnswers:
+    """The candidates for the masks of all texts."""
+
+    def __init__(self, texts: MaskedTexts, judges_pairs: bool):
+        self._texts, self._judges_pairs = texts, judges_pairs
+        self._predictions: list[Prediction] = [{}] * len(texts.rows)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        for place, number in enumerate(row_numbers.tolist()):
+            if number >= 0:
+                of_row = {name: array[place] for name, array in answers.items()}
+                self._predictions[number] = self._describe(self._texts.rows[number], of_row)
+
+    def predictions(self) -> list[Prediction]:
+        """`next_sentence` and `masks` of each text."""
+        return self._predictions
+
+    def _describe(self, row: TextRow, answers: dict[str, np.ndarray]) -> Prediction:
+        pieces = self._texts.tokenizer.pieces
+        masks = [
+            {
+                "position": position,
+                "candidates": [
+                    {"token": pieces[token], "probability": float(probability)}
+                    for token, probability in zip(tokens, probabilities, strict=True)
+                ],
+            }
+            for position, tokens, probabilities in zip(
+                row.masked, answers["tokens"], answers["probabilities"], strict=False
+            )
+        ]
+        pair = None
+        if row.is_pair and self._judges_pairs and "next_sentence" in answers:
+            is_next, random_next = map(float, answers["next_sentence"])
+            pair = {"is_next": is_next, "random_next": random_next}
+        return {"next_sentence": pair, "masks": masks}
+
+
+PRETRAINING = TaskRow(
+    make=PretrainingData.make,
+    default_config=defaults.pretraining,
+    head="",
+    pools=True,
+    huggingface_class="BertForPreTraining",
+    fills_masks=True,
+)

@@ -4,23 +4,24 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
+from bert_jax.config import defaults
 from bert_jax.examples.encode_questions import QuestionRows, encode_questions
-from bert_jax.examples.example import Question
+from bert_jax.examples.schema import Question
 from bert_jax.examples.spans import choose_spans
 from bert_jax.examples.squad import read_questions
-from bert_jax.models.config import BertConfig
-from bert_jax.models.task_heads import BertForSpan, SpanOutputs
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.task_heads import SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks import objectives
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.supervised import Supervised
-from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.tasks.outputs import SQUAD_FORM
+from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # By whether "no answer" is an answer.
@@ -34,10 +35,10 @@ METRICS = {
 class SpanTask(Supervised):
     """The devices' side."""
 
-    model: BertConfig
+    model: EncoderConfig
 
-    def make_model(self) -> BertForSpan:
-        return BertForSpan(self.model)
+    def make_model(self) -> SpanModel:
+        return SpanModel(self.model)
 
     def objective(self, outputs: SpanOutputs, batch: Batch) -> Sums:
         return objectives.span(outputs.start_logits, outputs.end_logits, batch)
@@ -47,12 +48,13 @@ class SpanTask(Supervised):
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanData:
+class SpanData(Labelled):
     """The host's side.
 
     Attributes:
       metrics: of METRICS.
       max_sequence_length: longer contexts take several rows.
+      pad_lengths, prediction_batch_size: of `Labelled`.
       doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
       null_answers: whether "no answer" is an answer (SQuAD 2.0).
       null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
@@ -62,6 +64,8 @@ class SpanData:
 
     metrics: tuple[str, ...]
     max_sequence_length: int
+    pad_lengths: tuple[int, ...]
+    prediction_batch_size: int
     doc_stride: int
     max_query_length: int
     max_answer_length: int
@@ -72,20 +76,15 @@ class SpanData:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def make(
-        cls,
-        data: Mapping[str, Any],
-        head: Mapping[str, Any],
-        metrics: Sequence[str],
-        max_sequence_length: int,
-    ) -> "SpanData":
-        """From `config.data`, `config.head` and `config.metrics`.
+    def make(cls, settings: TaskSettings) -> "SpanData":
+        """Returns the host side for a configuration, without labels.
 
         Raises:
           ValueError: for a metric that does not exist, or another set than CMRC 2018.
         """
+        data, head = settings.data, settings.head
         known = METRICS[head["null_answers"]]
-        for metric in metrics:
+        for metric in settings.metrics:
             if metric not in known:
                 raise ValueError(
                     f"metrics: {metric!r} is none of {', '.join(known)}, which there are for"
@@ -95,8 +94,10 @@ class SpanData:
             raise ValueError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return cls(
-            tuple(metrics),
-            max_sequence_length,
+            metrics=settings.metrics,
+            max_sequence_length=settings.max_sequence_length,
+            pad_lengths=tuple(data["lengths"]),
+            prediction_batch_size=settings.prediction_batch_size,
             **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",
         )
@@ -123,7 +124,7 @@ class SpanData:
     def with_labels(self, labels: tuple[str, ...]) -> "SpanData":
         return self
 
-    def make_task(self, model: BertConfig) -> SpanTask:
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> SpanTask:
         return SpanTask(model)
 
     def encode(
@@ -225,3 +226,13 @@ class SpanAnswers:
             "null_odds": found.null_odds if math.isfinite(found.null_odds) else None,
             "n_best": n_best,
         }
+
+
+SPAN = TaskRow(
+    make=SpanData.make,
+    default_config=defaults.span,
+    head="span",
+    pools=False,
+    huggingface_class="BertForQuestionAnswering",
+    outputs={".json": SQUAD_FORM},
+)

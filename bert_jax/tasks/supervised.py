@@ -1,26 +1,135 @@
-"""What the tasks that are fine-tuned share on the devices: gold labels, weights and one loss."""
+"""What the tasks on labelled examples share on the devices and on the host."""
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.tasks.task import Batch
+from bert_jax.config.phases import Phase
+from bert_jax.corpus.batch import EvaluationBatch
+from bert_jax.examples.buckets import bucket_lengths
+from bert_jax.examples.labelled import LabelledRows
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks.task import Answers, Batch, LabelledData, Prediction, Task, example_batch
+from bert_jax.text.tokenization import Tokenizer
+
+# Examples that are in memory at a time, and after which predictions are safe on disk.
+WINDOW = 1024
 
 
 class Supervised:
-    """The parts of a `FinetuningTask` that do not depend on the task."""
+    """The parts of a `Task` that do not depend on the task: gold labels, weights and one loss."""
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
         return ("task_loss",)
 
+    def at_phase(self, phase: Phase) -> Any:
+        return self
+
     def example_batch(self) -> dict[str, jax.Array]:
-        tokens = jnp.zeros((1, 8), jnp.int32)
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
-        return {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
+        return example_batch()
 
     def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        del key  # nothing is random but dropout
+        del key  # only dropout is random
         return dict(batch)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
         return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
+
+    def head_flops_per_token(self) -> float:
+        return 0.0
+
+
+class Labelled:
+    """The parts of a `LabelledData` that do not depend on the task.
+
+    A subclass is a dataclass with these fields.
+
+    Attributes:
+      max_sequence_length: of a row in tokens, special ones included.
+      pad_lengths: lengths below it that batches are padded to.
+      prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
+    """
+
+    max_sequence_length: int
+    pad_lengths: tuple[int, ...]
+    prediction_batch_size: int
+
+    @property
+    def bucket_lengths(self) -> tuple[int, ...]:
+        """All lengths in tokens that rows are padded to."""
+        return bucket_lengths(self.pad_lengths, self.max_sequence_length)
+
+    def make_predictor(self: LabelledData, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        return self.make_task(model, tokenizer)
+
+    def answers_of(self: LabelledData, rows: LabelledRows) -> Answers:
+        return self.collect(rows.examples, rows.rows)
+
+    def evaluate(
+        self: LabelledData,
+        rows: LabelledRows,
+        predictions: Sequence[Prediction],
+        means: Mapping[str, float],
+    ) -> dict[str, float]:
+        """The scores, then the loss; of other files than `eval` with their names in front."""
+        values = self.score(rows.examples, predictions) | {"loss": means["loss"]}
+        prefix = "" if rows.name == "eval" else f"{rows.name}_"
+        return {prefix + name: value for name, value in values.items()}
+
+    def verdict(
+        self: LabelledData,
+        values: Mapping[str, float],
+        training: Any,
+        evaluation: Sequence[LabelledRows],
+    ) -> list[str]:
+        name, baseline = self.metrics[0], self.baseline(_eval_examples(evaluation))
+        lines = [f"  {name} {values[name]:.4f}   the same answer to everything {baseline:.4f}"]
+        if values[name] > baseline:
+            return [*lines, "health: good, it has learned to tell examples apart."]
+        return [
+            *lines,
+            "health: degenerate, no better than always the same answer: try another seed, a smaller"
+            " learning rate or more epochs, and bias correction (optimizer.name=adamw).",
+        ]
+
+    def describe_evaluation(
+        self: LabelledData, evaluation: Sequence[LabelledRows], origin: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            **origin,
+            "baseline": self.baseline(_eval_examples(evaluation)),
+            "data": {
+                rows.name: {
+                    "source": rows.source,
+                    "sha256": rows.sha256,
+                    "examples": len(rows.examples),
+                }
+                for rows in evaluation
+            },
+        }
+
+    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
+        pass
+
+    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        pass
+
+    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        examples = iter(examples)
+        while window := list(itertools.islice(examples, WINDOW)):
+            yield window
+
+    def prediction_batches(
+        self, rows: Any, model: EncoderConfig, shards: int
+    ) -> Iterator[EvaluationBatch]:
+        batch_size = -(-self.prediction_batch_size // shards) * shards
+        unnamed = LabelledRows("", "", "", (), rows, {}, self.bucket_lengths)
+        return unnamed.evaluation_batches(batch_size)
+
+
+def _eval_examples(evaluation: Sequence[LabelledRows]) -> Sequence[Any]:
+    return next(rows.examples for rows in evaluation if rows.name == "eval")

@@ -2,35 +2,37 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.config import defaults
 from bert_jax.examples.conll import is_conll, read_plain_words, read_tagged
-from bert_jax.examples.encode_words import WordRows, encode_words
-from bert_jax.examples.example import TaggedExample
-from bert_jax.examples.example_files import ending_of
+from bert_jax.examples.encode_words import WordRows, documents, encode_words
+from bert_jax.examples.reading import ending_of
 from bert_jax.examples.rows import Labels
+from bert_jax.examples.schema import TaggedExample
 from bert_jax.examples.tables import parse_column
 from bert_jax.examples.tags import as_iob2
 from bert_jax.examples.tfds import read_tfds_tags
 from bert_jax.models import crf
-from bert_jax.models.config import BertConfig
-from bert_jax.models.task_heads import LAYERS, TAGGING_HEADS, BertForTagging, TaggingOutputs
-from bert_jax.scores import metrics as scores
+from bert_jax.models.layer_choice import LAYER_CHOICES
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.task_heads import TAGGING_HEADS, TAGGING_LAYERS, TaggingModel, TaggingOutputs
+from bert_jax.scores import classification as scores
+from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import objectives
 from bert_jax.tasks.objectives import Sum, Sums
-from bert_jax.tasks.supervised import Supervised
-from bert_jax.tasks.task import Batch, Prediction
+from bert_jax.tasks.outputs import CONLL_FORM
+from bert_jax.tasks.supervised import WINDOW, Labelled, Supervised
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # By whether tags are those of entities.
 METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}
-# Layers that a choice of head.layers takes.
-_LEAST_LAYERS = {"second_to_last": 2, "sum_last_4": 4, "concat_last_4": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +42,10 @@ class Tagging(Supervised):
     Attributes:
       model: the encoder.
       num_classes: tags.
-      head, layers, frozen, lstm_size, lstm_layers: of BertForTagging.
+      head, layers, frozen, lstm_size, lstm_layers: of TaggingModel.
     """
 
-    model: BertConfig
+    model: EncoderConfig
     num_classes: int
     head: str
     layers: str
@@ -51,8 +53,8 @@ class Tagging(Supervised):
     lstm_size: int
     lstm_layers: int
 
-    def make_model(self) -> BertForTagging:
-        return BertForTagging(
+    def make_model(self) -> TaggingModel:
+        return TaggingModel(
             self.model,
             self.num_classes,
             self.head,
@@ -99,13 +101,14 @@ class Tagging(Supervised):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingData:
+class TaggingData(Labelled):
     """The host's side.
 
     Attributes:
       metrics: of METRICS[entities].
       entities: whether tags are those of entities.
       max_sequence_length: longer sentences take several rows.
+      pad_lengths, prediction_batch_size: of `Labelled`.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
       by_character: whether each character of a plain text is a word.
@@ -116,6 +119,8 @@ class TaggingData:
     metrics: tuple[str, ...]
     entities: bool
     max_sequence_length: int
+    pad_lengths: tuple[int, ...]
+    prediction_batch_size: int
     words: str | int
     tags: str | int
     document_context: bool
@@ -124,45 +129,41 @@ class TaggingData:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def make(
-        cls,
-        data: Mapping[str, Any],
-        head: Mapping[str, Any],
-        metrics: Sequence[str],
-        max_sequence_length: int,
-        frozen: bool = False,
-    ) -> "TaggingData":
-        """From `config.data`, `config.head` and `config.metrics`.
+    def make(cls, settings: TaskSettings) -> "TaggingData":
+        """Returns the host side for a configuration, without labels.
 
         Raises:
           ValueError: for a head, layers or a metric that does not exist, or another set than
             MSRA's.
         """
+        data, head, metrics = settings.data, settings.head, settings.metrics
         if (published := data["published"]) not in ("", "msra_ner"):
             raise ValueError(f"Unknown data.published={published!r}. Available: msra_ner.")
         for name, value, allowed in (
             ("head.tagging", head["tagging"], TAGGING_HEADS),
-            ("head.layers", head["layers"], LAYERS),
+            ("head.layers", head["layers"], TAGGING_LAYERS),
             *(("metrics", metric, METRICS[head["entities"]]) for metric in metrics),
         ):
             if value not in allowed:
                 raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}.")
-        settings = {
+        head_settings = {
             "head": head["tagging"],
             "layers": head["layers"],
-            "frozen": frozen,
+            "frozen": settings.frozen_encoder,
             "lstm_size": head["lstm_size"],
             "lstm_layers": head["lstm_layers"],
         }
         return cls(
-            tuple(metrics),
-            head["entities"],
-            max_sequence_length,
-            _or(parse_column(data["text_a"]), "tokens"),
-            _or(parse_column(data["label"]), "tags"),
-            head["document_context"],
-            published == "msra_ner",
-            tuple(settings.items()),
+            metrics=metrics,
+            entities=head["entities"],
+            max_sequence_length=settings.max_sequence_length,
+            pad_lengths=tuple(data["lengths"]),
+            prediction_batch_size=settings.prediction_batch_size,
+            words=_or(parse_column(data["text_a"]), "tokens"),
+            tags=_or(parse_column(data["label"]), "tags"),
+            document_context=head["document_context"],
+            by_character=published == "msra_ner",
+            head=tuple(head_settings.items()),
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TaggedExample]:
@@ -181,9 +182,9 @@ class TaggingData:
     def with_labels(self, labels: tuple[str, ...]) -> "TaggingData":
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: BertConfig) -> Tagging:
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Tagging:
         layers = dict(self.head)["layers"]
-        if (least := _LEAST_LAYERS.get(layers, 1)) > model.num_layers:
+        if (least := LAYER_CHOICES[layers].least_layers) > model.num_layers:
             raise ValueError(
                 f"head.layers={layers!r} takes {least} layers, and the model has"
                 f" {model.num_layers}: choose another, such as last or scalar_mix."
@@ -202,6 +203,17 @@ class TaggingData:
             self.document_context,
         )
 
+    def windows(self, examples: Iterable[TaggedExample]) -> Iterator[list[TaggedExample]]:
+        """Examples that are read as context of each other are never separated."""
+        window = []
+        for document in documents(examples, self.document_context):
+            window += document
+            if len(window) >= WINDOW:
+                yield window
+                window = []
+        if window:
+            yield window
+
     def collect(self, examples: Sequence[TaggedExample], rows: WordRows) -> "TagAnswers":
         between_words = "" if self.by_character else " "
         return TagAnswers(examples, rows, self.labels, self.entities, between_words)
@@ -213,14 +225,14 @@ class TaggingData:
         gold = [example.tags or () for example in examples]
         found = [prediction["tags"] for prediction in predictions]
         if not self.entities:
-            return {"accuracy": scores.token_accuracy(gold, found)}
-        by_type = scores.entity_counts(gold, found)
+            return {"accuracy": entity_scores.token_accuracy(gold, found)}
+        by_type = entity_scores.entity_counts(gold, found)
         total = scores.micro(by_type)
         values = {
             "f1": total.f1,
             "precision": total.precision,
             "recall": total.recall,
-            "accuracy": scores.token_accuracy(gold, found),
+            "accuracy": entity_scores.token_accuracy(gold, found),
         }
         ordered = {name: values.pop(name) for name in self.metrics}
         return ordered | values | {f"{name}_f1": count.f1 for name, count in by_type.items()}
@@ -283,5 +295,17 @@ class TagAnswers:
                 "end": end + 1,
                 "text": self._between_words.join(words[start : end + 1]),
             }
-            for kind, start, end in sorted(scores.entities(as_iob2(tags)), key=lambda e: e[1])
+            for kind, start, end in sorted(
+                entity_scores.entities(as_iob2(tags)), key=lambda e: e[1]
+            )
         ]
+
+
+TAGGING = TaskRow(
+    make=TaggingData.make,
+    default_config=defaults.tagging,
+    head="classifier",
+    pools=False,
+    huggingface_class="BertForTokenClassification",
+    outputs={".conll": CONLL_FORM},
+)

@@ -1,113 +1,278 @@
-"""What training and evaluation ask of a task: on the devices, and on the host."""
+"""What a task is: its side on the devices, its side on the host, and its row in TASKS."""
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
-from bert_jax.models.config import BertConfig
+from bert_jax.config.phases import Phase
+from bert_jax.corpus.batch import EvaluationBatch, Rows
+from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer
 
 Batch = Mapping[str, jax.Array]
-# What is written of an example: JSON values.
+# What is written for an example: JSON values.
 Prediction = dict[str, Any]
 
 
 class Task(Protocol):
-    """A frozen dataclass that knows model, masks and losses; it holds no arrays."""
+    """The device side of a task: a frozen dataclass that holds no arrays.
+
+    Attributes:
+      model: the encoder's configuration.
+      loss_terms: names of the Sums that are losses; the loss is the sum of their means.
+    """
 
     @property
-    def loss_terms(self) -> tuple[str, ...]:
-        """Names of the Sums that are losses: the loss is the sum of numerator / denominator."""
+    def model(self) -> EncoderConfig: ...
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]: ...
+
+    def at_phase(self, phase: Phase) -> "Task":
+        """Returns the task at the sequence length of a phase."""
         ...
 
     def make_model(self) -> nn.Module:
-        """The linen module (batch, deterministic) -> outputs."""
+        """Returns the linen module (batch, deterministic) -> outputs."""
         ...
 
     def example_batch(self) -> dict[str, jax.Array]:
-        """A small batch of the right form, for shapes and initial parameters."""
+        """Returns a small batch of the right form, for shapes and initial parameters."""
         ...
 
     def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        """Random work on the batch that belongs on the device, such as masks."""
+        """Applies the random changes that belong on the device, such as masks."""
         ...
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        """float32[] for each loss term, from the whole (transformed) global batch."""
+        """Returns float32[] for each loss term, from the whole (transformed) global batch."""
         ...
 
     def objective(self, outputs: Any, batch: Batch) -> Sums:
-        """Losses and accuracies of a batch or of a part of it, as sums."""
+        """Returns losses and accuracies of a batch, or of a part of one, as sums."""
         ...
 
-
-class FinetuningTask(Task, Protocol):
-    """A task whose answers the host reads."""
-
     def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
-        """What the host needs to know of each row, [batch, ...] each."""
+        """Returns what the host reads of each row, [batch, ...] each; empty if nothing."""
+        ...
+
+    def head_flops_per_token(self) -> float:
+        """Returns the forward FLOPs of the heads' large matrix products per input position."""
         ...
 
 
 class Answers(Protocol):
-    """The answers of the rows of a data set, batch by batch, in any order."""
+    """Collects the answers of the rows of a data set, batch by batch, in any order."""
 
     def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        """Takes those of a batch; row number -1 is none."""
+        """Adds those of a batch; row number -1 is padding."""
         ...
 
     def predictions(self) -> list[Prediction]:
-        """One for each example, in their order, once all rows were added."""
+        """Returns one prediction for each example, in order, once all rows were added."""
         ...
 
 
 class TaskData(Protocol):
-    """The host's side of a task: from files to rows, and from answers to scores.
+    """The host side of a task: from files to rows, and from answers to scores.
 
     Attributes:
-      metrics: names of its scores; the first is compared with the baseline.
-      labels: names of the classes; empty where there are none, or before they are known.
+      metrics: names of the scores; the first is compared with the baseline.
+      labels: names of the classes, empty before they are known; None: the task has none to store.
     """
 
     @property
     def metrics(self) -> tuple[str, ...]: ...
 
     @property
-    def labels(self) -> tuple[str, ...]: ...
+    def labels(self) -> tuple[str, ...] | None: ...
 
-    def make_task(self, model: BertConfig) -> FinetuningTask:
-        """The devices' side."""
+    def with_labels(self, labels: tuple[str, ...]) -> "TaskData":
+        """Returns the same with these labels."""
+        ...
+
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        """Returns the device side that is trained and evaluated."""
+        ...
+
+    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        """Returns the device side whose `answers` are the predictions."""
+        ...
+
+    def answers_of(self, rows: Rows) -> Answers:
+        """Returns the collector for an evaluation of these rows."""
+        ...
+
+    def evaluate(
+        self, rows: Rows, predictions: Sequence[Prediction], means: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Returns the metrics of an evaluation, the first that selects checkpoints first.
+
+        Args:
+          rows: what was evaluated.
+          predictions: of `answers_of(rows)`.
+          means: of the device's Sums, `loss` first.
+        """
+        ...
+
+    def verdict(
+        self, values: Mapping[str, float], training: Rows | None, evaluation: Sequence[Rows]
+    ) -> list[str]:
+        """Returns lines that compare an evaluation with what an untrained model would reach."""
+        ...
+
+    def describe_evaluation(
+        self, evaluation: Sequence[Rows], origin: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns what an evaluation was computed on, for results.json.
+
+        Args:
+          evaluation: the rows.
+          origin: `task` and `init_from` of the configuration.
+        """
+        ...
+
+    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
+        """Raises ValueError if a head that is needed has random parameters.
+
+        Args:
+          untrained: names of the parameters that an import did not find.
+          workdir: of the imported weights.
+        """
         ...
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
-        """Streams the examples of a file."""
+        """Yields the examples of a file."""
         ...
 
-    def with_labels_of(self, examples: Iterable[Any]) -> "TaskData":
-        """The same, with the labels of the training examples."""
+    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        """Raises ValueError for an example that cannot be predicted."""
         ...
 
-    def with_labels(self, labels: tuple[str, ...]) -> "TaskData":
-        """The same, with these labels."""
+    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yields the examples in groups that are predicted and stored together."""
         ...
 
-    def encode(self, examples: Iterable[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
-        """Rows of examples, data.rows.TaskRows."""
+    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
+        """Returns the rows of examples."""
         ...
 
     def collect(self, examples: Sequence[Any], rows: Any) -> Answers:
-        """Where the answers of these rows go."""
+        """Returns the collector for the predictions of these examples."""
+        ...
+
+    def prediction_batches(
+        self, rows: Any, model: EncoderConfig, shards: int
+    ) -> Iterator[EvaluationBatch]:
+        """Yields batches with all rows once.
+
+        Args:
+          rows: as `encode` returns them.
+          model: its longest row is `max_position_embeddings`.
+          shards: the number of rows of a batch is a multiple of it.
+        """
+        ...
+
+
+class LabelledData(TaskData, Protocol):
+    """The host side of a task on files of labelled examples."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    def with_labels(self, labels: tuple[str, ...]) -> "LabelledData":
+        """Returns the same with these labels."""
+        ...
+
+    def with_labels_of(self, examples: Iterable[Any]) -> "LabelledData":
+        """Returns the same with the labels of the training examples."""
         ...
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Scores of labelled examples, `metrics` first."""
+        """Returns scores of labelled examples, `metrics` first."""
         ...
 
     def baseline(self, examples: Sequence[Any]) -> float:
-        """The first metric of the same answer to all: what a run that learned nothing reaches."""
+        """Returns the first metric of the same answer to every example."""
         ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSettings:
+    """What a configuration says about its task, as plain values.
+
+    Attributes:
+      model, data, head: the groups of the configuration; `head` is empty where there is none.
+      metrics: names of scores, the one that is reported first.
+      max_sequence_length: of a row in tokens, special ones included.
+      frozen_encoder: whether the encoder is not trained.
+      prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
+      top_k: candidates for each masked position.
+      batch_tokens: positions of a batch of texts, padding included.
+      untrained: names of the parameters that an import did not find.
+    """
+
+    model: Mapping[str, Any]
+    data: Mapping[str, Any]
+    head: Mapping[str, Any]
+    metrics: tuple[str, ...]
+    max_sequence_length: int
+    frozen_encoder: bool = False
+    prediction_batch_size: int = 32
+    top_k: int = 5
+    batch_tokens: int = 4096
+    untrained: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputForm:
+    """A published form of predictions, chosen by the ending of the output's name.
+
+    Attributes:
+      write: (host side, JSON lines of predictions, path) writes the file.
+      check: (host side, path) raises ValueError for a path that the form cannot have.
+    """
+
+    write: Callable[[Any, str, str], None]
+    check: Callable[[Any, str], Any] = lambda data, path: None
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRow:
+    """A row of TASKS: all that the program knows of a task by its name.
+
+    Attributes:
+      make: TaskSettings -> the host side, without labels; raises ValueError for settings that do
+        not exist.
+      default_config: the package's defaults for the task.
+      head: top-level name of the head's parameters whose bias has a value for each class; "" if
+        there is none.
+      pools: whether the model has a pooler.
+      fills_masks: whether the model has a masked-LM head.
+      huggingface_class: of transformers.
+      outputs: published forms of predictions by ending of a file name.
+    """
+
+    make: Callable[[TaskSettings], TaskData]
+    default_config: Callable[..., ConfigDict]
+    head: str
+    pools: bool
+    huggingface_class: str
+    fills_masks: bool = False
+    outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
+
+
+def example_batch(length: int = 8) -> dict[str, jax.Array]:
+    """Returns what every encoder takes: a batch of one row without padding."""
+    tokens = jnp.zeros((1, length), jnp.int32)
+    names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
+    batch = {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
+    return batch | {"example_ids": tokens + 1}

@@ -39,7 +39,6 @@ A corpus without any sentence is a ValueError.
 """
 
 import glob
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -50,6 +49,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from bert_jax.config.data import DataConfig
+from bert_jax.files.checksums import file_sha256
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.forms import Document, check_language, make_documents
 from bert_jax.text.installed_docs import InstalledDocs
@@ -138,7 +138,7 @@ class TextFiles:
                 {
                     "name": os.path.basename(path),
                     "bytes": os.path.getsize(path),
-                    "sha256": _sha256(path),
+                    "sha256": file_sha256(path),
                 }
                 for path in self.paths
             ],
@@ -224,11 +224,6 @@ def _installed_docs(argument: str, config: DataConfig) -> Source:
     if argument:
         raise ValueError(f"data.source=installed_docs takes nothing more, and got {argument!r}.")
     return InstalledDocs()
-
-
-def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 SOURCES: dict[str, Callable[[str, DataConfig], Source]] = {

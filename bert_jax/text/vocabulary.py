@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from bert_jax.files.atomic import whole_file
+from bert_jax.files.atomic import write_bytes
 from bert_jax.text.sentencepiece_tokenizer import SPACE
 from bert_jax.text.tokenization import (
     MAX_WORD_LENGTH,
@@ -167,8 +167,7 @@ def train_vocabulary(
         thinned = _thin_out(usable) if kind == "unigram" else usable
         vocabulary = _train(kind, thinned, vocab_size, coverage, required_chars="".join(alphabet))
         entries = len(_pieces(vocabulary))
-    with whole_file(path) as part, open(part, "wb") as file:
-        file.write(vocabulary)
+    write_bytes(path, vocabulary)
     return {
         "entries": entries,
         "words": len(usable),

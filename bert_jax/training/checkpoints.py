@@ -29,7 +29,7 @@ from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.training.checksums import (
     checksum_file,
-    find_damage,
+    find_corruption,
     fingerprint,
     read_metrics,
     write_checksums,
@@ -240,7 +240,7 @@ class Checkpoints:
 
     def _is_whole(self, step: int) -> bool:
         folder = self._folder / str(step)
-        if not (damage := find_damage(folder)):
+        if not (damage := find_corruption(folder)):
             return True
         done = "passed over"
         if not self._read_only:

@@ -1,54 +1,51 @@
-"""SHA-256 sums of every byte of a checkpoint, in a list beside its folder, with its metrics."""
+"""SHA-256 checksums of a checkpoint's files, in a list beside its folder, with its metrics."""
 
-import hashlib
 import json
 import pathlib
 from typing import Any
 
+from bert_jax.files.atomic import write_text
+from bert_jax.files.checksums import file_sha256
+
 
 def checksum_file(folder: pathlib.Path) -> pathlib.Path:
+    """Returns the path of a checkpoint's list of checksums."""
     return folder.with_name(folder.name + ".sha256.json")
 
 
 def _checksums(folder: pathlib.Path) -> dict[str, str]:
-    sums = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        sums[str(path.relative_to(folder))] = digest
-    return sums
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): file_sha256(path) for path in paths}
 
 
 def write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
-    path = checksum_file(folder)
-    temporary = path.with_name(path.name + ".tmp")
+    """Seals a checkpoint: without its list of checksums it counts as unfinished."""
     content = {"metrics": metrics, "files": _checksums(folder)}
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
-    temporary.replace(path)
+    write_text(checksum_file(folder), json.dumps(content, indent=1) + "\n")
 
 
-def find_damage(folder: pathlib.Path) -> str:
-    """What is wrong with a checkpoint's files, in a few words; empty if nothing is."""
+def find_corruption(folder: pathlib.Path) -> str:
+    """Returns what is wrong with a checkpoint's files in a few words; empty if they are whole."""
     try:
         expected = json.loads(checksum_file(folder).read_text())["files"]
     except (ValueError, KeyError, TypeError, OSError):
         return "its list of checksums cannot be read"
-    found = _checksums(folder)
-    for name in sorted(expected.keys() | found.keys()):
-        if name not in found:
+    actual = _checksums(folder)
+    for name in sorted(expected.keys() | actual.keys()):
+        if name not in actual:
             return f"{name} is missing"
         if name not in expected:
             return f"{name} is not in its list of checksums"
-        if found[name] != expected[name]:
+        if actual[name] != expected[name]:
             return f"{name} has another checksum"
     return ""
 
 
 def fingerprint(folder: pathlib.Path) -> str:
-    """SHA-256 of a checkpoint's list of checksums."""
-    return hashlib.sha256(checksum_file(folder).read_bytes()).hexdigest()
+    """Returns the SHA-256 of a checkpoint's list of checksums."""
+    return file_sha256(checksum_file(folder))
 
 
 def read_metrics(folder: pathlib.Path) -> dict[str, Any]:
-    """The metrics that a checkpoint was sealed with; empty if it was not evaluated."""
+    """Returns the metrics that a checkpoint was sealed with; empty if it was not evaluated."""
     return json.loads(checksum_file(folder).read_text())["metrics"]

@@ -1,56 +1,118 @@
-"""Scores of a run on the split that was held out."""
+"""Metrics of a run on the rows that are held out."""
 
+import functools
+import itertools
 import os
+from collections.abc import Callable
+from typing import Any
 
+import jax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax.devices import processes
+from bert_jax.config.fields import has_corpus
+from bert_jax.config.phases import Phase
+from bert_jax.devices import processes, sharding
 from bert_jax.files.atomic import write_json
-from bert_jax.inference.model import check_has_masked_lm
-from bert_jax.training import progress
+from bert_jax.tasks.task import Task
+from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.experiment import Experiment
-from bert_jax.training.experiments import open_experiment
+from bert_jax.training.initial import untrained_params
+from bert_jax.training.open import open_run
+from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params
+from bert_jax.training.step import eval_step
+
+# From parameters to metrics.
+Evaluator = Callable[[Any], dict[str, float]]
 
 
 def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
-    """Evaluates a run's newest checkpoint, or its best one, and prints and writes `results.json`.
+    """Evaluates the chosen checkpoint of a run, prints the metrics and writes `results.json`.
 
     Returns:
       The metrics.
 
     Raises:
-      ValueError: if there is no checkpoint, or it does not fit, or nothing is held out; or the
-        weights were imported without a masked-LM head.
+      ValueError: there is no checkpoint, it does not fit, or nothing is held out; or a head that is
+        evaluated has random parameters.
     """
-    if config.task == "pretraining":
-        check_has_masked_lm(config, workdir)
+    make_task_data(config).check_trained(untrained_params(workdir), workdir)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-        experiment = open_experiment(config, workdir, to_train=False)
-        phase = experiment.phase_at(step - 1)
-        like = abstract_params(experiment.task(phase), experiment.mesh)
+        run = open_run(config, workdir, to_train=False)
+        phase = run.phase_at(step - 1)
+        like = abstract_params(run.task_at(phase), run.mesh)
         params = checkpoints.restore_params(step, like)
 
-    evaluator = experiment.evaluator(phase)
+    evaluator = make_evaluator(run, phase)
     if evaluator is None:
         raise ValueError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
     values = evaluator(params)
     if processes.is_main():
-        print(f"{progress.describe_devices(experiment.mesh)}; checkpoint of step {step}")
+        print(f"{progress.describe_devices(run.mesh)}; checkpoint of step {step}")
         print("held-out  " + "  ".join(progress.named_values(values)))
-        print("\n".join(experiment.verdict(values, phase)))
-        write_results(experiment, step, values)
+        print("\n".join(verdict(run, values, phase)))
+        write_results(run, step, values)
     return values
 
 
-def write_results(experiment: Experiment, step: int, values: dict[str, float]) -> None:
-    """Writes results.json: the scores of a checkpoint, and what they were computed on."""
+def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
+    """Returns what evaluates parameters on all held-out rows of a phase; None without any.
+
+    Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the loss terms,
+    each the mean over all rows. A corpus can be evaluated in part, by `config.eval.batches`.
+    """
+    splits = run.evaluation_rows(phase)
+    if not splits:
+        return None
+    config, mesh, task = run.config, run.mesh, run.task_at(phase)
+    batch_size, limit = config.eval.batch_size or phase.batch_size, None
+    if has_corpus(config):
+        batch_size = config.eval.batch_size or config.microbatch_size or phase.batch_size
+        limit = config.eval.batches or None
+    start, stop = sharding.local_rows(mesh, batch_size)
+    step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
+
+    def evaluate_params(params: Any) -> dict[str, float]:
+        values = {}
+        for rows in splits:
+            totals, answers = metrics.Totals(), run.data.answers_of(rows)
+            batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
+            for number, batch in enumerate(batches):
+                local = batch.read(start, stop)
+                on_device = sharding.shard_batch(mesh, local, batch_size, start)
+                sums, outputs = jax.device_get(step(params, on_device, key, number))
+                totals.add(sums)
+                answers.add(batch.row_numbers, batch.length, outputs)
+            means = metrics.with_loss(totals.means(), task.loss_terms)
+            values |= run.data.evaluate(rows, answers.predictions(), means)
+        return values
+
+    return evaluate_params
+
+
+@functools.lru_cache(maxsize=1)
+def jitted_eval_step(task: Task, mesh: Mesh) -> Callable[..., Any]:
+    """Returns `eval_step` of a task, compiled once for each shape; its results are replicated."""
+    step = functools.partial(eval_step, task=task)
+    return jax.jit(step, out_shardings=sharding.replicated(mesh))
+
+
+def verdict(run: Run, values: dict[str, float], phase: Phase) -> list[str]:
+    """Returns lines that compare an evaluation with what an untrained model would reach."""
+    training = run.training_rows(phase) if run.training else None
+    return run.data.verdict(values, training, run.evaluation_rows(phase))
+
+
+def write_results(run: Run, step: int, values: dict[str, float]) -> None:
+    """Writes results.json: the metrics of a checkpoint, and what they were computed on."""
+    origin = {name: run.config[name] for name in ("task", "init_from")}
+    rows = run.evaluation_rows(run.phase_at(step - 1))
     results = {
         "eval": values,
         "step": step,
-        "seed": experiment.config.seed,
-        **experiment.describe_evaluation(experiment.phase_at(step - 1)),
+        "seed": run.config.seed,
+        **run.data.describe_evaluation(rows, origin),
     }
-    path = os.path.join(experiment.workdir, "results.json")
-    write_json(path, results, sort_keys=False)  # the metric that chooses is the first
+    path = os.path.join(run.workdir, "results.json")
+    write_json(path, results, sort_keys=False)  # the metric that selects checkpoints comes first

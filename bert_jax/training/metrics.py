@@ -1,4 +1,4 @@
-"""From sums on the device to numbers on the screen and in files: one division, on the host."""
+"""From sums on the device to means on the screen and in files: one division, on the host."""
 
 import json
 import os
@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from tensorboardX import SummaryWriter
+
+from bert_jax.files.atomic import AppendFile, write_text
 
 
 class Totals:
@@ -56,17 +58,15 @@ class MetricsFile:
     """
 
     def __init__(self, workdir: str, first_step: int):
-        """Opens the files of a run that goes on after `first_step` updates.
+        """Opens the files of a run that continues after `first_step` updates.
 
-        Lines of later steps, which the run had written before it was stopped without having saved
-        a checkpoint, are taken out: they will be written again.
+        Lines of later steps, which the run wrote after its last checkpoint, are removed: they will
+        be written again.
         """
-        self._path = pathlib.Path(workdir, "metrics.jsonl")
+        path = pathlib.Path(workdir, "metrics.jsonl")
         kept = [row for row in read_metrics(workdir) if row["step"] <= first_step]
-        temporary = self._path.with_suffix(".jsonl.tmp")
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        temporary.replace(self._path)
-        self._file = self._path.open("a", encoding="utf-8")
+        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._file = AppendFile(path)
         self._events = SummaryWriter(
             str(pathlib.Path(workdir, "tensorboard")),
             purge_step=first_step + 1,
@@ -82,11 +82,14 @@ class MetricsFile:
         row: dict[str, Any] = {"step": step, "split": split, **known}
         if speed:
             row["speed"] = dict(speed)
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        self._file.write_line(json.dumps(row))
         for name, value in {**values, **speed}.items():
             self._events.add_scalar(f"{split}/{name}", np.float32(value), step)
         self._events.flush()
+
+    def sync(self) -> None:
+        """Returns when all lines are on disk."""
+        self._file.sync()
 
     def close(self) -> None:
         """Closes both files."""
@@ -94,8 +97,14 @@ class MetricsFile:
         self._events.close()
 
 
+def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:
+    """Returns the evaluations of a run up to a step, in order."""
+    rows = read_metrics(workdir)
+    return [row for row in rows if row["split"] == "validation" and row["step"] <= step]
+
+
 def read_metrics(workdir: str) -> list[dict[str, Any]]:
-    """The rows of a run's metrics.jsonl; a last line cut off in writing is left out."""
+    """Returns the rows of a run's metrics.jsonl; an incomplete last line is left out."""
     path = pathlib.Path(workdir, "metrics.jsonl")
     rows = []
     for line in path.read_text().splitlines() if path.is_file() else ():

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax.devices.trees import map_paths
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
@@ -33,6 +35,7 @@ class OptimizerConfig:
     no_decay: tuple[str, ...]
     layer_decay: float = 1.0
     frozen_layers: int = 0
+    encoder: str = "bert"
 
     def __post_init__(self):
         for what, name, table in (
@@ -124,9 +127,11 @@ def make_optimizer(
     clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
     stages = [clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule)]
     if config.layer_decay != 1.0:
-        stages.append(_by_path(lambda params: depth_factors(params, config.layer_decay)))
+        stages.append(
+            _by_path(lambda params: depth_factors(params, config.layer_decay, config.encoder))
+        )
     if config.frozen_layers:
-        freeze = _by_path(lambda params: trained_mask(params, config.frozen_layers))
+        freeze = _by_path(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
         stages = [freeze, *stages, freeze]  # before clipping: they add nothing to the norm
     return optax.chain(*stages), schedule
 
@@ -158,21 +163,16 @@ def _decay(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def decay_mask(params: Any, no_decay: tuple[str, ...]) -> Any:
-    """For each parameter whether it decays: none of the patterns is found in its path.
+    """Returns for each parameter whether it decays: no pattern is found in its path.
 
     Paths look like "bert/encoder/layer_0/attention/query/kernel".
     """
     pattern = re.compile("|".join(no_decay)) if no_decay else None
-
-    def decays(path, _):
-        name = "/".join(str(getattr(key, "key", key)) for key in path)
-        return pattern is None or pattern.search(name) is None
-
-    return jax.tree_util.tree_map_with_path(decays, params)
+    return map_paths(lambda name: pattern is None or pattern.search(name) is None, params)
 
 
 def _by_path(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
-    """Multiplies each update by a number of its own; by 0 it is nothing, not even NaN."""
+    """Multiplies each update by its own factor; a factor of 0 removes it, even if it is NaN."""
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params
@@ -185,46 +185,51 @@ def _by_path(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def depth_factors(params: Any, layer_decay: float) -> Any:
-    """Factor of each parameter's learning rate: layer_decay for each layer that is above it.
+def depth_factors(params: Any, layer_decay: float, encoder: str) -> Any:
+    """Returns the factor of each parameter's learning rate: layer_decay for each layer above it.
 
-    1 for what stands on the encoder, layer_decay for its last layer, and so on down to the
-    embeddings (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").
+    1 for the heads, layer_decay for the encoder's last layer, and so on down to the embeddings
+    (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").
+
+    Args:
+      params: the tree.
+      layer_decay: the factor from one layer to the one below it.
+      encoder: top-level name of the encoder's parameters.
     """
-    names = jax.tree.leaves(_names(params))
-    top = 1 + max(map(_depth, names), default=0)
-    above = jax.tree.map(
-        lambda name: top - (_depth(name) if _is_encoder(name) else top), _names(params)
-    )
-    return jax.tree.map(lambda count: layer_decay**count, above)
+    depths = map_paths(lambda name: _depth(name, encoder), params)
+    top = 1 + max((depth for depth in jax.tree.leaves(depths) if depth != _ABOVE), default=0)
+
+    def factor(depth: int) -> float:
+        return layer_decay ** (0 if depth == _ABOVE else top - depth)
+
+    return jax.tree.map(factor, depths)
 
 
-def trained_mask(params: Any, frozen_layers: int) -> Any:
-    """1 for each parameter that is trained; 0 for the embeddings and the first layers.
+def trained_mask(params: Any, frozen_layers: int, encoder: str) -> Any:
+    """Returns 1 for each parameter that is trained; 0 for the embeddings and the first layers.
 
-    -1: nothing of "bert/" is trained.
+    Args:
+      params: the tree.
+      frozen_layers: number of layers; -1: all parameters of the encoder, its pooler included.
+      encoder: top-level name of the encoder's parameters.
     """
 
     def is_trained(name: str) -> int:
         if frozen_layers == -1:
-            return int(not name.startswith("bert/"))
-        return int(not _is_encoder(name) or _depth(name) > frozen_layers)
+            return int(not name.startswith(f"{encoder}/"))
+        depth = _depth(name, encoder)
+        return int(depth == _ABOVE or depth > frozen_layers)
 
-    return jax.tree.map(is_trained, _names(params))
-
-
-def _names(params: Any) -> Any:
-    def name(path, _):
-        return "/".join(str(getattr(key, "key", key)) for key in path)
-
-    return jax.tree_util.tree_map_with_path(name, params)
+    return map_paths(is_trained, params)
 
 
-def _is_encoder(name: str) -> bool:
-    return name.startswith(("bert/embeddings/", "bert/encoder/"))
+# The depth of heads and poolers.
+_ABOVE = -1
 
 
-def _depth(name: str) -> int:
-    """0 for the embeddings, n for the n-th layer; 0 for what is neither."""
-    found = re.search(r"/layer_(\d+)/", name)
-    return int(found[1]) + 1 if found else 0
+def _depth(name: str, encoder: str) -> int:
+    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for what stands on the encoder."""
+    if not name.startswith(f"{encoder}/") or name.startswith(f"{encoder}/pooler/"):
+        return _ABOVE
+    match = re.search(r"/layer_(\d+)/", name)
+    return int(match[1]) + 1 if match else 0

@@ -1,4 +1,4 @@
-"""What a run tells its user: the banner, the parameter table, progress lines, how fast it goes."""
+"""What a run prints: devices, the parameter table, progress lines and speed."""
 
 import math
 import sys
@@ -8,8 +8,7 @@ from typing import Any
 
 import jax
 
-from bert_jax.devices import sharding
-from bert_jax.models.config import BertConfig
+from bert_jax.devices.trees import path_name
 
 # Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets; by what the name of
 # the device begins with (the longest match decides).
@@ -36,26 +35,12 @@ def peak_flops() -> float | None:
     return PEAK_FLOPS[max(known, key=len)] * jax.device_count() if known else None
 
 
-def training_flops_per_token(model: BertConfig, sequence_length: int, predicted: float) -> float:
-    """FLOPs of the matrix products of one update, forward and backward, by token slot.
-
-    Args:
-      model: sizes.
-      sequence_length: of the rows, which the work of attention grows with.
-      predicted: share of the slots that meet the vocabulary.
-    """
-    hidden = model.hidden_size
-    layer = 4 * hidden**2 + 2 * hidden * model.intermediate_size + 2 * hidden * sequence_length
-    head = predicted * (hidden**2 + hidden * model.padded_vocab_size)
-    return 6.0 * (model.num_layers * layer + head)
-
-
 def parameter_table(params: Any) -> Iterable[str]:
     """A line for each parameter: path, shape, dtype, how it is split, how many numbers."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     rows = [
         (
-            sharding.path_name(path),
+            path_name(path),
             "x".join(map(str, leaf.shape)),
             leaf.dtype.name,
             str(tuple(getattr(leaf.sharding, "spec", ()))),

@@ -1,4 +1,4 @@
-"""What becomes of the metrics of the updates: means over a window, lines, files, and the alarm."""
+"""Aggregates and logs step metrics: means over a window, lines, files, non-finite updates."""
 
 import collections
 import math
@@ -11,7 +11,8 @@ import numpy as np
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes
 from bert_jax.training import metrics, progress
-from bert_jax.training.experiment import Experiment
+from bert_jax.training.evaluate import verdict
+from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import StepMetrics
 
@@ -28,26 +29,26 @@ class Reporter:
 
     def __init__(
         self,
-        experiment: Experiment,
+        run: Run,
         screen: progress.Screen,
         state: TrainState,
         totals: metrics.Totals,
     ):
         self.totals = totals
-        self._experiment = experiment
+        self._run = run
         self._screen = screen
-        self._schedule = experiment.optimizer()[1]
+        self._schedule = run.optimizer()[1]
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
         self._file = None
         if processes.is_main():
-            self._file = metrics.MetricsFile(experiment.workdir, int(state.step))
+            self._file = metrics.MetricsFile(run.workdir, int(state.step))
 
     def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
         """Begins a phase; `host_batch(step)` is what is saved when an update is not finite."""
         self._phase = phase
         self._host_batch = host_batch
-        self._loss_terms = self._experiment.task(phase).loss_terms
+        self._loss_terms = self._run.task_at(phase).loss_terms
         self._clock = progress.Clock()
         self._waited = 0.0
 
@@ -67,7 +68,7 @@ class Reporter:
         """
         self._in_flight.append((step, step_metrics))
         tokens = math.prod(shape)
-        flops = tokens * self._experiment.flops_per_token(self._phase, shape[-1])
+        flops = tokens * self._run.flops_per_token(self._phase, shape[-1])
         self._clock.count(shape[0], tokens, flops, waited - self._waited)
         self._waited = waited
         self._screen.tick(step)
@@ -89,7 +90,7 @@ class Reporter:
             return
         self._streak += 1
         self.totals.add_pair("skipped_share", 1.0)
-        config = self._experiment.config
+        config = self._run.config
         bad = [name for name, is_finite in values.finite.items() if not is_finite]
         message = f"{' and '.join(bad)} not finite at step {step}"
         limit = config.nonfinite_limit if config.nonfinite == "skip" else 0
@@ -104,9 +105,15 @@ class Reporter:
 
     def _dump(self, step: int) -> str:
         name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
-        path = os.path.join(self._experiment.workdir, name)
+        path = os.path.join(self._run.workdir, name)
         np.savez(path, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
         return path
+
+    def sync(self) -> None:
+        """Reads all metrics; returns when all that was written is on disk."""
+        self.drain()
+        if self._file:
+            self._file.sync()
 
     def log(self, step: int) -> None:
         """Reports the means since the last report."""
@@ -119,7 +126,7 @@ class Reporter:
         speed = self._clock.read()
         if self._file:
             self._file.write(step, "train", values, speed)
-        self._screen.line(progress.progress_line(step, self._experiment.steps, values, speed))
+        self._screen.line(progress.progress_line(step, self._run.steps, values, speed))
 
     def report_evaluation(self, step: int, values: dict[str, float], is_last: bool) -> None:
         """Writes and prints the metrics of the held-out split; after the last one, the verdict."""
@@ -127,7 +134,7 @@ class Reporter:
             self._file.write(step, "validation", values, {})
         self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))
         if is_last:
-            for line in self._experiment.verdict(values, self._phase):
+            for line in verdict(self._run, values, self._phase):
                 self._screen.line(line)
         self._clock.read()  # the next report is of training alone
 

@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 from bert_jax.config import settings as config_lib
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
-from bert_jax.scores.metrics import summarize_seeds
-from bert_jax.training.train import train_or_stop
+from bert_jax.scores.spread import summarize_seeds
+from bert_jax.training.train import train
 
 
 def train_seeds(config: ConfigDict, workdir: str) -> None:
@@ -33,7 +33,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
         folder = os.path.join(workdir, f"seed-{seed}")
         if processes.is_main():
             print(f"\nseed {seed}, in {folder}")
-        _, is_complete = train_or_stop(run, folder)
+        _, is_complete = train(run, folder)
         if not is_complete:
             return
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:

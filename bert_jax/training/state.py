@@ -9,7 +9,9 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.devices import sharding
-from bert_jax.tasks import Task
+from bert_jax.models import MODELS
+from bert_jax.models.heads import HEAD_RULES
+from bert_jax.tasks.task import Task
 
 # What a random key is for: folded into the seed's key first, the step or batch number second, so
 # that every random decision is a pure function of (seed, purpose, number).
@@ -21,7 +23,7 @@ class TrainState:
     """All that an update changes.
 
     Attributes:
-      step: int32[], updates tried so far; also the number of the next batch.
+      step: int32[], updates so far, those not applied included; the number of the next batch.
       params: float32 tree.
       opt_state: of the optax transformation; moments have the structure of `params`.
       nonfinite_streak: int32[], how many of the latest updates in a row were not applied because
@@ -39,6 +41,11 @@ def make_key(seed: int, purpose: str) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), PURPOSES[purpose])
 
 
+def parameter_rules(task: Task) -> sharding.Rules:
+    """Returns the sharding rules of all parameters of a task's model, the encoder's first."""
+    return (*MODELS[task.model.name].rules, *HEAD_RULES)
+
+
 def init_params(task: Task, key: jax.Array) -> Any:
     """Random parameters, float32, as the task's model starts from."""
     return task.make_model().init(key, task.example_batch(), deterministic=True)["params"]
@@ -50,7 +57,7 @@ def abstract_params(task: Task, mesh: Mesh) -> Any:
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         params,
-        sharding.parameter_shardings(mesh, params),
+        sharding.parameter_shardings(mesh, parameter_rules(task), params),
     )
 
 
@@ -64,7 +71,7 @@ def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> 
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         state,
-        sharding.state_shardings(mesh, state),
+        sharding.state_shardings(mesh, parameter_rules(task), state),
     )
 
 

@@ -1,11 +1,11 @@
-"""One update and one evaluation, as pure functions; train.py jits them in one visible place.
+"""One update, one evaluation and one prediction, as pure functions; callers jit them.
 
 A batch goes through the model in microbatches, one after the other in a scan. Every loss is a sum
 over the whole global batch divided by a denominator of the whole global batch, known beforehand,
 so that the gradients of the microbatches add up to exactly the gradient of the batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.struct
@@ -13,16 +13,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.tasks import Task
+from bert_jax.models import MODELS
 from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.state import TrainState
-
-Batch = Mapping[str, jax.Array]
 
 
 @flax.struct.dataclass
 class StepMetrics:
-    """What one update tells; everything float32[] or bool[] and the same on all devices.
+    """The metrics of one update; float32[] or bool[], the same on all devices.
 
     Attributes:
       sums: numerators and denominators of losses and accuracies.
@@ -39,70 +38,87 @@ class StepMetrics:
     applied: jax.Array
 
 
-def make_train_step(
+def train_step(
+    state: TrainState,
+    batch: Batch,
+    keys: Mapping[str, jax.Array],
+    *,
     task: Task,
     tx: optax.GradientTransformation,
-    *,
-    dropout_key: jax.Array,
-    masking_key: jax.Array,
     num_microbatches: int = 1,
     nonfinite_limit: int = 0,
-) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
-    """Returns the function (state, global batch) -> (new state, metrics).
+) -> tuple[TrainState, StepMetrics]:
+    """Returns the state after one update, and its metrics.
 
     Args:
+      state: before the update.
+      batch: the global batch.
+      keys: "dropout" and "masking"; the number of the step is folded in.
       task: decides model, masks and losses.
       tx: the optimizer, learning rate included.
-      dropout_key, masking_key: the step's number is folded in.
       num_microbatches: parts that the batch goes through the model in.
-      nonfinite_limit: once more updates in a row than this were not finite, none is applied any
-        more: the parameters stay what they were until somebody looks.
+      nonfinite_limit: after more consecutive non-finite updates than this, no further update is
+        applied: the parameters keep their values until the host reads the metrics.
     """
+    batch = task.transform(jax.random.fold_in(keys["masking"], state.step), batch)
+    dropout_key = jax.random.fold_in(keys["dropout"], state.step)
+    grads, sums = _accumulate(task, state.params, batch, dropout_key, num_microbatches)
 
-    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
-        batch = task.transform(jax.random.fold_in(masking_key, state.step), batch)
-        dropout = jax.random.fold_in(dropout_key, state.step)
-        grads, sums = _accumulate(task, state.params, batch, dropout, num_microbatches)
+    gradient_norm = optax.tree.norm(grads)
+    finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
+    finite["gradient_norm"] = jnp.isfinite(gradient_norm)
+    all_finite = jnp.stack(list(finite.values())).all()
+    applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
 
-        gradient_norm = optax.tree.norm(grads)
-        finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
-        finite["gradient_norm"] = jnp.isfinite(gradient_norm)
-        all_finite = jnp.stack(list(finite.values())).all()
-        applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
-
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        keep_old = lambda new, old: jnp.where(applied, new, old)  # noqa: E731
-        state = TrainState(
-            step=state.step + 1,
-            params=jax.tree.map(keep_old, params, state.params),
-            opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
-            nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
-        )
-        return state, StepMetrics(
-            sums=sums,
-            gradient_norm=gradient_norm,
-            update_norm=optax.tree.norm(updates),
-            finite=finite,
-            applied=applied,
-        )
-
-    return train_step
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    keep_old = lambda new, old: jnp.where(applied, new, old)  # noqa: E731
+    new_state = TrainState(
+        step=state.step + 1,
+        params=jax.tree.map(keep_old, params, state.params),
+        opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
+        nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
+    )
+    return new_state, StepMetrics(
+        sums=sums,
+        gradient_norm=gradient_norm,
+        update_norm=optax.tree.norm(updates),
+        finite=finite,
+        applied=applied,
+    )
 
 
-def make_eval_step(task: Task, masking_key: jax.Array) -> Callable[[Any, Batch, jax.Array], Sums]:
-    """Returns the function (params, global batch, number of the batch) -> Sums, without dropout.
+def eval_step(
+    params: Any, batch: Batch, key: jax.Array, number: jax.Array, *, task: Task
+) -> tuple[Sums, dict[str, jax.Array]]:
+    """Returns the Sums of a global batch, and the answers that the host reads; without dropout.
 
-    The masks depend on the batch's number alone, so that every evaluation asks the same questions.
+    Args:
+      params: of the model.
+      batch: the global batch.
+      key: of "eval_masking"; masks depend on it and `number` alone, so that every evaluation has
+        the same masks.
+      number: int32[], of the batch.
+      task: decides model, masks, losses and answers.
     """
-    model = task.make_model()
+    batch = task.transform(jax.random.fold_in(key, number), batch)
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.objective(outputs, batch), task.answers(outputs, batch)
 
-    def eval_step(params: Any, batch: Batch, number: jax.Array) -> Sums:
-        batch = task.transform(jax.random.fold_in(masking_key, number), batch)
-        outputs = model.apply({"params": params}, batch, deterministic=True)
-        return task.objective(outputs, batch)
 
-    return eval_step
+def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
+    """Returns the answers for a batch without labels."""
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.answers(outputs, batch)
+
+
+def flops_per_token(task: Task, sequence_length: int) -> float:
+    """Returns the FLOPs of an update per position, for rows of this length.
+
+    Those of the large matrix products; the backward pass has twice those of the forward pass.
+    """
+    encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
+    return 3 * (encoder + task.head_flops_per_token())
 
 
 def _accumulate(

@@ -97,7 +97,7 @@ def test_both_sides_learn_a_file_by_heart(small_task):
 def test_labels_stand_at_first_pieces_and_words_without_one_are_o(small_task):
     transformers = pytest.importorskip("transformers")
     from bert_jax.benchmark import finetune_torch
-    from bert_jax.examples.example import TaggedExample
+    from bert_jax.examples.schema import TaggedExample
 
     labels = ["B-LOC", "B-ORG", "O"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(small_task[0])

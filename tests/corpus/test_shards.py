@@ -8,8 +8,9 @@ import pytest
 from bert_jax.corpus import shards
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.pairs import PAIR
-from bert_jax.corpus.shards import Rows, write_shard
+from bert_jax.corpus.shards import ShardRows, write_shard
 from bert_jax.corpus.static_instances import KEEP, instance_dtype
+from bert_jax.files.checksums import file_sha256
 
 PAD, CLS, SEP = 1, 2, 3
 
@@ -79,7 +80,7 @@ def test_rows_come_back_in_the_batch_form(vocab_size, tmp_path):
     # Two files, as a large split has: the first of full blocks.
     first, facts = write(tmp_path, pairs, rows_form, "first", (0, 512))
     second, _ = write(tmp_path, pairs, rows_form, "second", (512, 600))
-    rows = Rows([first, second], [512, 88], rows_form)
+    rows = ShardRows([first, second], [512, 88], rows_form)
     assert len(rows) == 600
     assert (facts["name"], facts["rows"]) == ("first", 512)
     indices = np.random.default_rng(0).permutation(600)
@@ -104,7 +105,7 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
     items["pair"]["a_length"] = [3, 4, 2]
     items["pair"]["b_length"] = [5, 4, 6]
     path, facts = write(tmp_path, items, rows_form)
-    batch = Rows([path], [3], rows_form).read(np.arange(3))
+    batch = ShardRows([path], [3], rows_form).read(np.arange(3))
     rows = [expected_row(pair, 32) for pair in items["pair"]]
     for row, number in ((0, 2), (2, 4)):
         positions = items["masked_positions"][row, :number].tolist()
@@ -125,16 +126,16 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
 
 def test_padding_rows_have_no_weight(tmp_path):
     path, _ = write(tmp_path, random_pairs(5), form())
-    batch = Rows([path], [5], form()).read(np.array([4, -1]))
+    batch = ShardRows([path], [5], form()).read(np.array([4, -1]))
     assert (batch["input_ids"][1] == PAD).all()
     assert batch["example_ids"][1].sum() == batch["next_sentence_weights"][1].sum() == 0
-    everything = Rows([path], [5], form()).read(np.array([-1, -1]))
+    everything = ShardRows([path], [5], form()).read(np.array([-1, -1]))
     assert everything["input_ids"].shape == (2, 32)
 
 
 def test_there_are_no_other_rows(tmp_path):
     path, _ = write(tmp_path, random_pairs(5), form())
-    rows = Rows([path], [5], form())
+    rows = ShardRows([path], [5], form())
     for index in (5, -2):
         with pytest.raises(IndexError, match="numbered from 0 to 4"):
             rows.read(np.array([index]))
@@ -144,7 +145,7 @@ def test_equal_rows_give_equal_bytes(tmp_path):
     pairs = random_pairs(700)
     _, first = write(tmp_path, pairs, form(), "first")
     _, second = write(tmp_path, pairs, form(), "second")
-    assert first["sha256"] == second["sha256"] == shards.file_sha256(str(tmp_path / "first"))
+    assert first["sha256"] == second["sha256"] == file_sha256(str(tmp_path / "first"))
     assert first["bytes"] == (tmp_path / "first").stat().st_size
 
 
@@ -158,7 +159,7 @@ def test_every_flipped_bit_is_met_by_an_error_or_harmless(tmp_path):
     pairs = random_pairs(300)
     path, _ = write(tmp_path, pairs, form())
     whole = (tmp_path / "shard").read_bytes()
-    intact = Rows([path], [300], form()).read(np.arange(300))
+    intact = ShardRows([path], [300], form()).read(np.arange(300))
     rng = np.random.default_rng(0)
     errors = 0
     for position in rng.integers(0, len(whole), 60):
@@ -166,7 +167,7 @@ def test_every_flipped_bit_is_met_by_an_error_or_harmless(tmp_path):
         damaged[position] ^= 1 << int(rng.integers(8))
         (tmp_path / "shard").write_bytes(damaged)
         try:
-            batch = Rows([path], [300], form()).read(np.arange(300))
+            batch = ShardRows([path], [300], form()).read(np.arange(300))
         except ValueError as error:
             assert f"The shard {path} is damaged" in str(error)
             errors += 1
@@ -180,7 +181,7 @@ def test_what_is_no_shard_is_named(content, tmp_path):
     path = tmp_path / "shard"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"The shard {path} is damaged"):
-        Rows([str(path)], [5], form()).read(np.array([0]))
+        ShardRows([str(path)], [5], form()).read(np.array([0]))
 
 
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):

@@ -13,7 +13,7 @@ from bert_jax.corpus import dump
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Documents, join_chunks, split_documents, tokenize_chunk
 from bert_jax.corpus.prepare import prepare
-from bert_jax.corpus.shards import Rows, write_shard
+from bert_jax.corpus.shards import ShardRows, write_shard
 from bert_jax.corpus.static_instances import (
     KEEP,
     StaticMasking,
@@ -113,7 +113,7 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
     )
     dtype = instance_dtype(form.max_predictions)
     facts = write_shard(documents, records, dtype, (0, count), form, shard)
-    batch = Rows([shard], [facts["rows"]], form).read(np.arange(count))
+    batch = ShardRows([shard], [facts["rows"]], form).read(np.arange(count))
 
     instances = []
     for row in range(count):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from bert_jax.examples.choices import ChoiceColumns, read_choices
-from bert_jax.examples.example import ChoiceExample
+from bert_jax.examples.schema import ChoiceExample
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
 

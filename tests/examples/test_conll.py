@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from bert_jax.examples.conll import read_conll, read_plain_words, read_tagged, read_tagged_objects
-from bert_jax.examples.example import TaggedExample
+from bert_jax.examples.schema import TaggedExample
 
 
 @pytest.fixture

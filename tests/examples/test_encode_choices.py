@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.examples.choices import read_choices
 from bert_jax.examples.encode_choices import encode_choices
-from bert_jax.examples.example import ChoiceExample
+from bert_jax.examples.schema import ChoiceExample
 from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]

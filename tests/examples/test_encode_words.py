@@ -10,8 +10,8 @@ from bert_jax.examples import encode_words as encode_words_module
 from bert_jax.examples.buckets import BucketedLoader
 from bert_jax.examples.conll import read_tagged
 from bert_jax.examples.encode_words import encode_words
-from bert_jax.examples.example import TaggedExample
 from bert_jax.examples.rows import Labels
+from bert_jax.examples.schema import TaggedExample
 from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "中", "文"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.examples.encode_texts import encode_texts
-from bert_jax.examples.example import TextExample
 from bert_jax.examples.rows import Labels, SequenceWriter, fit_pair
+from bert_jax.examples.schema import TextExample
 from bert_jax.text.tokenization import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.examples.encode_questions import encode_questions
-from bert_jax.examples.example import Question
+from bert_jax.examples.schema import Question
 from bert_jax.examples.spans import Answers, Span, choose_spans
 from bert_jax.examples.squad import read_questions
 from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.examples.example import Question
+from bert_jax.examples.schema import Question
 from bert_jax.examples.squad import read_questions
 
 CONTEXT = "The Normans were the people who gave their name to Normandy."

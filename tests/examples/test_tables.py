@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.examples.example import TextExample
+from bert_jax.examples.schema import TextExample
 from bert_jax.examples.tables import Columns, form_of, parse_column, read_plain_texts, read_table
 
 PAIRS = Columns("a", "b", "label")

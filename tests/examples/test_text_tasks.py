@@ -4,9 +4,9 @@ import pathlib
 from collections import Counter
 
 import pytest
+from bert_jax.inference.submission import write_submission
 
 from bert_jax.examples.text_tasks import CHINESE, GLUE
-from bert_jax.inference.submission import write_submission
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse"
 MNLI += "\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"

@@ -1,8 +1,41 @@
-"""Files and folders are there whole or not at all."""
+"""Durable writes: complete or not at all, and flushed to disk in the right order."""
+
+import os
 
 import pytest
 
-from bert_jax.files.atomic import read_json, whole_file, whole_folder, write_json
+from bert_jax.files.atomic import (
+    AppendFile,
+    copy_file,
+    read_json,
+    whole_file,
+    whole_folder,
+    write_bytes,
+    write_json,
+    write_text,
+)
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
+    """Records ("fsync", path) and ("replace", source, target), with paths below tmp_path."""
+    recorded: list[tuple[str, ...]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def below(path: str) -> str:
+        return os.path.relpath(path, tmp_path)
+
+    def recorded_fsync(descriptor: int) -> None:
+        recorded.append(("fsync", below(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        fsync(descriptor)
+
+    def recorded_replace(source: str, target: str) -> None:
+        recorded.append(("replace", below(source), below(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_replace)
+    return recorded
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -38,8 +71,79 @@ def test_a_folder_appears_when_it_is_complete_and_starts_empty(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_bytes(path, b"new"),
+        lambda path: write_text(path, "new"),
+        lambda path: write_json(path, "new"),
+        lambda path: copy_file(__file__, path),
+    ],
+    ids=["bytes", "text", "json", "copy"],
+)
+def test_a_file_is_on_disk_before_it_is_renamed_and_its_folder_after(write, calls, tmp_path):
+    write(tmp_path / "file")
+    assert calls == [("fsync", "file.part"), ("replace", "file.part", "file"), ("fsync", ".")]
+
+
+def test_a_folder_is_on_disk_at_every_depth_before_it_is_renamed(calls, tmp_path):
+    with whole_folder(tmp_path / "folder") as part:
+        os.makedirs(f"{part}/a/b")
+        for name in ("one", "a/b/two"):
+            with open(f"{part}/{name}", "w") as file:
+                file.write("text")
+    assert calls[-2:] == [("replace", "folder.part", "folder"), ("fsync", ".")]
+    flushed = [path for _, path in calls[:-2]]
+    assert flushed == [
+        "folder.part/a/b/two",
+        "folder.part/a/b",
+        "folder.part/a",
+        "folder.part/one",
+        "folder.part",
+    ]
+
+
+def test_a_file_name_without_a_folder_is_in_the_working_directory(calls, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text("file", "text")
+    assert (tmp_path / "file").read_text() == "text" and calls[-1] == ("fsync", ".")
+
+
+def test_text_and_bytes_are_written_as_they_are(tmp_path):
+    write_text(tmp_path / "text", "ä\r\nb")
+    write_bytes(tmp_path / "bytes", b"\0\r\n")
+    copy_file(tmp_path / "bytes", tmp_path / "copy")
+    assert (tmp_path / "text").read_bytes() == "ä\r\nb".encode()
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "bytes").read_bytes() == b"\0\r\n"
+
+
 def test_equal_json_has_equal_bytes(tmp_path):
     write_json(tmp_path / "a", {"x": 1, "y": ["ä"]})
     write_json(tmp_path / "b", {"y": ["ä"], "x": 1})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_text() == '{\n "x": 1,\n "y": [\n  "ä"\n ]\n}\n'
     assert read_json(tmp_path / "a") == {"x": 1, "y": ["ä"]}
+
+
+def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
+    write_json(tmp_path / "file", "old")
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "file", {"new": object()})
+    assert read_json(tmp_path / "file") == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_lines_are_visible_at_once_and_on_disk_after_sync(calls, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("first\n")
+    with AppendFile(path) as file:
+        assert calls == [("fsync", ".")]
+        file.write_line("zweite Zeile, ä")
+        assert path.read_text(encoding="utf-8") == "first\nzweite Zeile, ä\n"
+        assert len(calls) == 1
+        file.sync()
+        assert calls[1:] == [("fsync", "lines")]
+        file.write_line("third")
+    file.close()
+    assert calls[2:] == [("fsync", "lines")]
+    assert path.read_text(encoding="utf-8") == "first\nzweite Zeile, ä\nthird\n"

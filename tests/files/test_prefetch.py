@@ -1,5 +1,7 @@
 """Items made ahead of time: order, errors, closing."""
 
+import threading
+
 import pytest
 
 from bert_jax.files.prefetch import Prefetcher

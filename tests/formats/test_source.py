@@ -308,8 +308,8 @@ def test_prepared_data_with_the_sources_vocabulary_stay(short_run, theirs, tmp_p
 
 
 def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
-    from bert_jax.convert import importing
+    from bert_jax.commands import convert
 
-    importing.run("huggingface", [str(theirs), str(tmp_path / "out"), "--nocomparison"])
+    convert.main(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
     with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):
         train(short_run, str(tmp_path / "out"))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bert_jax.config import settings as config_lib
+from bert_jax.examples.texts import Text
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_choice import LAYERS, Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, extract
 from bert_jax.inference.model import TrainedModel
-from bert_jax.inference.texts import Text
 from bert_jax.models import Bert
 
 HIDDEN = 16

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from bert_jax.config import settings as config_lib
+from bert_jax.examples.texts import Text
 from bert_jax.inference import model as model_lib
 from bert_jax.inference.masked_words import Predictor, predict
 from bert_jax.inference.model import TrainedModel, in_order
 from bert_jax.inference.scoring import Scorer
-from bert_jax.inference.texts import Text, check_files, read_texts
+from bert_jax.inference.input_files import check_files
 from bert_jax.training.evaluate import evaluate
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -91,36 +92,6 @@ def test_pairs_have_token_types(model):
 def write(path: pathlib.Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
-
-
-def test_lines_are_texts_or_objects(tmp_path):
-    path = write(
-        tmp_path / "in.txt",
-        b"\xef\xbb\xbf first \r\n\n"
-        b'  {"text_a": "a", "text_b": "b"}\n'
-        b'{"text_a": "a", "text_b": null, "label": 3}\n'
-        b"last",
-    )
-    texts = list(read_texts(path))
-    pairs = [("first", None), ("", None), ("a", "b"), ("a", None), ("last", None)]
-    assert [(text.text_a, text.text_b) for text in texts] == pairs
-    assert [text.where for text in texts] == [f"{path}, line {n}" for n in range(1, 6)]
-
-
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        (b'{"text_a": "a"', "line 2: not a JSON object .*a text that begins with {"),
-        (b'{"a":' * 100_000, "line 2: not a JSON object"),
-        (b'{"text": "a"}', "line 2: needs a text `text_a`.* it has text"),
-        (b'{"text_a": 3}', "line 2: needs a text `text_a`"),
-        (b"a \xff", "line 2: no UTF-8"),
-    ],
-)
-def test_a_line_that_cannot_be_used_is_named(line, message, tmp_path):
-    path = write(tmp_path / "in.txt", b"fine\n" + line + b"\n")
-    with pytest.raises(ValueError, match=message):
-        list(read_texts(path))
 
 
 def test_files_are_looked_at_before_the_work(tmp_path):

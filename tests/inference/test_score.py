@@ -12,9 +12,11 @@ import pytest
 
 from bert_jax.commands.score import print_scores, write_scores
 from bert_jax.config import settings as config_lib
-from bert_jax.formats.tables import FORMATS, export_params, flatten
+from bert_jax.devices.trees import flatten
+from bert_jax.examples.texts import Text
+from bert_jax.formats import bert_names
+from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.scoring import Scorer
-from bert_jax.inference.texts import Text
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -52,7 +54,7 @@ def their_model(scorer):
         )
     ).eval()
     params = flatten(jax.device_get(scorer.model.params))
-    arrays = export_params(params, FORMATS["huggingface"])
+    arrays = export_params(params, bert_names.HUGGINGFACE, "huggingface")
     state = {name: torch.tensor(np.array(array)) for name, array in arrays.items()}
     _, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected

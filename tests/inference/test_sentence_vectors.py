@@ -34,10 +34,10 @@ def folder() -> pathlib.Path:
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory) -> TrainedModel:
     from bert_jax.convert.importing import convert
-    from bert_jax.formats.source import open_source
+    from bert_jax.formats import open_checkpoint
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
-    convert(open_source(str(folder), "huggingface"), workdir, compare=False)
+    convert(open_checkpoint(str(folder), "huggingface"), workdir, compare=False)
     return TrainedModel(config_lib.load(workdir), workdir, batch_tokens=1024)
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.devices import sharding
-from bert_jax.formats.tables import FORMATS, export_params, flatten
+from bert_jax.devices.trees import flatten
+from bert_jax.formats import bert_names
+from bert_jax.formats.weight_table import export_params
 from bert_jax.models import Bert, crf
 from bert_jax.models.task_heads import (
     IMPOSSIBLE,
@@ -74,7 +76,7 @@ def theirs():
             **settings,
         )
         model = getattr(transformers, name)(their_config).eval()
-        arrays = export_params(flatten(params), FORMATS["huggingface"])
+        arrays = export_params(flatten(params), bert_names.HUGGINGFACE, "huggingface")
         tensors = {name: torch.tensor(array) for name, array in arrays.items()}
         model.load_state_dict(tensors)  # strict: every weight of theirs is one of ours
         return model

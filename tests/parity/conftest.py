@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.devices.sharding import path_name
+from bert_jax.devices.trees import path_name
 from bert_jax.models import Bert, BertForPreTraining
 from bert_jax.training.state import init_params
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.examples.example import TextExample
+from bert_jax.examples.schema import TextExample
 from bert_jax.tasks.classification import ClassificationData
 
 DATA = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.examples.example import ChoiceExample
+from bert_jax.examples.schema import ChoiceExample
 from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
 
 DATA = {"text_a": "sent1", "text_b": "", "endings": (), "label": "label", "id": ""}

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.examples.example import Question
+from bert_jax.examples.schema import Question
 from bert_jax.tasks.span import SpanData
 from bert_jax.text.tokenization import load_tokenizer
 

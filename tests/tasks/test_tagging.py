@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_jax.examples.example import TaggedExample
+from bert_jax.examples.schema import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.text.tokenization import load_tokenizer
 

@@ -13,16 +13,16 @@ import sys
 import jax
 import numpy as np
 import pytest
+from bert_jax.training.experiments import open_experiment
 from jax.sharding import Mesh
 
+from bert_jax.commands import init_from
 from bert_jax.config import settings as config_lib
-from bert_jax.corpus.shards import file_sha256
 from bert_jax.devices import sharding
-from bert_jax.formats import source
-from bert_jax.formats.tables import flatten
+from bert_jax.devices.trees import flatten
+from bert_jax.files.checksums import file_sha256
 from bert_jax.training import evaluate, finetuning, reporting
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.experiments import open_experiment
 from bert_jax.training.train import Patience, train
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -201,7 +201,7 @@ def new_run(tmp_path_factory, files):
             values["data.vocab"] = str(files["vocab"])
         config.update_from_flattened_dict(SMALL | values | (changes or {}))
         workdir = str(workdir or tmp_path_factory.mktemp("run"))
-        source.adopt(config, (), workdir)
+        init_from.resolve(config, (), workdir)
         config_lib.check(config)
         return Run(config, workdir)
 

@@ -10,8 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.devices.sharding import path_name
-from bert_jax.formats.tables import flatten, unflatten
+from bert_jax.devices.trees import flatten, path_name, unflatten
 from bert_jax.training.optim import (
     OPTIMIZERS,
     SCHEDULES,

@@ -8,12 +8,12 @@ import statistics
 import sys
 
 import pytest
+from bert_jax.training.finetuning import jitted_answer_step
 
+from bert_jax.commands import init_from
 from bert_jax.config import settings as config_lib
-from bert_jax.formats import source
 from bert_jax.training import reporting
 from bert_jax.training import train as train_module
-from bert_jax.training.finetuning import jitted_answer_step
 from bert_jax.training.seeds import train_seeds
 from bert_jax.training.train import jitted_train_step, train
 from tests.runs.conftest import REPOSITORY
@@ -63,7 +63,7 @@ def config(tmp_path):
             "optimizer.learning_rate": 3e-3,
         }
     )
-    source.adopt(config, (), str(tmp_path / "run"))
+    init_from.resolve(config, (), str(tmp_path / "run"))
     config_lib.check(config)
     return config
 

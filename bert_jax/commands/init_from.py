@@ -1,0 +1,110 @@
+"""Resolves config.init_from: the source of the parameters determines sizes and vocabulary.
+
+Does not import jax.
+"""
+
+import os
+import pathlib
+from collections.abc import Collection
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import store
+from bert_jax.config.fields import data_dir as data_dir_of
+from bert_jax.corpus.manifest import NAME as MANIFEST
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+
+# Fields of config.model that determine what the parameters mean. Others, such as dropout, are
+# settings of the training.
+_MODEL_FIELDS = (
+    "name vocab_size pad_vocab_to_multiple_of hidden_size num_layers num_heads intermediate_size"
+    " max_position_embeddings type_vocab_size layer_norm_epsilon norm_place positions visibility"
+    " window feed_forward activation next_sentence"
+).split()
+
+
+def resolve(
+    config: ConfigDict, explicit: Collection[str], workdir: str, data_dir: str = ""
+) -> None:
+    """Sets the model's sizes and the vocabulary to those of the source of config.init_from.
+
+    Args:
+      config: is changed.
+      explicit: names of the fields that the command line sets; they are not changed.
+      workdir: of the run. If it has begun, its own configuration is used instead of the source.
+      data_dir: folder of prepared data, by default the configuration's; data that was prepared with
+        the source's vocabulary is kept.
+
+    Raises:
+      ValueError: there is no such source, or its vocabulary is not config.data.vocab.
+    """
+    if not config.init_from:
+        return
+    data_dir = data_dir or data_dir_of(config, workdir)
+    values = _from_run(config, workdir) or _from_source(config, explicit, data_dir)
+    config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
+
+
+def _from_run(config: ConfigDict, workdir: str) -> dict[str, Any]:
+    """Returns the fields that the run took from the same source when it began; else none."""
+    if not store.has_begun(config, workdir):
+        return {}
+    run = store.load(workdir)
+    return _model_fields(run.model) | {
+        "data.vocab": run.data.vocab,
+        "data.lowercase": run.data.lowercase,
+    }
+
+
+def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
+    path = config.init_from
+    if format_of(path) == "workdir":
+        run = store.load(path)
+        model, lowercase = run.model, run.data.lowercase
+        vocab = next(iter(sorted(map(str, pathlib.Path(path).glob("vocab.*")))), "")
+        if not vocab:
+            raise ValueError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
+    else:
+        checkpoint = open_checkpoint(path)
+        model, lowercase = checkpoint.model, checkpoint.lowercase
+        vocab = checkpoint.vocabulary_path
+        if not vocab:
+            raise ValueError(
+                f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"
+                " python -m bert_jax convert from_hf, and use the new workdir as init_from."
+            )
+    tokenizer = load_tokenizer(vocab, lowercase)
+    if "data.vocab" in explicit:
+        _check_same_vocabulary(config, tokenizer, vocab)
+    fields = _model_fields(model) | {
+        "data.vocab": os.path.abspath(vocab),
+        "data.lowercase": lowercase,
+    }
+    if _fingerprint_of(data_dir) == tokenizer.fingerprint:
+        del fields["data.vocab"]
+    return fields
+
+
+def _model_fields(model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
+    return {f"model.{name}": model[name] for name in _MODEL_FIELDS if name in model}
+
+
+def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:
+    given = config.data.vocab
+    if given.startswith("train:") or (
+        load_tokenizer(given, config.data.lowercase).pieces != tokenizer.pieces
+    ):
+        raise ValueError(
+            f"config.data.vocab={given} is not the vocabulary {vocab} of config.init_from: its ids"
+            " would mean other words. Leave config.data.vocab out."
+        )
+
+
+def _fingerprint_of(data_dir: str) -> str:
+    """Returns the fingerprint of the tokenizer of prepared data; empty if there is none."""
+    if not os.path.isfile(os.path.join(data_dir, MANIFEST)):
+        return ""
+    return Manifest.load(data_dir).content["tokenizer"]["fingerprint"]

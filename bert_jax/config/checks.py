@@ -1,0 +1,191 @@
+"""Validates the values of a configuration before a run starts. Does not import jax.
+
+What only one part of the program can know (names of tasks, optimizers, sources, metrics) is
+validated there.
+"""
+
+import math
+import re
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config.data import data_config
+from bert_jax.config.fields import fields, has_corpus, value_of
+from bert_jax.config.phases import make_phases, parse_duration
+
+ACTIVATIONS = ("gelu", "gelu_tanh")
+# Numbers that may be 0; every other number must be positive.
+_MAY_BE_ZERO = (
+    "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
+    " model.attention_dropout_rate model.window data.seed data.short_seq_prob"
+    " data.max_predictions_per_seq data.validation_share data.num_processes"
+    " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
+    " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
+).split()
+_BELOW_ZERO = ("model.mask_value",)
+_BELOW_ONE = (
+    "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
+    " data.validation_share optimizer.beta1 optimizer.beta2"
+).split()
+_DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
+_CHOICES = {
+    "dtype": ("float32", "bfloat16"),
+    "prng_impl": ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"),
+    "nonfinite": ("abort", "skip"),
+    "model.activation": ACTIVATIONS,
+    "checkpoint.use": ("newest", "best"),
+}
+_PRETRAINING_METRICS = (
+    "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
+).split()
+
+
+def check(config: ConfigDict) -> None:
+    """Validates all fields.
+
+    Raises:
+      ValueError: for a value that no run can use; names the field, its value and what is allowed.
+    """
+    check_values(config)
+    if has_corpus(config):
+        check_corpus(config)
+    else:
+        check_labelled(config)
+
+
+def check_values(config: ConfigDict) -> None:
+    """Validates the fields that every configuration has.
+
+    Raises:
+      ValueError: see `check`.
+    """
+    for name, value in fields(config):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            _check_number(name, value)
+    for name in _DURATIONS:
+        parse_duration(value_of(config, name), name)
+    for name, allowed in _CHOICES.items():
+        _check_choice(name, value_of(config, name), allowed)
+    given = [name for name in ("epochs", "examples", "tokens") if config[name]]
+    if len(given) > 1:
+        raise ValueError(
+            f"The length of training is given twice: config.{' and config.'.join(given)}."
+        )
+    _check_model(config.model)
+    try:
+        re.compile("|".join(config.optimizer.no_decay))
+    except (re.error, TypeError) as error:
+        raise ValueError(
+            f"config.optimizer.no_decay={config.optimizer.no_decay!r} are no regular expressions:"
+            f" {error}."
+        ) from None
+    for phase in make_phases(config, steps=100):
+        if phase.sequence_length > config.model.max_position_embeddings:
+            raise ValueError(
+                f"A sequence length of {phase.sequence_length} in config.phases is above"
+                f" config.model.max_position_embeddings={config.model.max_position_embeddings}."
+            )
+        if config.microbatch_size and phase.batch_size % config.microbatch_size:
+            raise ValueError(
+                f"The global batch size {phase.batch_size} is not divisible by"
+                f" config.microbatch_size={config.microbatch_size}."
+            )
+
+
+def check_corpus(config: ConfigDict) -> None:
+    """Validates a configuration that trains on a corpus.
+
+    Raises:
+      ValueError: see `check`; and for a configuration without a corpus.
+    """
+    if not has_corpus(config):
+        raise ValueError(
+            f"config.task={config.task!r} trains on a corpus: use a configuration with"
+            " config.data.source, such as configs/base.py."
+        )
+    data_config(config)
+    if config.model.next_sentence and config.data.segments != "pairs":
+        raise ValueError(
+            "config.model.next_sentence=True needs config.data.segments='pairs', not"
+            f" {config.data.segments!r}, which has no second segment: change one of the two."
+        )
+    best = config.checkpoint.best_metric
+    _check_choice("checkpoint.best_metric", best, tuple(_PRETRAINING_METRICS))
+    if not config.model.next_sentence and best.startswith("next_sentence"):
+        raise ValueError(
+            f"config.checkpoint.best_metric={best!r} is not measured with"
+            " config.model.next_sentence=False."
+        )
+
+
+def check_labelled(config: ConfigDict) -> None:
+    """Validates a configuration that trains on labelled examples.
+
+    Raises:
+      ValueError: see `check`; and for a configuration without a head.
+    """
+    if "head" not in config:
+        raise ValueError(
+            f"config.task={config.task!r} trains on labelled examples: use a configuration with"
+            " config.head, such as configs/classification.py."
+        )
+    if len(config.phases) > 1:
+        raise ValueError(
+            f"config.phases={config.phases!r}: fine-tuning has a single phase, such as"
+            " ((128, 1.0),)."
+        )
+    if not config.metrics:
+        raise ValueError("config.metrics is empty: name a score, such as accuracy.")
+    known = ("loss", *config.metrics)
+    _check_choice("checkpoint.best_metric", config.checkpoint.best_metric, known)
+    if config.data.batches not in ("rows", "tokens"):
+        raise ValueError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
+    lengths = config.data.lengths
+    if not lengths or list(lengths) != sorted(set(lengths)) or min(lengths) < 1:
+        raise ValueError(
+            f"config.data.lengths={lengths!r} are not ascending, positive sequence lengths."
+        )
+    if config.reinit_layers > config.model.num_layers:
+        raise ValueError(
+            f"config.reinit_layers={config.reinit_layers} is above"
+            f" config.model.num_layers={config.model.num_layers}."
+        )
+
+
+def _check_model(model: ConfigDict) -> None:
+    if model.type_vocab_size < 2:
+        raise ValueError("config.model.type_vocab_size=1 is too few: a row has two segments.")
+    if model.hidden_size % model.num_heads:
+        raise ValueError(
+            f"config.model.hidden_size={model.hidden_size} is not divisible by"
+            f" config.model.num_heads={model.num_heads}."
+        )
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"config.{name}={value!r} is none of {', '.join(allowed)}.")
+
+
+def _check_number(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError(f"config.{name}={value} is not a finite number.")
+    if name.startswith("mesh."):
+        if value < 1 and value != -1:
+            raise ValueError(
+                f"config.{name}={value} must be at least 1, or -1 for all remaining devices."
+            )
+    elif name == "optimizer.frozen_layers":
+        if value < -1:
+            raise ValueError(f"config.{name}={value} must be at least 0, or -1 for all layers.")
+    elif name == "head.null_threshold":
+        pass
+    elif name in _BELOW_ZERO:
+        if value >= 0:
+            raise ValueError(f"config.{name}={value} must be below 0.")
+    elif value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+        least = "0 or above" if name in _MAY_BE_ZERO else "above 0"
+        raise ValueError(f"config.{name}={value} must be {least}.")
+    if name in _BELOW_ONE and value >= 1:
+        raise ValueError(f"config.{name}={value} must be below 1.")

@@ -1,0 +1,61 @@
+"""Finds the configuration files that come with the package."""
+
+import importlib
+import importlib.util
+import os
+import pathlib
+import sys
+import types
+
+_PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+
+
+def folder() -> pathlib.Path:
+    """Returns the folder of the package's configurations.
+
+    In a checkout it stands beside the package; an installed package contains it.
+    """
+    installed = _PACKAGE / "configs"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
+def find(path: str) -> str:
+    """Returns the path of a configuration file, first as given, then among the package's.
+
+    Args:
+      path: of the file, possibly with an argument, such as `configs/glue.py:mrpc`. A relative path
+        that begins with `configs/` is also looked up in `folder()`.
+
+    Raises:
+      ValueError: there is no such file.
+    """
+    file, colon, argument = path.partition(":")
+    if os.path.isfile(file):
+        return path
+    first, *rest = pathlib.PurePath(file).parts or ("",)
+    packaged = folder().joinpath(*rest)
+    if first != "configs":
+        raise ValueError(f"--config={path}: there is no such file.")
+    if not packaged.is_file():
+        raise ValueError(
+            f"--config={path}: there is no such file, neither in the current directory nor in the"
+            f" installed package ({folder()})."
+        )
+    return f"{packaged}{colon}{argument}"
+
+
+def allow_import() -> None:
+    """Makes `from configs import base` find the package's configurations from everywhere.
+
+    A folder `configs` on the import path takes precedence, file by file.
+    """
+    if "configs" in sys.modules:
+        return
+    spec = importlib.util.find_spec("configs")
+    if spec and spec.origin:  # somebody's package
+        module = importlib.import_module("configs")
+    else:
+        module = types.ModuleType("configs", "Configurations of several folders.")
+        module.__path__ = list((spec and spec.submodule_search_locations) or ())
+        sys.modules["configs"] = module
+    module.__path__.append(str(folder()))

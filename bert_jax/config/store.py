@@ -1,0 +1,115 @@
+"""Reads and writes config.json, the resolved configuration in the folder of a run."""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config.fields import fields
+from bert_jax.files.atomic import write_text
+
+NAME = "config.json"
+# Fields that configurations written by earlier versions lack, with the values that were built in.
+ADDED_FIELDS = {
+    "model.name": "bert",
+    "model.norm_place": "post",
+    "model.positions": "learned",
+    "model.visibility": "bidirectional",
+    "model.window": 0,
+    "model.feed_forward": "plain",
+    "model.attention": "einsum",
+}
+# What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
+# only a name; the fields that it sets are compared.)
+_FREE_TO_CHANGE = (
+    "preset",
+    "seeds",
+    "checkpoint.",
+    "eval.",
+    "log.",
+    "mesh.",
+    "data.dir",
+    "data.num_processes",
+)
+
+
+def save(config: ConfigDict, workdir: str) -> None:
+    """Writes the resolved configuration to workdir/config.json."""
+    text = json.dumps(config.to_dict(), indent=2, sort_keys=True)
+    write_text(os.path.join(workdir, NAME), f"{text}\n")
+
+
+def load(workdir: str) -> ConfigDict:
+    """Returns the configuration in workdir/config.json.
+
+    Raises:
+      ValueError: there is none, it is corrupt, or it is another program's.
+    """
+    path = pathlib.Path(workdir, NAME)
+    if not path.is_file():
+        raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
+    check_workdir(workdir)
+    try:
+        return from_json(json.loads(path.read_text()))
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is corrupt ({error}): give the configuration with --config."
+        ) from None
+
+
+def has_begun(config: ConfigDict, workdir: str) -> bool:
+    """Returns whether `workdir` holds a run that started from the same `config.init_from`.
+
+    Such a run does not need the source of its parameters any more.
+    """
+    if not (workdir and os.path.isfile(os.path.join(workdir, NAME))):
+        return False
+    return load(workdir).init_from == config.init_from
+
+
+def check_workdir(workdir: str) -> None:
+    """Refuses a folder in which another program keeps a model: a run would overwrite its files.
+
+    Raises:
+      ValueError: the folder's config.json is another program's.
+    """
+    try:
+        values = json.loads(pathlib.Path(workdir, NAME).read_text())
+    except (OSError, ValueError):
+        return  # There is none, or it is corrupt.
+    if isinstance(values, dict) and "model" not in values:
+        raise ValueError(
+            f"{workdir} is not a workdir: its config.json is another program's. Choose another"
+            " folder; to import a BERT into a new workdir, run"
+            f" python -m bert_jax convert from_hf {workdir} NEW."
+        )
+
+
+def from_json(values: dict[str, Any]) -> ConfigDict:
+    """Returns the configuration that was written as JSON, possibly by an earlier version.
+
+    Lists become tuples, which JSON does not have, and ADDED_FIELDS are filled in.
+    """
+    values = {name: _tuples(value) for name, value in values.items()}
+    for name, value in ADDED_FIELDS.items():
+        group, field = name.split(".")
+        values[group] = {field: value} | values[group]
+    return ConfigDict(values)
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def differences(old: ConfigDict, new: ConfigDict) -> list[str]:
+    """Returns a line `name: old -> new` for each difference that a resumed run must not have."""
+    before, after = dict(fields(old)), dict(fields(new))
+    return [
+        f"{name}: {before.get(name, 'missing')!r} -> {after.get(name, 'missing')!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name) and not name.startswith(_FREE_TO_CHANGE)
+    ]

@@ -1,0 +1,78 @@
+"""A checkpoint of another program as configuration and parameters of this package."""
+
+import dataclasses
+import os
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.devices.trees import flatten
+from bert_jax.examples.tags import is_typed_tag
+from bert_jax.formats.foreign import ForeignCheckpoint
+from bert_jax.formats.weight_table import Arrays, ImportReport
+from bert_jax.tasks import TASKS
+from bert_jax.training.initial import foreign_config, make_pretraining, read_foreign
+from bert_jax.training.run import make_model_config
+from bert_jax.training.state import init_params, make_key
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A converted checkpoint.
+
+    Attributes:
+      checkpoint: of the other program.
+      config: the task's default configuration with the checkpoint's values.
+      params: all parameters by path, float32.
+      report: how the checkpoint's tensors were used, and which parameters it lacks.
+    """
+
+    checkpoint: ForeignCheckpoint
+    config: ConfigDict
+    params: Arrays
+    report: ImportReport
+
+    @property
+    def own_params(self) -> Arrays:
+        """The parameters that the checkpoint has."""
+        return {n: array for n, array in self.params.items() if n not in self.report.missing}
+
+
+def import_checkpoint(checkpoint: ForeignCheckpoint, workdir: str = "") -> Imported:
+    """Reads the parameters, and draws random ones for heads that the checkpoint lacks.
+
+    Args:
+      checkpoint: of another program.
+      workdir: that the configuration is for.
+
+    Raises:
+      ValueError: its tensors do not match its configuration, or have values that are not finite.
+    """
+    config = _make_config(checkpoint, workdir)
+    params, report = read_foreign(checkpoint, config)
+    if report.missing:
+        task = make_pretraining(make_model_config(config), config.model.next_sentence)
+        new = flatten(jax.jit(lambda key: init_params(task, key))(make_key(0, "init")))
+        params |= {path: np.asarray(new[path]) for path in report.missing}
+    return Imported(checkpoint, config, params, report)
+
+
+def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
+    task, labels = TASKS[checkpoint.task], checkpoint.labels
+    # A classifier of tokens: the tags are entities unless a label says otherwise.
+    is_tagger = task.head == "classifier" and not task.pools
+    variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
+    config = foreign_config(checkpoint, *variant)
+    if task.head:
+        config.head.labels = checkpoint.label_kind
+        if checkpoint.label_kind == "regression":
+            config.metrics = ("spearman", "pearson")
+            config.checkpoint.best_metric = "spearman"
+    config.data.vocab = os.path.join(workdir, "vocab.txt")
+    config.data.lowercase = checkpoint.lowercase
+    if "segments" in config.data and not config.model.next_sentence:
+        config.data.segments = "full_sentences"
+    if (longest := config.model.max_position_embeddings) < max(n for n, _ in config.phases):
+        config.phases = ((longest, 1.0),)
+    return config

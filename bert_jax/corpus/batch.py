@@ -1,0 +1,126 @@
+"""The batch form on the host, and the protocol by which a run reads rows of any data set.
+
+A batch is a dict of numpy arrays whose first dimension is the batch. A row holds 1 to N examples
+`[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, one after the other, and padding after the last.
+`token_fields` lays out the fields that every model reads; nothing else does:
+
+    input_ids        int32[batch, seq]
+    token_type_ids   int32[batch, seq]   0 in [CLS] A [SEP], 1 in B [SEP], 0 in padding
+    position_ids     int32[batch, seq]   from 0 on in each example, 0 in padding
+    example_ids      int32[batch, seq]   1 to N: which example of the row, 0: padding
+    cls_positions    int32[batch, N]     where each example begins; 0 for an example that is absent
+
+`EvaluationBatch` and `Rows` are all that training, evaluation and prediction know of a data set:
+`corpus.rows.CorpusRows` (a prepared corpus) and `examples.labelled.LabelledRows` (a file of
+labelled examples) have the same methods, and every batch is a pure function of its number.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+# Name of a field -> array whose first dimension is the batch.
+Batch = dict[str, np.ndarray]
+
+
+def token_fields(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    first_lengths: np.ndarray,
+    sequence_length: int,
+    pad_id: int,
+) -> Batch:
+    """Lays out rows of token ids, in the fields that the head of this file lists.
+
+    Rows may share ids, and a row may have no example: then it is all padding.
+
+    Args:
+      ids: int[tokens], special tokens included; the examples of a row lie end to end.
+      starts: int[batch], where each row begins in `ids`.
+      lengths: int[batch, N], tokens of each example; 0: absent, which only the last ones may be.
+      first_lengths: int[batch, N], tokens of `[CLS] A [SEP]` of each example.
+      sequence_length: of the rows of the batch.
+      pad_id: what `input_ids` have in padding.
+
+    Raises:
+      ValueError: a row has more tokens than `sequence_length`.
+    """
+    stops = np.cumsum(lengths, axis=1)
+    begins = stops - lengths
+    num_tokens = stops[:, -1:]
+    if (longest := num_tokens.max(initial=0)) > sequence_length:
+        raise ValueError(f"A row of {longest} tokens does not fit in {sequence_length}.")
+    place = np.arange(sequence_length)
+    is_token = place < num_tokens
+    ids = ids if ids.size else np.array([pad_id], np.int32)
+    tokens = ids[np.minimum(starts[:, None] + place, len(ids) - 1)]
+    is_second = is_token & (place >= first_lengths[:, :1])
+    position_ids = np.where(is_token, place, 0).astype(np.int32)
+    example_ids = is_token.astype(np.int32)
+    for number in range(1, lengths.shape[1]):
+        column = slice(number, number + 1)
+        begin = begins[:, column]
+        is_here = is_token & (place >= begin)  # or in a later example, which comes next
+        is_second = np.where(is_here, place >= begin + first_lengths[:, column], is_second)
+        position_ids = np.where(is_here, place - begin, position_ids).astype(np.int32)
+        example_ids += is_here
+    return {
+        "input_ids": np.where(is_token, tokens, pad_id).astype(np.int32, copy=False),
+        "token_type_ids": is_second.astype(np.int32),
+        "position_ids": position_ids,
+        "example_ids": example_ids,
+        "cls_positions": np.where(lengths > 0, begins, 0).astype(np.int32),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationBatch:
+    """One global batch of a pass over a data set.
+
+    Attributes:
+      row_numbers: int64[batch_size], which rows it has; -1: a row of padding, of weight 0.
+      length: tokens that its rows are padded to.
+      read: (start, stop) -> rows [start, stop) of it, so that a process reads its own only.
+    """
+
+    row_numbers: np.ndarray
+    length: int
+    read: Callable[[int, int], Batch]
+
+
+class Rows(Protocol):
+    """Rows of token ids that a run is trained or evaluated on."""
+
+    @property
+    def name(self) -> str:
+        """Name of the split: `train`, `validation`, `eval`, or one of config.data.more_eval."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash in hexadecimal digits; equal for equal data."""
+        ...
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """Training rows of an epoch, from which durations in epochs are computed."""
+        ...
+
+    def batch_rows(self, number: int) -> int:
+        """Returns the number of rows of global training batch `number`, over all processes."""
+        ...
+
+    def batch(self, number: int, start: int, stop: int) -> Batch:
+        """Returns rows [start, stop) of global training batch `number`, in the batch form."""
+        ...
+
+    def describe(self) -> list[str]:
+        """Returns lines of the banner."""
+        ...
+
+    def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
+        """Yields global batches that have every row once; the last is filled up with padding."""
+        ...

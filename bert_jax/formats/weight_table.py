@@ -1,0 +1,254 @@
+"""Tables of parameter names in other programs: strict import and export of weights.
+
+Parameters are flat: path -> float32 array, such as "bert/encoder/layer_0/output/kernel". An import
+is strict: each tensor of a checkpoint is a parameter or is known not to be one, and each parameter
+is in the checkpoint or belongs to a head that the checkpoint lacks entirely. Anything else is an
+error that lists names and shapes.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+Shapes = Mapping[str, tuple[int, ...]]
+
+_MAX_DIFFERENCES = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightRow:
+    """One parameter; `{i}` stands for the number of a layer.
+
+    Attributes:
+      path: of the parameter in this package.
+      tensor: its name in the format.
+      transform: "same", or "transpose" where the format stores [out, in] for our [in, out].
+    """
+
+    path: str
+    tensor: str
+    transform: str = "same"
+
+
+@dataclasses.dataclass(frozen=True)
+class NonParameter:
+    """A tensor that a checkpoint may hold and that is not a parameter.
+
+    Attributes:
+      pattern: regular expression of its full name.
+      reason: what it is.
+      equals: what its values must be: "" (anything), "arange", "zeros", or the name of the tensor
+        that it duplicates (and replaces where that tensor is missing).
+    """
+
+    pattern: str
+    reason: str
+    equals: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightTable:
+    """The tensors of one model in one format.
+
+    Attributes:
+      rows: the parameters.
+      non_parameters: tensors that may be stored beside them.
+      old_names: (pattern, replacement) that turn names of older versions into those of `rows`.
+    """
+
+    rows: tuple[WeightRow, ...]
+    non_parameters: tuple[NonParameter, ...] = ()
+    old_names: tuple[tuple[str, str], ...] = ()
+
+    def current_name(self, tensor: str) -> str:
+        """Returns the name that `rows` has for a tensor, which may have an older name."""
+        for pattern, replacement in self.old_names:
+            tensor = re.sub(pattern, replacement, tensor)
+        return tensor
+
+    def expand(self, num_layers: int) -> tuple[WeightRow, ...]:
+        """Returns the rows of a model of `num_layers` layers, without `{i}`."""
+        return tuple(
+            WeightRow(
+                row.path.replace("{i}", str(i)), row.tensor.replace("{i}", str(i)), row.transform
+            )
+            for row in self.rows
+            for i in range(num_layers if "{i}" in row.path else 1)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportReport:
+    """How the tensors of a checkpoint were used.
+
+    Attributes:
+      used: tensor -> path of the parameter.
+      renamed: tensor -> its current name, for tensors with an older name.
+      transposed: tensors that were transposed.
+      known_non_parameters: tensor -> reason.
+      cast: tensor -> dtype, where it was not float32.
+      missing: paths of the parameters that the checkpoint lacks.
+    """
+
+    used: dict[str, str]
+    renamed: dict[str, str]
+    transposed: tuple[str, ...]
+    known_non_parameters: dict[str, str]
+    cast: dict[str, str]
+    missing: tuple[str, ...]
+
+
+def import_params(
+    tensors: Arrays,
+    table: WeightTable,
+    num_layers: int,
+    expected: Shapes,
+    encoder: str,
+    path: str = "the checkpoint",
+) -> tuple[Arrays, ImportReport]:
+    """Converts the tensors of a checkpoint to parameters.
+
+    Args:
+      tensors: by their names in the checkpoint.
+      table: names of the model's parameters in that format.
+      num_layers: of the encoder.
+      expected: shape of each parameter of the model, by path.
+      encoder: first part of the paths of the encoder's parameters, such as "bert"; all others
+        belong to heads, which may be missing as a whole.
+      path: of the checkpoint, for messages.
+
+    Returns:
+      The parameters by path, float32, and the report. Parameters of missing heads are left out.
+
+    Raises:
+      ValueError: for unknown tensors, parameters that are missing or have another shape, and
+        duplicates that differ from their original.
+    """
+    current = {name: table.current_name(name) for name in tensors}
+    original = {new: old for old, new in current.items()}
+    tensors = _by_current_name(tensors, current)
+    rows = {row.tensor: row for row in table.expand(num_layers) if row.path in expected}
+    for known in table.non_parameters:  # a duplicate replaces an original that is missing
+        copy = next((name for name in tensors if re.fullmatch(known.pattern, name)), None)
+        if known.equals in rows and known.equals not in tensors and copy:
+            tensors[known.equals], original[known.equals] = tensors.pop(copy), original.pop(copy)
+
+    params, reasons, unknown = {}, {}, {}
+    for name, array in tensors.items():
+        if row := rows.get(name):
+            params[row.path] = _to_parameter(array, row)
+        elif known := _find_non_parameter(table, name):
+            _check_duplicate(name, known, tensors)
+            reasons[original[name]] = known.reason
+        else:
+            unknown[original[name]] = array.shape
+
+    missing = expected.keys() - params.keys()
+    of_missing_heads = {name for name in missing if _is_of_missing_head(name, encoder, params)}
+    problems = [f"- {name}: {list(shape)}" for name, shape in sorted(unknown.items())]
+    for name, row in rows.items():
+        shape = _tensor_shape(expected[row.path], row)
+        if row.path in missing - of_missing_heads:
+            problems.append(f"+ {name}: {list(shape)}")
+        elif row.path in params and tensors[name].shape != shape:
+            problems.append(f"- {original[name]}: {list(tensors[name].shape)}")
+            problems.append(f"+ {name}: {list(shape)}")
+    if problems:
+        more = len(problems) - _MAX_DIFFERENCES
+        raise ValueError(
+            f"The tensors of {path} do not match its configuration (- in the checkpoint,"
+            f" + expected): {'; '.join(problems[:_MAX_DIFFERENCES])}"
+            f"{f'; and {more} more' if more > 0 else ''}."
+        )
+    used = {name: row for name, row in rows.items() if name in tensors}
+    return params, ImportReport(
+        used={original[name]: row.path for name, row in used.items()},
+        renamed={original[name]: name for name in used if original[name] != name},
+        transposed=tuple(original[n] for n, row in used.items() if row.transform == "transpose"),
+        known_non_parameters=reasons,
+        cast={
+            original[name]: tensors[name].dtype.name
+            for name in used
+            if tensors[name].dtype != np.float32
+        },
+        missing=tuple(sorted(of_missing_heads)),
+    )
+
+
+def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_name: str) -> Arrays:
+    """Converts parameters to the names and layouts of a format; duplicates are not added.
+
+    Raises:
+      ValueError: for a parameter that the table lacks; `format_name` is for that message.
+    """
+    num_layers = count_layers(params, (row.path for row in table.rows))
+    rows = {row.path: row for row in table.expand(num_layers)}
+    if unknown := sorted(params.keys() - rows.keys()):
+        raise ValueError(f"The format {format_name} has no name for {', '.join(unknown)}.")
+    return {
+        row.tensor: np.ascontiguousarray(params[path].T)
+        if row.transform == "transpose"
+        else np.asarray(params[path])
+        for path, row in rows.items()
+        if path in params
+    }
+
+
+def count_layers(names: Iterable[str], patterns: Iterable[str]) -> int:
+    """Returns the number of layers: names are parameters or tensors, patterns have `{i}`."""
+    layers = [re.escape(p).replace(r"\{i\}", r"(\d+)") for p in patterns if "{i}" in p]
+    matches = (re.fullmatch(pattern, name) for name in names for pattern in layers)
+    return max((int(match[1]) + 1 for match in matches if match), default=0)
+
+
+def _by_current_name(tensors: Arrays, current: Mapping[str, str]) -> Arrays:
+    renamed: Arrays = {}
+    for name, array in tensors.items():
+        if current[name] in renamed:
+            raise ValueError(f"The checkpoint has {current[name]} twice, once as {name}.")
+        renamed[current[name]] = array
+    return renamed
+
+
+def _to_parameter(array: np.ndarray, row: WeightRow) -> np.ndarray:
+    with np.errstate(over="ignore"):  # the caller refuses values that are not finite
+        array = array.astype(np.float32, copy=False)
+    return np.ascontiguousarray(array.T if row.transform == "transpose" else array)
+
+
+def _tensor_shape(shape: tuple[int, ...], row: WeightRow) -> tuple[int, ...]:
+    return shape[::-1] if row.transform == "transpose" else shape
+
+
+def _find_non_parameter(table: WeightTable, name: str) -> NonParameter | None:
+    return next(
+        (known for known in table.non_parameters if re.fullmatch(known.pattern, name)), None
+    )
+
+
+def _check_duplicate(name: str, known: NonParameter, tensors: Arrays) -> None:
+    array = tensors[name]
+    match known.equals:
+        case "":
+            return
+        case "arange":
+            expected = np.arange(array.shape[-1]).reshape(array.shape)
+        case "zeros":
+            expected = np.zeros_like(array)
+        case original:
+            if original not in tensors:
+                return
+            expected = tensors[original]
+    if not np.array_equal(array, expected):
+        raise ValueError(
+            f"{name} is expected to be {known.reason}, but has other values: such models are not"
+            " supported."
+        )
+
+
+def _is_of_missing_head(path: str, encoder: str, params: Arrays) -> bool:
+    head = path.split("/")[0]
+    return head != encoder and not any(other.startswith(f"{head}/") for other in params)

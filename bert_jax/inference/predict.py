@@ -1,0 +1,195 @@
+"""Predictions of a run: streaming, for a file of any length, resumed where they stopped.
+
+The input has the form of the training files, labels left out, or (.txt) a text a line; for a model
+that fills in masks, texts as tasks/pretraining.py describes them. The output has a JSON object for
+each example, in the same order. The ending of its name may choose the form in which a published set
+is scored instead:
+
+    .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
+    .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has how sure "no answer" is
+    .conll   a word and its tag a line, a blank line between sentences
+
+Until all examples are done the output is in OUTPUT.unfinished, beside OUTPUT.unfinished.json with
+what it was computed from and how much of it is complete.
+"""
+
+import functools
+import hashlib
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from bert_jax.devices import sharding
+from bert_jax.inference.input_files import check_files
+from bert_jax.inference.model import BATCH_TOKENS, Progress, check_single_process
+from bert_jax.inference.unfinished import Unfinished
+from bert_jax.tasks import TASKS, find_task
+from bert_jax.tasks.task import OutputForm, Prediction, TaskData
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.initial import untrained_params
+from bert_jax.training.run import (
+    load_workdir_tokenizer,
+    make_model_config,
+    make_task_data,
+    read_labels,
+)
+from bert_jax.training.state import abstract_params
+from bert_jax.training.step import predict_step
+
+# Fields of the configuration that predictions depend on, beside the parameters.
+_DECIDE = ("data", "head", "model", "phases", "dtype")
+
+
+class Predictor:
+    """The chosen checkpoint of a workdir, ready to predict the task it was trained for.
+
+    Attributes:
+      data: host side of the task.
+      tokenizer: of the run.
+      origin: what the predictions depend on, as JSON values.
+    """
+
+    def __init__(
+        self, config: ConfigDict, workdir: str, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+    ):
+        """Loads vocabulary and parameters.
+
+        Args:
+          config: of the workdir.
+          workdir: of a run, or of imported weights.
+          top_k: candidates for each mask.
+          batch_tokens: positions of a batch of texts; few answer a single question sooner.
+
+        Raises:
+          ValueError: there is no checkpoint, or a head has random parameters.
+        """
+        check_single_process()
+        self.data = make_predicting_data(config, workdir, top_k, batch_tokens)
+        self.tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
+        self.model = make_model_config(config)
+        self._mesh = sharding.make_mesh()
+        task = self.data.make_predictor(self.model, self.tokenizer)
+        self._step = jax.jit(
+            functools.partial(predict_step, task=task),
+            out_shardings=sharding.replicated(self._mesh),
+        )
+        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+            self._params = checkpoints.restore_params(step, abstract_params(task, self._mesh))
+            fingerprint = checkpoints.fingerprint(step)
+        self.origin = {
+            "workdir": os.path.abspath(workdir),
+            "checkpoint": fingerprint,
+            "labels": self.data.labels,
+            "batch_size": config.eval.batch_size or config.global_batch_size,
+            "top_k": top_k,
+            **{name: value for name, value in config.to_dict().items() if name in _DECIDE},
+        }
+
+    def predict(
+        self, examples: Iterable[Any], counts: Counter | None = None
+    ) -> Iterator[list[Prediction]]:
+        """Yields the predictions of examples in order, a window at a time.
+
+        Args:
+          examples: read as they are needed.
+          counts: counts what was truncated.
+        """
+        counts = Counter() if counts is None else counts
+        for window in self.data.windows(examples):
+            yield self._predict_window(window, counts)
+
+    def _predict_window(self, window: list[Any], counts: Counter) -> list[Prediction]:
+        rows = self.data.encode(window, self.tokenizer, counts)
+        answers = self.data.collect(window, rows)
+        shards = sharding.batch_shards(self._mesh)
+        for batch in self.data.prediction_batches(rows, self.model, shards):
+            size = len(batch.row_numbers)
+            on_device = sharding.shard_batch(self._mesh, batch.read(0, size), size, 0)
+            outputs = jax.device_get(self._step(self._params, on_device))
+            answers.add(batch.row_numbers, batch.length, outputs)
+        return answers.predictions()
+
+
+def make_predicting_data(
+    config: ConfigDict, workdir: str, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+) -> TaskData:
+    """Returns the host side of a workdir's task, with its labels.
+
+    Raises:
+      ValueError: the workdir has no labels, or a head has random parameters.
+    """
+    untrained = untrained_params(workdir)
+    data = make_task_data(config, top_k=top_k, batch_tokens=batch_tokens, untrained=untrained)
+    data.check_trained(untrained, workdir)
+    return data if data.labels is None else data.with_labels(read_labels(workdir))
+
+
+def predict(
+    config: ConfigDict, workdir: str, input_path: str, output_path: str, top_k: int = 5
+) -> int:
+    """Predicts every example of a file, or of tfds:NAME[SPLIT].
+
+    Returns:
+      The number of examples.
+
+    Raises:
+      ValueError: for a workdir without a checkpoint, an example that cannot be read, or an output
+        whose form the task does not have.
+    """
+    check_files("" if input_path.startswith("tfds:") else input_path, output_path)
+    form = output_form(config, output_path)
+    if form:
+        form.check(make_predicting_data(config, workdir), output_path)
+    predictor, counts = Predictor(config, workdir, top_k), Counter()
+    # An invalid last example is reported before the first prediction.
+    count, digest = _check_examples(predictor, predictor.data.read(input_path, counts, False))
+
+    progress, unfinished = Progress(count), Unfinished(output_path)
+    done = unfinished.resume(predictor.origin | {"input": digest})
+    progress.add(done)
+    examples = itertools.islice(predictor.data.read(input_path, Counter(), False), done, None)
+    for predictions in predictor.predict(examples, counts):
+        unfinished.append(predictions)
+        progress.add(len(predictions))
+    unfinished.finish(form and functools.partial(form.write, predictor.data))
+    if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
+        progress.line(f"counted    {counted}")
+    progress.finish(unfinished.count - done, f"examples of {input_path} answered in {output_path}")
+    return unfinished.count
+
+
+def _check_examples(predictor: Predictor, examples: Iterable[Any]) -> tuple[int, str]:
+    """Returns the number of examples, and a digest of their contents.
+
+    Raises:
+      ValueError: one of them cannot be read or predicted.
+    """
+    count, digest = 0, hashlib.sha256()
+    for example in examples:
+        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
+        count += 1
+        digest.update(repr(example).encode())
+    return count, digest.hexdigest()
+
+
+def output_form(config: ConfigDict, output_path: str) -> OutputForm | None:
+    """Returns the published form that an output's ending stands for; None: JSON lines.
+
+    Raises:
+      ValueError: the form is another task's.
+    """
+    ending = os.path.splitext(output_path)[1]
+    if form := find_task(config.task).outputs.get(ending):
+        return form
+    for name, row in TASKS.items():
+        if ending in row.outputs:
+            raise ValueError(
+                f"--output={output_path}: {ending} is for config.task={name!r}, and this run's is"
+                f" {config.task!r}: take another ending, such as .jsonl."
+            )
+    return None

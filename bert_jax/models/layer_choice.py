@@ -1,0 +1,84 @@
+"""What is read of an encoder's layers: one table of choices (Devlin et al. 2019, Table 7).
+
+States are a tuple of arrays of one shape [..., hidden]: the output of the embeddings, then of each
+layer, `Encoded.all_hidden`.
+
+    last, second_to_last   one layer
+    embeddings             the output of the embeddings
+    sum_last_4, sum_all    a sum of layers; `sum_all` leaves out the embeddings
+    concat_last_4          four times as many features, those of the last layer last
+    weighted_sum           of the last n states, with n weights; one weight more than there are
+                           layers takes in the embeddings
+    scalar_mix             of all layers, with one weight for each, without the embeddings
+    all                    every state, on a new second axis
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+States = Sequence[jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerChoice:
+    """A row of LAYER_CHOICES.
+
+    Attributes:
+      least_layers: number of layers that the encoder has at least.
+      features: function (states, weights, last_first) -> features; see `choose`.
+    """
+
+    least_layers: int
+    features: Callable[[States, Sequence[Any], bool], jax.Array]
+
+
+def choose(
+    name: str, states: States, *, weights: Sequence[Any] = (), last_first: bool = False
+) -> jax.Array:
+    """Returns the features of a choice.
+
+    Args:
+      name: a key of LAYER_CHOICES.
+      states: of the embeddings and each layer, float[batch, seq, hidden] each.
+      weights: numbers or float[] arrays; of `weighted_sum` and `scalar_mix` only.
+      last_first: sums start with the last state and go on from the lowest; otherwise they go from
+        the lowest to the last. The order decides the last bit of a floating-point sum: taggers
+        have always used the first, extracted features the second.
+
+    Returns:
+      float[batch, seq, features]; of `all` float[batch, layers + 1, seq, hidden].
+    """
+    return LAYER_CHOICES[name].features(states, weights, last_first)
+
+
+def _sum(states: States, last_first: bool) -> Any:
+    if last_first:
+        return sum(states[:-1], states[-1])
+    return sum(states[1:], states[0])
+
+
+def _weighted_sum(states: States, weights: Sequence[Any], last_first: bool) -> Any:
+    last = states[-len(weights) :]
+    return _sum([w * state for w, state in zip(weights, last, strict=True)], last_first)
+
+
+def _scalar_mix(states: States, weights: Sequence[Any], last_first: bool) -> Any:
+    del last_first  # starts at 0 and goes up
+    return sum(w * state for w, state in zip(weights, states[1:], strict=True))
+
+
+LAYER_CHOICES: dict[str, LayerChoice] = {
+    "last": LayerChoice(1, lambda states, *_: states[-1]),
+    "embeddings": LayerChoice(1, lambda states, *_: states[0]),
+    "second_to_last": LayerChoice(2, lambda states, *_: states[-2]),
+    "sum_last_4": LayerChoice(4, lambda states, _, last_first: _sum(states[-4:], last_first)),
+    "concat_last_4": LayerChoice(4, lambda states, *_: jnp.concatenate(states[-4:], axis=-1)),
+    "sum_all": LayerChoice(1, lambda states, _, last_first: _sum(states[1:], last_first)),
+    "weighted_sum": LayerChoice(1, _weighted_sum),
+    "scalar_mix": LayerChoice(1, _scalar_mix),
+    "all": LayerChoice(1, lambda states, *_: jnp.stack(states, axis=1)),
+}

@@ -1,0 +1,1 @@
+"""Layers that encoders are composed of; each file holds one kind of layer."""

@@ -1,0 +1,138 @@
+"""Scaled dot-product attention and the self-attention sub-layer (Vaswani et al. 2017, section 3.2).
+
+Shape suffixes: B batch, S query position, T key position, D hidden, H heads, K head_dim.
+"""
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.layers.dense import dense
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.norm import residual
+from bert_jax.models.layers.positions import Rotation, rotate
+from bert_jax.models.transformer import ATTENTIONS, TransformerConfig
+
+
+def attention(
+    query_BSHK: jax.Array,
+    key_BTHK: jax.Array,
+    value_BTHK: jax.Array,
+    bias_B1ST: jax.Array,
+    *,
+    implementation: str = "einsum",
+    dropout: Callable[[jax.Array], jax.Array] | None = None,
+    keep_probabilities: bool = False,
+) -> tuple[jax.Array, jax.Array | None]:
+    """softmax(query key^T / sqrt(head_dim) + bias) value, for each head.
+
+    Scores and softmax are float32, products with float32 accumulation where the device has it.
+
+    Args:
+      query_BSHK: float[batch, seq, heads, head_dim].
+      key_BTHK: the same of the keys.
+      value_BTHK: the same of the values.
+      bias_B1ST: float32[batch, 1, seq, key seq], added to the scores.
+      implementation: `einsum`, the formula as it stands; `dot_product` and `cudnn`,
+        `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`.
+      dropout: applied to float32[batch, heads, seq, key seq] probabilities; `einsum` only.
+      keep_probabilities: also return the probabilities before dropout; `einsum` only.
+
+    Returns:
+      float[batch, seq, heads, head_dim], and float32[batch, heads, seq, key seq] probabilities if
+      requested, otherwise None.
+
+    Raises:
+      ValueError: for an unknown implementation, or one that cannot do what is requested.
+    """
+    if implementation not in ATTENTIONS:
+        raise ValueError(f"attention={implementation!r} is none of {', '.join(ATTENTIONS)}.")
+    if implementation != "einsum":
+        if dropout is not None or keep_probabilities:
+            what = "dropout of" if dropout is not None else "access to"
+            raise ValueError(
+                f"attention={implementation!r} has no {what} attention probabilities: set"
+                " attention='einsum'."
+            )
+        return _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation), None
+    scores_BHST = jnp.einsum(
+        "bshk,bthk->bhst", query_BSHK, key_BTHK, preferred_element_type=jnp.float32
+    )
+    scores_BHST = scores_BHST / math.sqrt(query_BSHK.shape[-1]) + bias_B1ST
+    probs_BHST = nn.softmax(scores_BHST)
+    dropped_BHST = probs_BHST if dropout is None else dropout(probs_BHST)
+    y_BSHK = jnp.einsum("bhst,bthk->bshk", dropped_BHST.astype(value_BTHK.dtype), value_BTHK)
+    return y_BSHK, probs_BHST if keep_probabilities else None
+
+
+def _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation: str) -> jax.Array:
+    if implementation == "cudnn":
+        # cuDNN takes the bias in the dtype of the queries. The lowest float32 would become -inf
+        # there, and a position that attends to nothing NaN.
+        lowest = jnp.finfo(query_BSHK.dtype).min.astype(jnp.float32)
+        bias_B1ST = jnp.maximum(bias_B1ST, lowest).astype(query_BSHK.dtype)
+    return jax.nn.dot_product_attention(
+        query_BSHK,
+        key_BTHK,
+        value_BTHK,
+        bias=bias_B1ST,
+        implementation="cudnn" if implementation == "cudnn" else "xla",
+    )
+
+
+class SelfAttention(nn.Module):
+    """Attention over all heads -> dense -> dropout, with residual sum and layer normalisation."""
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BSD: jax.Array,
+        bias_B1ST: jax.Array,
+        rotation: Rotation | None,
+        deterministic: bool,
+        keep_attention: bool,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the hidden states and, if requested, the attention probabilities.
+
+        Args:
+          x_BSD: float[batch, seq, hidden].
+          bias_B1ST: float32[batch, 1, seq, seq], added to the scores.
+          rotation: of queries and keys; None for other positions than rotary ones.
+          deterministic: no dropout.
+          keep_attention: return float32[batch, heads, seq, seq] probabilities, before dropout.
+        """
+        config = self.config
+        probs_BHST = None
+        # The names are part of the random bits of dropout, and those that flax has always given.
+        drop_probs = Dropout(config.attention_dropout_rate, config.prng_impl, name="Dropout_0")
+        drop_output = Dropout(config.dropout_rate, config.prng_impl, name="Dropout_1")
+        has_dropout = config.attention_dropout_rate > 0 and not deterministic
+
+        def attend(x_BSD: jax.Array) -> jax.Array:
+            nonlocal probs_BHST
+
+            def project(name: str) -> jax.Array:
+                y_BSD = dense(config, config.hidden_size, name)(x_BSD)
+                return y_BSD.reshape(*y_BSD.shape[:2], config.num_heads, config.head_dim)
+
+            query_BSHK, key_BTHK, value_BTHK = project("query"), project("key"), project("value")
+            if rotation is not None:
+                query_BSHK, key_BTHK = rotate(query_BSHK, rotation), rotate(key_BTHK, rotation)
+            y_BSHK, probs_BHST = attention(
+                query_BSHK,
+                key_BTHK,
+                value_BTHK,
+                bias_B1ST,
+                implementation=config.attention,
+                dropout=(lambda p: drop_probs(p, deterministic)) if has_dropout else None,
+                keep_probabilities=keep_attention,
+            )
+            y_BSD = dense(config, config.hidden_size, "output")(y_BSHK.reshape(x_BSD.shape))
+            return drop_output(y_BSD, deterministic)
+
+        return residual(config, x_BSD, attend), probs_BHST

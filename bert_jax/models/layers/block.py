@@ -1,0 +1,128 @@
+"""The Transformer block, and a stack of them with its sharding rules and FLOPs."""
+
+import flax.linen as nn
+import jax
+from jax.sharding import PartitionSpec
+
+from bert_jax.models.layers import positions
+from bert_jax.models.layers.attention import SelfAttention
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.feed_forward import feed_forward
+from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.norm import layer_norm, residual
+from bert_jax.models.model import Batch, Encoded, Rules
+from bert_jax.models.transformer import TransformerConfig
+
+# Kernels are [in, out]. Those that fan out are split over `tensor` by column, those that fan in by
+# row, so that a sub-layer needs one sum over devices.
+STACK_RULES: Rules = (
+    (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(intermediate|gate)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"(^|/)(intermediate|gate)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"(^|/)output/bias$", PartitionSpec()),
+    (r"(^|/)layer_norm/(bias|scale)$", PartitionSpec()),
+)
+
+
+class Block(nn.Module):
+    """A Transformer block.
+
+    norm_place="post", as in BERT:
+
+    1. query, key, value: dense
+    2. attention over all heads, with dropout of the probabilities
+    3. dense -> dropout -> add the input of 1 -> layer norm
+    4. intermediate: dense -> activation (gated: times another dense)
+    5. output: dense -> dropout -> add the input of 4 -> layer norm
+
+    norm_place="pre": the layer norms of 3 and 5 stand before 1 and 4 instead, after the input was
+    set aside for the sum.
+    """
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        bias: jax.Array,
+        rotation: positions.Rotation | None,
+        deterministic: bool,
+        keep_attention: bool,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the hidden states and, if requested, the attention probabilities.
+
+        Args:
+          x: float[batch, seq, hidden].
+          bias: float32[batch, 1, seq, seq], added to the attention scores.
+          rotation: of queries and keys; None for other positions than rotary ones.
+          deterministic: no dropout.
+          keep_attention: return float32[batch, heads, seq, seq] probabilities, otherwise None:
+            what a rematerialised block returns is stored.
+        """
+        config = self.config
+        x, probs = SelfAttention(config, name="attention")(
+            x, bias, rotation, deterministic, keep_attention
+        )
+        dropout = Dropout(config.dropout_rate, config.prng_impl)
+        x = residual(config, x, lambda x: dropout(feed_forward(config, x), deterministic))
+        return x, probs
+
+
+class Stack(nn.Module):
+    """`num_layers` blocks and, with norm_place="pre", a last layer norm."""
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, batch: Batch, deterministic: bool, keep_all: bool, keep_attention: bool
+    ) -> Encoded:
+        """Encodes embeddings.
+
+        Args:
+          x: float[batch, seq, hidden], the embeddings.
+          batch: int32[batch, seq] `example_ids` and `position_ids`; see `Encoder`.
+          deterministic: no dropout.
+          keep_all, keep_attention: see `Encoder`.
+        """
+        config = self.config
+        ids, places = batch["example_ids"], batch["position_ids"]
+        bias = attention_bias(
+            is_visible(ids, places, config.visibility, config.window), config.mask_value
+        )
+        rotation = None
+        if config.positions == "rotary":
+            rotation = positions.rotation(places, config.head_dim)
+        # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
+        make_block = nn.remat(Block, static_argnums=(4, 5)) if config.remat else Block
+        all_hidden, attention = [x], []
+        for i in range(config.num_layers):
+            block = make_block(config, name=f"layer_{i}")
+            x, probs = block(x, bias, rotation, deterministic, keep_attention)
+            all_hidden.append(x)
+            attention.append(probs)
+        if config.norm_place == "pre":
+            x = all_hidden[-1] = layer_norm(config, "layer_norm")(x)
+        return Encoded(
+            x,
+            tuple(all_hidden) if keep_all else (),
+            tuple(attention) if keep_attention else (),
+        )
+
+
+def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
+    """FLOPs per token of a stack's matrix products in a forward pass.
+
+    A product with a kernel [in, out] takes 2 * in * out FLOPs per token. Attention computes all
+    pairs of positions, whatever the visibility.
+
+    Args:
+      config: sizes.
+      sequence_length: of the rows, which the work of attention grows with.
+    """
+    hidden, kernels = config.hidden_size, 3 if config.feed_forward == "gated" else 2
+    layer = 4 * hidden**2 + kernels * hidden * config.intermediate_size
+    return 2.0 * config.num_layers * (layer + 2 * hidden * sequence_length)

@@ -1,0 +1,46 @@
+"""Dropout with a choice of the generator of its random bits."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+
+class Dropout(nn.Module):
+    """Sets random values to zero and scales the others so that the expectation stays the same.
+
+    The bits depend on the key "dropout" and on the path of the module: renaming a module, or one
+    that it stands in, changes them.
+
+    Attributes:
+      rate: fraction of the values that are dropped, 0 <= rate < 1.
+      prng_impl: generator of the random bits, seeded from the key "dropout".
+    """
+
+    rate: float
+    prng_impl: str = "threefry2x32"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
+        """float[...] -> float[...]."""
+        if deterministic or self.rate == 0:
+            return x
+        # One 32-bit word for each value: the fraction that is kept is a multiple of 2**-32.
+        bits = random_bits(self.make_rng("dropout"), x.shape, self.prng_impl)
+        kept = bits >= jnp.uint32(round(self.rate * 2**32))
+        return jnp.where(kept, x / (1 - self.rate), 0)
+
+
+def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:
+    """uint32[shape] of random bits.
+
+    Args:
+      key: threefry2x32. All keys are derived with this generator: XLA fuses the arithmetic of the
+        others into the computation of the bits, and would derive the key once for each value.
+      shape: of the result.
+      prng_impl: name of the generator in jax; some are faster than threefry2x32.
+    """
+    data = jax.random.key_data(key)
+    # "threefry4x32" and "rbg" have keys of four words, "philox2x32" of one, the others of two.
+    size = {"threefry4x32": 4, "rbg": 4, "philox2x32": 1}.get(prng_impl, 2)
+    data = jnp.concatenate([data, data ^ jnp.uint32(0x9E3779B9)])[:size]
+    return jax.random.bits(jax.random.wrap_key_data(data, impl=prng_impl), shape)

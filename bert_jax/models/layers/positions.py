@@ -1,0 +1,69 @@
+"""How an encoder knows positions without a table: sinusoidal embeddings and rotary attention.
+
+Learned positions are a table of embeddings (`dense.embedding`), which the encoder adds.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# The longest wavelength is 2 pi times this (Vaswani et al. 2017, section 3.5).
+BASE = 10_000.0
+
+# (cosines, sines), float32[batch, seq, 1, head_dim / 2] each.
+Rotation = tuple[jax.Array, jax.Array]
+
+
+def _angles(position_ids: jax.Array, features: int) -> jax.Array:
+    """int32[batch, seq] -> float32[batch, seq, features / 2], position * BASE**(-2 i / features)."""
+    frequencies = BASE ** (-np.arange(0, features, 2) / features)
+    return position_ids[:, :, None].astype(jnp.float32) * frequencies[None, None].astype(np.float32)
+
+
+def sinusoidal(position_ids: jax.Array, features: int) -> jax.Array:
+    """The position embeddings of Vaswani et al. 2017, section 3.5.
+
+    Feature 2i of position p is sin(p * 10000**(-2i / features)), feature 2i + 1 the cosine.
+
+    Args:
+      position_ids: int32[batch, seq].
+      features: even.
+
+    Returns:
+      float32[batch, seq, features].
+    """
+    angles = _angles(position_ids, features)
+    pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return pairs.reshape(*position_ids.shape, features)
+
+
+def rotation(position_ids: jax.Array, head_dim: int) -> Rotation:
+    """The cosines and sines that `rotate` needs, the same for all layers and heads.
+
+    Args:
+      position_ids: int32[batch, seq].
+      head_dim: even.
+    """
+    angles = _angles(position_ids, head_dim)[:, :, None]
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def rotate(x: jax.Array, by: Rotation) -> jax.Array:
+    """Rotates queries or keys by their position (Su et al. 2021, section 3.2.2).
+
+    Features i and i + head_dim / 2 are a complex number, which is multiplied by
+    exp(1j * position * 10000**(-2i / head_dim)). Products of queries and keys then depend on the
+    difference of their positions alone. The paper pairs neighbouring features; pairs of halves, as
+    in GPT-NeoX, are the same up to the order of features and avoid strided access.
+
+    Args:
+      x: float[batch, seq, heads, head_dim].
+      by: of `rotation`.
+
+    Returns:
+      An array of the shape and dtype of `x`; the arithmetic is float32.
+    """
+    cos, sin = by
+    real, imaginary = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    turned = [real * cos - imaginary * sin, real * sin + imaginary * cos]
+    return jnp.concatenate(turned, axis=-1).astype(x.dtype)

@@ -1,0 +1,164 @@
+"""What an encoder is: its configuration, its output, its module and its row in `MODELS`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+from jax.sharding import PartitionSpec
+
+from bert_jax.formats.weight_table import WeightTable
+
+ACTIVATIONS = ("gelu_tanh", "gelu")
+DTYPES = ("float32", "bfloat16")
+
+Batch = Mapping[str, jax.Array]
+# (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
+# The first row that matches decides.
+Rules = tuple[tuple[str, PartitionSpec], ...]
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The output of an encoder.
+
+    Attributes:
+      hidden: float[batch, seq, hidden], of the last layer.
+      all_hidden: the embeddings and the hidden states of each layer, float[batch, seq, hidden]
+        each; the last one is `hidden`. Empty unless requested.
+      attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
+        Empty unless requested.
+    """
+
+    hidden: jax.Array
+    all_hidden: tuple[jax.Array, ...] = ()
+    attention: tuple[jax.Array, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """The fields that every encoder has, and that heads read.
+
+    Attributes:
+      name: of the encoder, a key of `MODELS`; also the top-level name of its parameters.
+      vocab_size: number of entries of the vocabulary.
+      pad_vocab_to_multiple_of: the table of word embeddings has a multiple of this many rows.
+      hidden_size: features of a hidden state.
+      num_layers: hidden states after the embeddings.
+      max_position_embeddings: the longest sequence.
+      dropout_rate: of hidden states, in the encoder and before the heads.
+      initializer_range: standard deviation of the truncated normal that kernels start from.
+      layer_norm_epsilon: added to the variance.
+      activation: of ACTIVATIONS.
+      dtype: of DTYPES, of activations and matrix products; parameters, normalisation statistics,
+        softmaxes and logits are always float32.
+      prng_impl: generator of the random bits of dropout.
+
+    Raises:
+      ValueError: for a value that is not allowed.
+    """
+
+    name: str
+    vocab_size: int
+    pad_vocab_to_multiple_of: int
+    hidden_size: int
+    num_layers: int
+    max_position_embeddings: int
+    dropout_rate: float
+    initializer_range: float
+    layer_norm_epsilon: float
+    activation: str
+    dtype: str = "float32"
+    prng_impl: str = "threefry4x32"
+
+    def __post_init__(self):
+        self._check_one_of(activation=ACTIVATIONS, dtype=DTYPES)
+
+    def _check_one_of(self, **allowed: tuple[str, ...]) -> None:
+        for field, values in allowed.items():
+            if (got := getattr(self, field)) not in values:
+                raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of the table of word embeddings; those past `vocab_size` belong to no word."""
+        multiple = self.pad_vocab_to_multiple_of
+        return -(-self.vocab_size // multiple) * multiple
+
+
+class Encoder(nn.Module):
+    """The interface of every encoder module.
+
+    Attributes:
+      config: of the class that the encoder's row in `MODELS` names.
+    """
+
+    config: Any
+
+    def __call__(
+        self,
+        batch: Batch,
+        *,
+        deterministic: bool,
+        keep_all: bool = False,
+        keep_attention: bool = False,
+    ) -> Encoded:
+        """Encodes a batch.
+
+        Args:
+          batch: int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids` and `example_ids`
+            (0 is padding, otherwise the number of the example in the row).
+          deterministic: no dropout; otherwise a key "dropout" is required.
+          keep_all: also return the embeddings and the hidden states of each layer.
+          keep_attention: also return the attention probabilities of each layer.
+
+        Raises:
+          ValueError: if attention probabilities are requested and the encoder has none.
+        """
+        raise NotImplementedError
+
+    def word_embedding(self) -> jax.Array:
+        """float32[padded vocab, hidden], the table of word embeddings that heads are tied to."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A row of `MODELS`.
+
+    Attributes:
+      config: class of the configuration.
+      encoder: class of the module.
+      rules: PartitionSpecs of all parameters of the encoder, over the mesh axes `fsdp` and
+        `tensor`. Parameters of heads have their own, `heads.HEAD_RULES`.
+      flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
+        products in a forward pass; a training step has three times as many.
+      formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
+    """
+
+    config: type[EncoderConfig]
+    encoder: type[Encoder]
+    rules: Rules
+    flops_per_token: Callable[[Any, int], float]
+    formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
+
+
+def parameter_shapes(module: nn.Module, batch: Batch) -> Any:
+    """The tree of a module's parameters as ShapeDtypeStructs; no array is created.
+
+    Args:
+      module: called as `module(batch, deterministic=True)`.
+      batch: arrays or ShapeDtypeStructs of any size.
+    """
+
+    def init(batch: Batch) -> Any:
+        return module.init(jax.random.key(0), batch, deterministic=True)["params"]
+
+    return jax.eval_shape(init, batch)
+
+
+def parameter_count(module: nn.Module, batch: Batch) -> int:
+    """The number of a module's parameters; see `parameter_shapes`."""
+    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(module, batch)))

@@ -1,0 +1,108 @@
+"""The hyper-parameters of a stack of Transformer blocks, and which of them fit together."""
+
+import dataclasses
+
+from bert_jax.models.model import EncoderConfig
+
+NORM_PLACES = ("post", "pre")
+POSITIONS = ("learned", "sinusoidal", "rotary", "none")
+VISIBILITIES = ("bidirectional", "causal", "window")
+FEED_FORWARDS = ("plain", "gated")
+ATTENTIONS = ("einsum", "dot_product", "cudnn")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderConfig):
+    """The fields of every encoder that is a stack of Transformer blocks; the defaults are BERT's.
+
+    Attributes:
+      num_heads: attention heads; they divide `hidden_size` evenly.
+      intermediate_size: features of the inner layer of the feed-forward network.
+      attention_dropout_rate: of attention probabilities.
+      remat: recompute the activations of each block in the backward pass.
+      mask_value: added to the attention scores of positions that are not visible.
+      norm_place: `post`, layer normalisation after each sub-layer and its residual sum (Vaswani et
+        al. 2017); `pre`, before each sub-layer and once after the last block (Xiong et al. 2020).
+      positions: `learned`, a table (Devlin et al. 2019); `sinusoidal`, fixed sines and cosines
+        (Vaswani et al. 2017); `rotary`, rotated queries and keys (Su et al. 2021); `none`.
+      visibility: what a position attends to within its example: `bidirectional`, all positions;
+        `causal`, itself and those before; `window`, those at most `window` positions away.
+      window: with visibility="window", at least 1; otherwise 0.
+      feed_forward: `plain`, or `gated` (Shazeer 2020).
+      attention: `einsum`, our own form; `dot_product`, `jax.nn.dot_product_attention` by XLA;
+        `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two have neither dropout of
+        probabilities nor probabilities to return.
+
+    Raises:
+      ValueError: for a value that is not allowed, or values that do not fit together.
+    """
+
+    num_heads: int
+    intermediate_size: int
+    attention_dropout_rate: float
+    remat: bool
+    mask_value: float = -10_000.0
+    norm_place: str = "post"
+    positions: str = "learned"
+    visibility: str = "bidirectional"
+    window: int = 0
+    feed_forward: str = "plain"
+    attention: str = "einsum"
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_one_of(
+            norm_place=NORM_PLACES,
+            positions=POSITIONS,
+            visibility=VISIBILITIES,
+            feed_forward=FEED_FORWARDS,
+            attention=ATTENTIONS,
+        )
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not divisible by num_heads={self.num_heads}."
+            )
+        self._check_positions()
+        self._check_window()
+        self._check_attention()
+
+    @property
+    def head_dim(self) -> int:
+        """Features of an attention head."""
+        return self.hidden_size // self.num_heads
+
+    def _check_positions(self) -> None:
+        if self.positions == "rotary" and self.head_dim % 2:
+            raise ValueError(
+                f"positions='rotary' needs an even hidden_size / num_heads, not"
+                f" {self.hidden_size} / {self.num_heads} = {self.head_dim}: change one of them."
+            )
+        if self.positions == "sinusoidal" and self.hidden_size % 2:
+            raise ValueError(
+                f"positions='sinusoidal' needs an even hidden_size, not {self.hidden_size}."
+            )
+
+    def _check_window(self) -> None:
+        if self.visibility == "window" and self.window < 1:
+            raise ValueError(
+                f"window={self.window} with visibility='window' must be at least 1: set window to"
+                " the number of visible positions on each side."
+            )
+        if self.visibility != "window" and self.window:
+            raise ValueError(
+                f"window={self.window} has no effect with visibility={self.visibility!r}: set"
+                " window=0, or visibility='window'."
+            )
+
+    def _check_attention(self) -> None:
+        if self.attention != "einsum" and self.attention_dropout_rate:
+            raise ValueError(
+                f"attention={self.attention!r} has no dropout of probabilities, and"
+                f" attention_dropout_rate={self.attention_dropout_rate}: set"
+                " attention_dropout_rate=0, or attention='einsum'."
+            )
+        if self.attention == "cudnn" and self.dtype != "bfloat16":
+            raise ValueError(
+                f"attention='cudnn' needs dtype='bfloat16', not {self.dtype!r}: change dtype, or"
+                " set attention='dot_product'."
+            )

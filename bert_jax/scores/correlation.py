@@ -1,0 +1,61 @@
+"""Correlations of predictions with gold labels or numbers.
+
+Gold comes first, predictions second. An undefined correlation, of a constant, is 0.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bert_jax.scores.classification import paired
+
+
+def matthews(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Returns Matthews' correlation coefficient, for any number of classes (Gorodkin, 2004)."""
+    gold, predicted = paired(gold, predicted)
+    labels = np.unique(np.concatenate([gold, predicted]))
+    true = (gold[:, None] == labels).sum(axis=0).astype(float)
+    guessed = (predicted[:, None] == labels).sum(axis=0).astype(float)
+    correct, total = float((gold == predicted).sum()), float(len(gold))
+    spread = (total**2 - true @ true) * (total**2 - guessed @ guessed)
+    return float((correct * total - true @ guessed) / np.sqrt(spread)) if spread else 0.0
+
+
+def pearson(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Returns Pearson's correlation; 0 where one side is constant.
+
+    Raises:
+      ValueError: a number is not finite.
+    """
+    gold, predicted = (side.astype(np.float64) for side in paired(gold, predicted))
+    for name, side in (("gold", gold), ("predicted", predicted)):
+        if not np.isfinite(side).all():
+            raise ValueError(
+                f"{np.sum(~np.isfinite(side))} of {len(side)} {name} numbers are not finite:"
+                f" there is no correlation."
+            )
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    return float(np.clip(_unit(gold) @ _unit(predicted), -1, 1))
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    centred = values - values.mean()
+    centred /= np.abs(centred).max()  # squares of large numbers do not overflow
+    return centred / np.linalg.norm(centred)
+
+
+def spearman(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Returns Spearman's rank correlation: Pearson's of the ranks; ties have their mean rank.
+
+    Raises:
+      ValueError: a number is not finite.
+    """
+    gold, predicted = paired(gold, predicted)
+    if not (np.isfinite(gold).all() and np.isfinite(predicted).all()):
+        return pearson(gold, predicted)  # raises the error
+    return pearson(_ranks(gold), _ranks(predicted))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]

@@ -1,0 +1,58 @@
+"""The health verdict: held-out metrics compared with what an untrained model would reach."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# A difference from chance of fewer standard errors than this may be luck.
+_STANDARD_ERRORS = 3
+
+
+def verdict(
+    values: Mapping[str, float], train: Mapping[str, Any], held_out: Mapping[str, Any]
+) -> list[str]:
+    """Returns lines that compare an evaluation with the statistics of the corpus.
+
+    Args:
+      values: metrics of the held-out split.
+      train, held_out: statistics of the rows of both splits (statistics.RowCounts.describe).
+
+    Returns:
+      A line for each comparison, then the verdict, with advice where it is bad.
+    """
+    token, share = train["most_frequent_token"]["piece"], train["most_frequent_token"]["share"]
+    entropy = train["unigram_entropy"]
+    loss, accuracy = values["masked_lm_loss"], values["masked_lm_accuracy"]
+    pairs = values.get("next_sentence_accuracy")  # None: the model is not asked
+    chance = max(held_out["random_next_share"], 1 - held_out["random_next_share"])
+    margin = _STANDARD_ERRORS * (chance * (1 - chance) / held_out["rows"]) ** 0.5
+
+    advice = []
+    if not loss < entropy:
+        advice.append(
+            "The masked-word loss is no better than knowing how frequent each token is: train"
+            " longer, or look at optimizer.learning_rate and warmup, and at the data with"
+            " python -m bert_jax.prepare --workdir=DIR --dump=5."
+        )
+    elif not accuracy > share:
+        advice.append("It does not beat always saying the most frequent token yet: train longer.")
+    if pairs is not None and not pairs > chance + margin:
+        advice.append(
+            "Next-sentence accuracy is at chance: usual early in training; if it stays so, look"
+            " at the documents (are they really separate, are sentences in order?)."
+        )
+    if held_out["unknown_token_share"] > 0.02:
+        advice.append(
+            f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
+            " fit the language, and data.lowercase the vocabulary?"
+        )
+    lines = [
+        f"  masked-word loss      {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}",
+        f"  masked-word accuracy  {accuracy:6.1%}       always saying {token!r:<12}  {share:.1%}",
+    ]
+    if pairs is not None:
+        lines.append(
+            f"  next-sentence         {pairs:6.1%}       always the same answer      {chance:.1%}"
+        )
+    return lines + [
+        "health: " + (" ".join(advice) if advice else "good, it has learned from context.")
+    ]

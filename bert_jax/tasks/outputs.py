@@ -1,0 +1,114 @@
+"""Predictions in the forms in which published sets are scored."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bert_jax.examples.text_tasks import GLUE, TextTask, number_of
+from bert_jax.files.atomic import whole_file, write_json
+from bert_jax.tasks.task import OutputForm, Prediction
+
+
+def _read(lines_path: str) -> Iterator[Prediction]:
+    with open(lines_path, encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _write_glue(data: Any, lines_path: str, path: str) -> None:
+    predictions = (
+        (row["id"], row["label"] if "label" in row else str(row["value"]))
+        for row in _read(lines_path)
+    )
+    write_submission(os.path.dirname(path), data.published, _glue_split(data, path), predictions)
+
+
+def _glue_split(data: Any, path: str) -> str:
+    """Returns the split that a file name stands for.
+
+    Raises:
+      ValueError: GLUE takes no file of that name for the task.
+    """
+    is_glue = data.published in GLUE.values()
+    splits = {file: split for split, file in data.published.submissions.items()} if is_glue else {}
+    if (name := os.path.basename(path)) not in splits:
+        known = f"those of this task are {', '.join(splits)}" if splits else "this run is none"
+        raise ValueError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
+    return splits[name]
+
+
+def write_submission(
+    folder: str, task: TextTask, split: str, predictions: Iterable[tuple[str, str]]
+) -> str:
+    """Writes the file that the GLUE server takes: a header, then id and prediction of each row.
+
+    Args:
+      folder: for the file.
+      task: the set.
+      split: of it.
+      predictions: (id, label or, for a regression, number as text) in the file's order. Numbers are
+        clipped to the task's limits and written with 3 decimals.
+
+    Returns:
+      The path of the file.
+
+    Raises:
+      ValueError: there is no submission for that split, an id is repeated, or a label is unknown.
+    """
+    if split not in task.submissions:
+        raise ValueError(
+            f"There is no submission for {split!r}, only for"
+            f" {', '.join(task.submissions) or 'no split'}."
+        )
+    # GLUE takes labels as its training files write them: by number where these have numbers.
+    written = {label: alias for alias, label in task.aliases.items()}
+    path, seen = os.path.join(folder, task.submissions[split]), set()
+    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write("index\tprediction\n")
+        for id, prediction in predictions:
+            if id in seen:
+                raise ValueError(
+                    f"The id {id!r} has two predictions for {task.submissions[split]}."
+                )
+            seen.add(id)
+            if task.limits is not None:
+                low, high = task.limits
+                prediction = f"{min(max(_finite(prediction, id), low), high):.3f}"
+            elif prediction not in task.labels:
+                raise ValueError(f"The id {id!r} has the unknown label {prediction!r}.")
+            file.write(f"{id}\t{written.get(prediction, prediction)}\n")
+    return path
+
+
+def _finite(prediction: str, id: str) -> float:
+    if not math.isfinite(number := number_of(prediction)):
+        raise ValueError(f"The id {id!r} has {prediction!r}, which is not a number.")
+    return number
+
+
+def _write_squad(data: Any, lines_path: str, path: str) -> None:
+    """{id: answer}; with `null_answers` also NAME.na_probs.json, {id: how sure "no answer" is}."""
+    write_json(path, {row["id"]: row["answer"] for row in _read(lines_path)})
+    if data.null_answers:
+        # Where nothing can be an answer, "no answer" is as sure as a number can say.
+        odds = {
+            row["id"]: 1e30 if row["null_odds"] is None else row["null_odds"]
+            for row in _read(lines_path)
+        }
+        write_json(f"{path.removesuffix('.json')}.na_probs.json", odds)
+
+
+def _write_conll(data: Any, lines_path: str, path: str) -> None:
+    """A word and its tag a line, a blank line between sentences."""
+    del data
+    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for row in _read(lines_path):
+            pairs = zip(row["words"], row["tags"], strict=True)
+            file.write("".join(f"{word} {tag}\n" for word, tag in pairs) + "\n")
+
+
+GLUE_FORM = OutputForm(_write_glue, check=_glue_split)
+SQUAD_FORM = OutputForm(_write_squad)
+CONLL_FORM = OutputForm(_write_conll)

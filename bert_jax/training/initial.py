@@ -1,0 +1,262 @@
+"""The parameters that a run starts from: those of another run or program, new ones for the rest."""
+
+import json
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.config import store
+from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
+from bert_jax.formats import FORMATS, format_of, open_checkpoint
+from bert_jax.formats.foreign import ForeignCheckpoint
+from bert_jax.formats.weight_table import Arrays, ImportReport, import_params
+from bert_jax.models import MODELS
+from bert_jax.models.model import EncoderConfig, parameter_shapes
+from bert_jax.tasks import TASKS
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.run import make_model_config
+
+# Names of what an import wrote beside the parameters.
+CERTIFICATE = "certificate.json"
+# Heads whose parameters must fit the configuration; another head of other sizes is replaced.
+_PRETRAINED_HEADS = ("masked_lm", "next_sentence")
+_MAX_DIFFERENCES = 12
+
+
+def initial_params(
+    init_from: str,
+    like: Any,
+    make_new: Callable[[], Any],
+    *,
+    encoder: str,
+    vocab_size: int,
+    reinit: str = "",
+) -> tuple[Any, tuple[str, ...]]:
+    """Returns the parameters that a new run starts from.
+
+    Args:
+      init_from: a workdir, or a folder of another program.
+      like: abstract parameters of the run (shapes, dtypes, shardings).
+      make_new: returns random parameters of the same form, for heads that `init_from` lacks.
+      encoder: top-level name of the encoder's parameters.
+      vocab_size: further rows of a table only pad it; they are added as zeros.
+      reinit: regular expression of the paths of parameters that are random although `init_from`
+        has them; empty: none.
+
+    Returns:
+      The parameters in the shardings of `like`, and lines that describe their origin.
+
+    Raises:
+      ValueError: `init_from` has no parameters, or they do not fit.
+    """
+    params, origin = read_params(init_from)
+    expected = flatten(like)
+    _pad_vocabulary(params, expected, encoder, vocab_size)
+    new = _new_paths(params, expected, encoder, init_from)
+    new |= {path for path in expected if reinit and re.search(reinit, path)}
+    left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
+    chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
+    lines = [f"from the parameters of {origin}"]
+    if new:
+        random = flatten(make_new())
+        chosen |= {path: random[path] for path in new}
+        lines.append(f"with new, random ones for {', '.join(sorted(_units(new, encoder)))}")
+    if left_out:
+        lines.append(f"without {', '.join(left_out)}")
+    return unflatten({path: chosen[path] for path in expected}), tuple(lines)
+
+
+def check_source(config: ConfigDict) -> None:
+    """Compares the encoder in config.init_from with the configuration.
+
+    It takes seconds, so that parameters that do not fit are refused before data are prepared.
+
+    Raises:
+      ValueError: as `initial_params`.
+    """
+    model = make_model_config(config)
+    params, _ = read_params(config.init_from)
+    expected = pretraining_shapes(model, config.model.next_sentence)
+    params = {path: x for path, x in params.items() if _part(path, model.name) == model.name}
+    expected = {path: x for path, x in expected.items() if _part(path, model.name) == model.name}
+    _pad_vocabulary(params, expected, model.name, model.vocab_size)
+    _new_paths(params, expected, model.name, config.init_from)
+
+
+def read_params(folder: str) -> tuple[Arrays, str]:
+    """Returns the parameters of a workdir or of another program's folder, and their origin.
+
+    Parameters that an import initialized are left out.
+
+    Raises:
+      ValueError: there are none, or they are corrupt.
+    """
+    if format_of(folder) != "workdir":
+        checkpoint = open_checkpoint(folder)
+        params, _ = read_foreign(checkpoint, foreign_config(checkpoint))
+        return params, f"{folder} ({FORMATS[checkpoint.format].title})"
+    with open_chosen(folder, store.load(folder).checkpoint) as (checkpoints, step):
+        params = flatten(checkpoints.read_params(step))
+    for path in untrained_params(folder):
+        del params[path]
+    return params, f"{folder}, step {step}"
+
+
+def untrained_params(workdir: str) -> tuple[str, ...]:
+    """Returns the paths of the parameters in an imported workdir that the import initialized."""
+    certificate = pathlib.Path(workdir, CERTIFICATE)
+    if not certificate.is_file():
+        return ()
+    return tuple(json.loads(certificate.read_text())["tensors"]["fresh"])
+
+
+# ------------------------------------------------------------------ checkpoints of other programs
+
+
+def foreign_config(checkpoint: ForeignCheckpoint, *variant: str) -> ConfigDict:
+    """Returns the task's default configuration, or a variant of it, with the checkpoint's model."""
+    config = TASKS[checkpoint.task].default_config(*variant)
+    config.model.update(checkpoint.model)
+    return config
+
+
+def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arrays, ImportReport]:
+    """Reads the parameters of a checkpoint of another program.
+
+    Args:
+      checkpoint: of any format.
+      config: with its model and its task.
+
+    Returns:
+      Its parameters by path, float32, without those of heads that it lacks, and the report.
+
+    Raises:
+      ValueError: its tensors do not match its configuration, or have values that are not finite.
+    """
+    model = make_model_config(config)
+    params, report = import_params(
+        checkpoint.read(),
+        MODELS[model.name].formats[checkpoint.format],
+        model.num_layers,
+        _foreign_shapes(checkpoint, config, model),
+        model.name,
+        checkpoint.path,
+    )
+    for tensor, path in report.used.items():
+        array = params[path]
+        if count := array.size - np.count_nonzero(np.isfinite(array)):
+            raise ValueError(
+                f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
+                f" {array.size:,}: the file is corrupt, or the training diverged; get another one."
+            )
+    return params, report
+
+
+def _foreign_shapes(
+    checkpoint: ForeignCheckpoint, config: ConfigDict, model: EncoderConfig
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each parameter of the checkpoint's task, by path."""
+    leaves = pretraining_shapes(model, config.model.next_sentence)
+    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    head = TASKS[checkpoint.task].head
+    if not head:
+        return shapes
+    table = checkpoint.table
+    bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
+    tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
+    if bias not in tensors:
+        raise ValueError(
+            f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
+            " another one."
+        )
+    (classes,) = tensors[bias]
+    return {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")} | {
+        f"{head}/bias": (classes,),
+        f"{head}/kernel": (model.hidden_size, classes),
+    }
+
+
+def pretraining_shapes(
+    model: EncoderConfig, next_sentence: bool
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shape and dtype of each parameter of the model for pre-training, by path."""
+    task = make_pretraining(model, next_sentence)
+    return flatten(parameter_shapes(task.make_model(), task.example_batch()))
+
+
+def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Pretraining:
+    """Returns the task whose model has the heads of pre-training, for its parameters."""
+    return Pretraining(model, None, 8, 1, next_sentence)
+
+
+# ------------------------------------------------------------------ what fits
+
+
+def vocabulary_params(encoder: str) -> tuple[str, ...]:
+    """Returns the paths of the parameters that have a row for each word."""
+    return (f"{encoder}/embeddings/word_embeddings/embedding", "masked_lm/bias")
+
+
+def _pad_vocabulary(
+    params: Arrays, expected: dict[str, Any], encoder: str, vocab_size: int
+) -> None:
+    """Adds rows of zeros to tables of `vocab_size` rows that are expected to have more."""
+    for path in vocabulary_params(encoder):
+        if path in params and path in expected and len(array := params[path]) == vocab_size:
+            padding = expected[path].shape[0] - vocab_size
+            params[path] = np.pad(array, [(0, padding)] + [(0, 0)] * (array.ndim - 1))
+
+
+def _put(array: np.ndarray, like: Any) -> jax.Array:
+    return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
+
+
+def _new_paths(
+    params: Arrays, expected: dict[str, Any], encoder: str, folder: str
+) -> frozenset[str]:
+    """Returns the paths of parameters that need new values: those of heads that are missing.
+
+    Raises:
+      ValueError: other parameters are missing, unexpected or of another shape.
+    """
+    have = {path: f"{list(array.shape)}" for path, array in params.items()}
+    want = {path: f"{list(leaf.shape)}" for path, leaf in expected.items()}
+    have_parts = {_part(path, encoder) for path in have}
+    want_parts = {_part(path, encoder) for path in want}
+    # The head of another task, or of other classes, is not used.
+    must_fit = {encoder, f"{encoder}/pooler", *_PRETRAINED_HEADS}
+    differ = (path for path in have.keys() & want.keys() if have[path] != want[path])
+    have_parts -= {_part(path, encoder) for path in differ} - must_fit
+    new = {p for p in want if _part(p, encoder) not in have_parts and _part(p, encoder) != encoder}
+    unused = {p for p in have if _part(p, encoder) not in want_parts}
+    unused = {p for p in unused if _part(p, encoder) != encoder}
+    unused |= {p for p in have if _part(p, encoder) not in have_parts}
+    for path in new | unused:
+        have.pop(path, None)
+        want.pop(path, None)
+    if lines := diff_of_trees(have, want):
+        more = len(lines) - _MAX_DIFFERENCES
+        raise ValueError(
+            f"The parameters of config.init_from={folder} do not fit the configuration (- in"
+            f" config.init_from, + expected): {'; '.join(lines[:_MAX_DIFFERENCES])}"
+            f"{f'; and {more} more' if more > 0 else ''}."
+        )
+    return frozenset(new)
+
+
+def _part(path: str, encoder: str) -> str:
+    """Returns what is present or missing as a whole: the encoder, its pooler, or a head."""
+    pooler = f"{encoder}/pooler"
+    return pooler if path.startswith(f"{pooler}/") else path.split("/")[0]
+
+
+def _units(paths: Any, encoder: str) -> set[str]:
+    """Returns the names for a list of parameters: layers of the encoder, its pooler, heads."""
+    layers = ((path, re.match(rf"{encoder}/\w+/layer_\d+", path)) for path in paths)
+    return {match[0] if match else _part(path, encoder) for path, match in layers}

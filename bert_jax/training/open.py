@@ -1,0 +1,217 @@
+"""From a configuration to a Run: data prepared or read, phases counted, rows opened."""
+
+import hashlib
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config.data import data_config
+from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.config.phases import Phase, make_phases, total_steps
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.corpus.prepare import prepare
+from bert_jax.corpus.rows import CorpusRows
+from bert_jax.devices import processes, sharding
+from bert_jax.examples.buckets import bucket_lengths
+from bert_jax.examples.labelled import LabelledRows, source_sha256
+from bert_jax.tasks.task import LabelledData, TaskData
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.vocabulary import check_vocabulary
+from bert_jax.training.run import (
+    Run,
+    load_workdir_tokenizer,
+    make_checked_mesh,
+    make_model_config,
+    make_task_data,
+    optimizer_config,
+    read_labels,
+)
+
+TRAIN, VALIDATION = "train", "validation"
+
+
+def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
+    """Prepares missing data and opens everything. All processes call it.
+
+    Args:
+      config: as bert_jax/config/defaults.py describes it.
+      workdir: folder of the run.
+      to_train: whether it is trained; otherwise labelled files to train on may be missing.
+
+    Raises:
+      ValueError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
+        used.
+    """
+    optimizer_config(config)  # invalid settings are reported before long work
+    data = make_task_data(config)
+    make_model_config(config)
+    if has_corpus(config):
+        return _open_corpus(config, workdir, data)
+    return _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
+
+
+def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
+    mesh = make_checked_mesh(config)
+    folder = data_dir(config, workdir)
+    if processes.is_main():
+        pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
+        prepare(data_config(config), folder, config.data.num_processes).verify()
+    processes.barrier("data")
+    manifest = Manifest.load(folder)
+    tokenizer = manifest.tokenizer()
+
+    lengths = [phase.sequence_length for phase in make_phases(config, steps=0)]
+    num_rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
+    phases = make_phases(config, total_steps(config, num_rows))
+    training = tuple(
+        CorpusRows(manifest, TRAIN, phase.sequence_length, phase.batch_size, config.seed)
+        for phase in phases
+    )
+    has_validation = VALIDATION in manifest.splits
+    return Run(
+        config=config,
+        workdir=workdir,
+        mesh=mesh,
+        tokenizer=tokenizer,
+        vocabulary_path=manifest.vocabulary_path,
+        phases=phases,
+        data=data,
+        task=data.make_task(make_model_config(config), tokenizer),
+        training=training,
+        evaluation=tuple(
+            (CorpusRows(manifest, VALIDATION, length),) if has_validation else ()
+            for length in lengths
+        ),
+        fingerprint=manifest.fingerprint,
+        description=(*map(_describe_phase, phases, training), *training[0].describe()),
+    )
+
+
+def _describe_phase(phase: Phase, rows: CorpusRows) -> str:
+    num_rows, updates = rows.rows_per_epoch, phase.last_step - phase.first_step
+    return (
+        f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
+        f" {phase.sequence_length} tokens a step, {phase.max_predictions_per_seq}"
+        f" predictions a sequence; {num_rows:,} sequences,"
+        f" {updates * phase.batch_size / num_rows:.1f} epochs"
+    )
+
+
+def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_train: bool) -> Run:
+    mesh = make_checked_mesh(config)
+    (phase,) = make_phases(config, steps=1)
+    if not config.data.eval:
+        raise ValueError("config.data.eval is missing: the file to evaluate on.")
+    sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
+    pad_lengths = bucket_lengths(config.data.lengths, phase.sequence_length)
+    training = ()
+    if to_train:
+        vocabulary = _vocabulary(config)
+        tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
+        check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
+        if not config.data.train:
+            raise ValueError("config.data.train is missing: the file to train on.")
+        examples, counts = _read(data, config.data.train)
+        data = data.with_labels_of(examples)
+        rows = _rows("train", config.data.train, examples, counts, data, tokenizer, pad_lengths)
+        microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
+        even_tokens = sharding.batch_shards(mesh) * microbatches
+        training = (
+            rows.for_training(
+                phase.batch_size,
+                config.seed,
+                even_tokens if config.data.batches == "tokens" else 0,
+            ),
+        )
+        steps = total_steps(config, (training[0].rows_per_epoch,))
+    else:
+        vocabulary, steps = "", 1
+        tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
+        data = data.with_labels(read_labels(workdir))
+    evaluation = tuple(
+        _rows(name, source, *_read(data, source), data, tokenizer, pad_lengths)
+        for name, source in sources.items()
+    )
+    return Run(
+        config=config,
+        workdir=workdir,
+        mesh=mesh,
+        tokenizer=tokenizer,
+        vocabulary_path=vocabulary,
+        phases=make_phases(config, steps),
+        data=data,
+        task=data.make_task(make_model_config(config), tokenizer),
+        training=training,
+        evaluation=(evaluation,),
+        fingerprint=_fingerprint(training, tokenizer, data.labels),
+        description=(
+            *(line for rows in (*training, *evaluation) for line in rows.describe()),
+            *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
+            _describe_batches(config, phase, pad_lengths),
+        ),
+    )
+
+
+def _describe_batches(config: ConfigDict, phase: Phase, pad_lengths: tuple[int, ...]) -> str:
+    size = f"{phase.batch_size} rows"
+    if config.data.batches == "tokens":
+        size = f"the tokens of {size} of mean length"
+    lengths = ", ".join(map(str, pad_lengths))
+    return f"batches    {size}, padded to {lengths} tokens: one compilation each"
+
+
+def _fingerprint(
+    training: Sequence[LabelledRows], tokenizer: Tokenizer, labels: tuple[str, ...]
+) -> str:
+    parts = [*(rows.sha256 for rows in training), tokenizer.fingerprint, *labels]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _vocabulary(config: ConfigDict) -> str:
+    if not config.data.vocab:
+        raise ValueError(
+            "config.init_from is missing: the pre-trained model to start from. (Or name a"
+            " vocabulary with config.data.vocab, to start from random parameters.)"
+        )
+    return config.data.vocab
+
+
+def _more_sources(entries: Sequence[str]) -> dict[str, str]:
+    """Returns ("NAME=FILE", ...) by name.
+
+    Raises:
+      ValueError: for another form, or a name that is taken.
+    """
+    sources = {}
+    for entry in entries:
+        name, _, source = entry.partition("=")
+        if not source or name in ("train", "eval", *sources):
+            raise ValueError(
+                f"config.data.more_eval: {entry!r} is not NAME=FILE with a name of its own."
+            )
+        sources[name] = source
+    return sources
+
+
+def _read(data: LabelledData, source: str) -> tuple[list[Any], Counter]:
+    counts = Counter()
+    return list(data.read(source, counts, labelled=True)), counts
+
+
+def _rows(
+    name: str,
+    source: str,
+    examples: list[Any],
+    counts: Counter,
+    data: LabelledData,
+    tokenizer: Tokenizer,
+    pad_lengths: tuple[int, ...],
+) -> LabelledRows:
+    rows = data.encode(examples, tokenizer, counts)
+    kept = {name: count for name, count in counts.items() if count}
+    sha256 = source_sha256(source, examples)
+    return LabelledRows(name, source, sha256, examples, rows, kept, pad_lengths)

@@ -1,0 +1,39 @@
+"""Early stopping: evaluations without improvement (config.eval.patience)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Patience:
+    """Counts evaluations that are no better than the best so far.
+
+    Args:
+      limit: consecutive evaluations without improvement after which training ends; 0: never.
+      metric: that decides; of a loss the lowest value is best, else the highest.
+      evaluations: of the run so far, as metrics.jsonl has them.
+    """
+
+    def __init__(self, limit: int, metric: str, evaluations: Sequence[Mapping[str, Any]]):
+        self._limit, self._metric = limit, metric
+        self._values: list[float] = []
+        for evaluation in evaluations:
+            self.add(evaluation)
+
+    def add(self, evaluation: Mapping[str, Any]) -> bool:
+        """Adds an evaluation; returns whether it is the best so far."""
+        value = evaluation[self._metric]
+        if value is None or np.isnan(value):  # metrics.jsonl has null
+            value = -np.inf
+        elif "loss" in self._metric:
+            value = -value
+        self._values.append(value)
+        return value > max(self._values[:-1], default=-np.inf)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training ends."""
+        if not self._limit or not self._values:
+            return False
+        return len(self._values) - 1 - int(np.argmax(self._values)) >= self._limit

@@ -1,0 +1,79 @@
+"""Where training begins: a checkpoint of the run, other weights, or random parameters."""
+
+import importlib.metadata
+from typing import Any
+
+from bert_jax.config import store
+from bert_jax.config.fields import describe_model, reinitialized_pattern
+from bert_jax.training import metrics, progress
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.initial import initial_params
+from bert_jax.training.run import Run
+from bert_jax.training.state import TrainState, abstract_state, init_state
+
+
+def restore_or_init(
+    run: Run, checkpoints: Checkpoints, screen: progress.Screen
+) -> tuple[TrainState, dict[str, Any]]:
+    """Returns the state that training begins with, and the `checkpoint_meta` it was saved with.
+
+    Raises:
+      ValueError: the checkpoint is of other settings or data, or the weights do not fit.
+    """
+    config, mesh = run.config, run.mesh
+    task, (tx, _) = run.task_at(run.phases[0]), run.optimizer()
+    like = abstract_state(task, tx, mesh)
+    # 1. The newest whole checkpoint of this run.
+    if (step := checkpoints.newest_good_step()) is not None:
+        check_unchanged(run, checkpoints.read_meta(step))
+        state, meta = checkpoints.restore(step, like)
+        screen.line(f"resumed    after step {step} of {run.steps}")
+        return state, meta
+    # 2. The parameters of another run or program, with a new optimizer state.
+    key = run.key("init")
+    if config.init_from:
+        model = config.model
+        params, origin = initial_params(
+            config.init_from,
+            like.params,
+            lambda: init_state(task, tx, mesh, key).params,
+            encoder=model.name,
+            vocab_size=model.vocab_size,
+            reinit=reinitialized_pattern(
+                model.name, model.num_layers, config.get("reinit_layers", 0)
+            ),
+        )
+        for line in (*origin, f"as {describe_model(config)}"):
+            screen.line(f"start      {line}")
+        return init_state(task, tx, mesh, key, params), {}
+    # 3. Random parameters.
+    screen.line(f"start      from random parameters, seed {config.seed}")
+    return init_state(task, tx, mesh, key), {}
+
+
+def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict[str, Any]:
+    """Returns what a checkpoint holds beside the state."""
+    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
+    return {
+        "config": run.config.to_dict(),
+        "data": run.fingerprint,
+        "totals": totals.to_json(),
+        "ended_early": ended_early,
+        "versions": {name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
+    """Refuses to resume with other settings or data than those of the checkpoint.
+
+    Raises:
+      ValueError: listing what differs.
+    """
+    changed = store.differences(store.from_json(meta["config"]), run.config)
+    if meta["data"] != run.fingerprint:
+        changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
+    if changed and not run.config.checkpoint.allow_changes:
+        raise ValueError(
+            f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"
+            " --workdir, or resume regardless with --config.checkpoint.allow_changes=true."
+        )

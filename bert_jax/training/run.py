@@ -1,0 +1,202 @@
+"""A run: a configuration made concrete on the devices and the data that are there."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from bert_jax.config import store
+from bert_jax.config.fields import value_of
+from bert_jax.config.phases import Phase, duration_steps, make_phases
+from bert_jax.corpus.batch import Rows
+from bert_jax.devices import sharding
+from bert_jax.files.atomic import read_json, write_json
+from bert_jax.models import make_config
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import Task, TaskData, TaskSettings
+from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.training.state import make_key
+from bert_jax.training.step import flops_per_token
+
+# The labels of a run, in the order of their numbers.
+LABELS = "labels.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All that training and evaluation need, on every process the same.
+
+    Attributes:
+      config: as bert_jax/config/defaults.py describes it.
+      workdir: folder of the run.
+      mesh: all devices.
+      tokenizer: that made the data.
+      vocabulary_path: the file that the tokenizer is made of.
+      phases: with their steps.
+      data: host side of the task.
+      task: device side of the task.
+      training: rows to train on, for each phase; empty in a run that is evaluated only.
+      evaluation: rows to evaluate on, for each phase; there may be none.
+      fingerprint: equal for equal data.
+      description: lines of the banner about data and phases.
+    """
+
+    config: ConfigDict
+    workdir: str
+    mesh: Mesh
+    tokenizer: Tokenizer
+    vocabulary_path: str
+    phases: tuple[Phase, ...]
+    data: TaskData
+    task: Task
+    training: tuple[Rows, ...]
+    evaluation: tuple[tuple[Rows, ...], ...]
+    fingerprint: str
+    description: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        """Updates of the whole run."""
+        return self.phases[-1].last_step
+
+    def phase_at(self, step: int) -> Phase:
+        """Returns the phase of update number `step` (from 0); past the end, the last."""
+        return next((p for p in self.phases if step < p.last_step), self.phases[-1])
+
+    def task_at(self, phase: Phase) -> Task:
+        """Returns the task at the sequence length of a phase."""
+        return self.task.at_phase(phase)
+
+    def training_rows(self, phase: Phase) -> Rows:
+        """Returns the rows that a phase trains on."""
+        return self.training[self.phases.index(phase)]
+
+    def evaluation_rows(self, phase: Phase) -> tuple[Rows, ...]:
+        """Returns the rows that a phase is evaluated on."""
+        return self.evaluation[self.phases.index(phase)]
+
+    def steps_of(self, name: str, phase: Phase) -> int:
+        """Returns a duration of the configuration in updates."""
+        rows = self.training_rows(phase).rows_per_epoch
+        value = value_of(self.config, name)
+        return duration_steps(value, name, phase, rows, self.steps)
+
+    def key(self, purpose: str) -> jax.Array:
+        """Returns the random key for one purpose (state.PURPOSES)."""
+        return make_key(self.config.seed, purpose)
+
+    def optimizer(self) -> tuple[optax.GradientTransformation, optax.Schedule]:
+        """Returns the optimizer over the whole run, and its learning rate by step."""
+        warmup_steps = self.steps_of("optimizer.warmup", self.phases[0])
+        return make_optimizer(optimizer_config(self.config), self.steps, warmup_steps)
+
+    def flops_per_token(self, phase: Phase, sequence_length: int) -> float:
+        """Returns the FLOPs of an update per position, for rows of this length."""
+        return flops_per_token(self.task_at(phase), sequence_length)
+
+
+def make_model_config(config: ConfigDict) -> EncoderConfig:
+    """Returns sizes and numerics of the encoder.
+
+    Raises:
+      ValueError: for a model that does not exist, or values that it cannot have.
+    """
+    fields = {k: v for k, v in config.model.to_dict().items() if k != "next_sentence"}
+    return make_config(fields | {"dtype": config.dtype, "prng_impl": config.prng_impl})
+
+
+def optimizer_config(config: ConfigDict) -> OptimizerConfig:
+    """Returns the settings of the optimizer.
+
+    Raises:
+      ValueError: for an optimizer or a schedule that does not exist.
+    """
+    values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
+    return OptimizerConfig(**values, encoder=config.model.name)
+
+
+def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
+    """Returns the host side of the configured task, without labels.
+
+    Args:
+      config: of the run.
+      more: fields of TaskSettings that no configuration has.
+
+    Raises:
+      ValueError: for a task that does not exist, or settings that it cannot have.
+    """
+    settings = TaskSettings(
+        model=config.model.to_dict(),
+        data=config.data.to_dict(),
+        head=config.get("head", ConfigDict()).to_dict(),
+        metrics=tuple(config.get("metrics", ())),
+        max_sequence_length=config.phases[0][0],
+        frozen_encoder=config.optimizer.frozen_layers == -1,
+        prediction_batch_size=config.eval.batch_size or config.global_batch_size,
+        **more,
+    )
+    return find_task(config.task).make(settings)
+
+
+def make_checked_mesh(config: ConfigDict) -> Mesh:
+    """Returns the mesh of all devices, over which every batch of the run can be split evenly.
+
+    Raises:
+      ValueError: a batch cannot be split.
+    """
+    mesh = sharding.make_mesh(**config.mesh.to_dict())
+    for phase in make_phases(config, steps=0):
+        name = "microbatch_size" if config.microbatch_size else "global_batch_size"
+        size = config.microbatch_size or phase.batch_size
+        sharding.check_batch_size(mesh, name, size)
+    if config.eval.batch_size:
+        sharding.check_batch_size(mesh, "eval.batch_size", config.eval.batch_size)
+    return mesh
+
+
+def save_to_workdir(run: Run) -> None:
+    """Writes there what predictions need beside the parameters."""
+    store.save(run.config, run.workdir)
+    name = "vocab" + os.path.splitext(run.vocabulary_path)[1]
+    copy = os.path.join(run.workdir, name)
+    if not (os.path.exists(copy) and os.path.samefile(copy, run.vocabulary_path)):
+        shutil.copy(run.vocabulary_path, copy)
+    if run.data.labels is not None:
+        write_labels(run.workdir, run.data.labels)
+
+
+def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
+    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
+
+    Raises:
+      ValueError: there is no vocabulary.
+    """
+    for path in sorted(pathlib.Path(workdir).glob("vocab.*")):
+        return load_tokenizer(path, lowercase)
+    raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+
+
+def read_labels(workdir: str) -> tuple[str, ...]:
+    """Returns the labels of a run.
+
+    Raises:
+      ValueError: there are none.
+    """
+    path = pathlib.Path(workdir, LABELS)
+    if not path.is_file():
+        raise ValueError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
+    return tuple(read_json(path))
+
+
+def write_labels(workdir: str, labels: Sequence[str]) -> None:
+    """Writes what `read_labels` reads."""
+    write_json(os.path.join(workdir, LABELS), list(labels))

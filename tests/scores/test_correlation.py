@@ -1,0 +1,58 @@
+"""Correlations against scikit-learn and scipy, and against cases worked out by hand."""
+
+import numpy as np
+import pytest
+
+from bert_jax.scores.correlation import matthews, pearson, spearman
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("seed", range(20))
+def test_matthews_agrees_with_scikit_learn(sklearn, seed, classes):
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(rng.integers(1, classes + 1), size=40)  # some classes may be missing
+    predicted = np.where(rng.random(40) < 0.5, gold, rng.integers(classes, size=40))
+    assert matthews(gold, predicted) == pytest.approx(sklearn.matthews_corrcoef(gold, predicted))
+
+
+def test_matthews_by_hand():
+    # (true positives, false positives, false negatives, true negatives) = (3, 1, 2, 4)
+    gold, predicted = [1] * 5 + [0] * 5, [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    expected = (3 * 4 - 1 * 2) / np.sqrt((3 + 1) * (3 + 2) * (4 + 1) * (4 + 2))
+    assert matthews(gold, predicted) == pytest.approx(expected)
+    assert matthews(gold, [1] * 10) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("decimals", [0, 1, 8])
+def test_correlations_agree_with_scipy_with_and_without_ties(seed, decimals):
+    stats = pytest.importorskip("scipy.stats", reason="needs scipy")
+    rng = np.random.default_rng(seed)
+    gold = np.round(rng.uniform(0, 5, 25), decimals)
+    predicted = np.round(gold * rng.normal() + rng.normal(size=25), decimals)
+    assert pearson(gold, predicted) == pytest.approx(stats.pearsonr(gold, predicted)[0])
+    assert spearman(gold, predicted) == pytest.approx(stats.spearmanr(gold, predicted)[0])
+
+
+def test_correlations_by_hand():
+    # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: covariance 4.5, variances 4.5 and 5.
+    assert spearman([0, 1, 1, 9], [1, 2, 3, 4]) == pytest.approx(4.5 / np.sqrt(4.5 * 5))
+    assert pearson([1, 2, 3], [-2, -4, -6]) == pytest.approx(-1)
+    assert pearson([0, 1e200], [0, 1e200]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("score", [pearson, spearman])
+def test_the_correlation_of_a_constant_is_zero(score):
+    assert score([0.1] * 7, range(7)) == score(range(7), [0.1] * 7) == score([1], [1]) == 0
+
+
+@pytest.mark.parametrize("score", [pearson, spearman])
+def test_numbers_that_are_not_finite_are_reported(score):
+    with pytest.raises(ValueError, match="1 of 3 predicted numbers are not finite"):
+        score([1, 2, 3], [1, float("nan"), 3])
+
+
+@pytest.mark.parametrize("score", [matthews, pearson, spearman])
+def test_no_examples_are_reported(score):
+    with pytest.raises(ValueError, match="There are no examples to score"):
+        score([], [])
