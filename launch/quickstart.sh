@@ -17,15 +17,15 @@ run python -m bert_jax.main --config="$root/configs/tiny.py" --workdir="$workdir
 
 echo
 echo "Words left out of held-out text, and what the model would put there:"
-run python -m bert_jax.fill_mask --workdir="$workdir" --held_out=5
+run python -m bert_jax fill_mask --workdir="$workdir" --held_out=5
 
 quoted=$(printf '%q' "$workdir")
 cat <<END
 
 What next:
   enter the environment     cd $(printf '%q' "$root") && source .venv/bin/activate
-  ask it something          python -m bert_jax.fill_mask --workdir=$quoted "The [MASK] of the list is returned."
-  look at the data          python -m bert_jax.prepare --workdir=$quoted --dump=3
+  ask it something          python -m bert_jax fill_mask --workdir=$quoted "The [MASK] of the list is returned."
+  look at the data          python -m bert_jax prepare --workdir=$quoted --dump=3
   look at the curves        $quoted/metrics.jsonl, and $quoted/tensorboard with TensorBoard
   evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted
   train on your own text    python -m bert_jax.main --config=configs/tiny.py --workdir=DIR --config.data.source=text:YOUR.txt

@@ -1,116 +1,472 @@
-"""The directions of import, held over the syntax tree; and what must not be in the package."""
+"""The directions of imports, and what no file of the package may contain.
+
+Each rule is a function of a repository's root folder that returns its violations, one line each.
+They read syntax trees; nothing is imported. The tests at the end show that each rule can fail.
+"""
 
 import ast
 import pathlib
+import re
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-PACKAGE = REPOSITORY / "bert_jax"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-CONFIGS = sorted((REPOSITORY / "configs").glob("*.py"))
+PACKAGE = "bert_jax"
+
+# The files and folders of the package from top to bottom: each imports only itself and what stands
+# below it.
+FLOORS = (
+    "main",
+    "__main__",
+    "commands",
+    "benchmark",
+    "convert",
+    "inference",
+    "training",
+    "tasks",
+    "models",
+    "examples",
+    "corpus",
+    "formats",
+    "text",
+    "scores",
+    "devices",
+    "config",
+    "files",
+)
+MAX_FILES = 17  # of a folder, without __init__.py
+WITHOUT_JAX = ("examples", "corpus", "formats", "text", "scores", "config", "files")
+JAX = {"jax", "jaxlib", "flax", "optax", "orbax"}
+PARSES_FLAGS = ("main", "__main__", "commands")
+FLAG_PARSERS = {"argparse", "absl.flags", "absl.app", "sys.argv", "getopt", "optparse"}
 # What executes data, or reads it in a form that does.
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "dill", "marshal", "shelve", "yaml"}
+# The only files that know tasks and encoders by their names.
+KNOWS_NAMES = {"tasks/__init__.py", "models/__init__.py"}
+DRAWERS = {"utils", "helpers", "common", "manager"}
 
 
-def name_of(path: pathlib.Path) -> str:
-    return path.relative_to(REPOSITORY).as_posix()
+# ------------------------------------------------------------------ files and their imports
+
+
+def module_files(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Returns the files of the package by dotted name; a folder's is its __init__.py."""
+    files = {}
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+def place(root: pathlib.Path, path: pathlib.Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def syntax_tree(path: pathlib.Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Returns the dotted names of all that the nodes themselves import.
+
+    Raises:
+      ValueError: for a relative import.
+    """
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"line {node.lineno} has a relative import")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def imports(path: pathlib.Path) -> set[str]:
-    """Dotted names of all that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{name_of(path)} has a relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    """Returns the dotted names of all that a file imports, anywhere in it."""
+    return imported_names(ast.walk(syntax_tree(path)))
 
 
-def ours(path: pathlib.Path) -> set[str]:
-    return {name for name in imports(path) if name.split(".")[0] in ("bert_jax", "configs")}
+def imports_at_import(path: pathlib.Path) -> set[str]:
+    """Returns the dotted names of what a file imports when it is imported itself."""
+
+    def walk(node: ast.AST) -> Iterator[ast.AST]:
+        for child in ast.iter_child_nodes(node):
+            is_type_check = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            if not is_type_check and not isinstance(
+                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+            ):
+                yield child
+                yield from walk(child)
+
+    return imported_names(walk(syntax_tree(path)))
 
 
 def roots(path: pathlib.Path) -> set[str]:
     return {name.split(".")[0] for name in imports(path)}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "data").glob("*.py")), ids=name_of)
-def test_data_knows_nothing_of_jax_nor_of_the_rest(path):
-    assert not roots(path) & {"jax", "jaxlib", "flax", "optax", "orbax"}
-    assert all(name.startswith("bert_jax.data.") for name in ours(path))
+def resolve(name: str, files: dict[str, pathlib.Path]) -> str:
+    """Returns the module of the package that an imported name is, or is defined in."""
+    while name not in files and "." in name:
+        name = name.rpartition(".")[0]
+    return name
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "models").glob("*.py")), ids=name_of)
-def test_models_know_only_models(path):
-    assert all(name.startswith("bert_jax.models.") for name in ours(path))
+def imported_modules(names: set[str], files: dict[str, pathlib.Path]) -> list[str]:
+    ours = (name for name in names if name.split(".")[0] == PACKAGE)
+    return sorted({resolve(name, files) for name in ours})
 
 
-@pytest.mark.parametrize("name", ["masking", "objectives", "optim", "sharding"])
-def test_leaves_import_third_parties_only(name):
-    assert ours(PACKAGE / f"{name}.py") == set()
+def floor(module: str) -> str:
+    """Returns "text" of bert_jax.text.files, "" of bert_jax itself."""
+    return (module.split(".") + [""])[1]
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "tasks").glob("*.py")), ids=name_of)
-def test_tasks_know_models_objectives_masking_and_data(path):
-    allowed = ("tasks", "models", "objectives", "masking", "data")
-    assert {name.split(".")[1] for name in ours(path)} <= set(allowed)
+def chains_to(
+    root: pathlib.Path, start: Iterable[str], forbidden: set[str], only_at_import: bool
+) -> list[str]:
+    """Returns "a -> b -> jax" for each module of `start` that imports something forbidden.
+
+    Importing a module also runs the __init__.py of the folders that it is in.
+    """
+    files = module_files(root)
+    read = imports_at_import if only_at_import else imports
+    names = {module: read(path) for module, path in files.items()}
+    chains = []
+    for module in start:
+        waiting, seen = [(module,)], {module}
+        while waiting:
+            chain = waiting.pop(0)
+            if bad := sorted({name.split(".")[0] for name in names[chain[-1]]} & forbidden):
+                chains.append(" -> ".join((*chain, bad[0])))
+                break
+            for found in imported_modules(names[chain[-1]], files):
+                parents = [p for p in files if found.startswith(f"{p}.")]
+                waiting += [(*chain, m) for m in (found, *parents) if m not in seen]
+                seen |= {found, *parents}
+    return chains
 
 
-def test_the_machine_does_not_import_the_programs():
-    programs = {"main", "train", "evaluate", "predict", "fill_mask"}
-    for name in (
-        "step",
-        "state",
-        "checkpointing",
-        "metrics",
-        "config",
-        "experiment",
-        "feed",
-        "checksums",
-    ):
-        assert not {other.split(".")[1] for other in ours(PACKAGE / f"{name}.py")} & programs
+# ------------------------------------------------------------------ the rules
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=name_of)
-def test_configs_are_values_only(path):
-    assert roots(path) <= {"ml_collections", "configs"}
-    assert {name.split(".")[0] for name in ours(path)} <= {"configs"}
+def upward_imports(root: pathlib.Path) -> list[str]:
+    files, lines = module_files(root), []
+    for module, path in files.items():
+        for found in imported_modules(imports(path), files):
+            if module == PACKAGE or found == PACKAGE:
+                is_allowed = False
+            elif floor(found) not in FLOORS or floor(module) not in FLOORS:
+                is_allowed = False
+            else:
+                is_allowed = FLOORS.index(floor(module)) <= FLOORS.index(floor(found))
+            if not is_allowed:
+                lines.append(f"{place(root, path)} -> {found}")
+    return lines
 
 
-@pytest.mark.parametrize("name", ["config", "command_line", "main", "prepare"])
-def test_what_answers_mistakes_does_not_import_jax_at_the_top(name):
-    """Nor does anything that it imports at the top."""
-    seen, waiting = set(), [PACKAGE / f"{name}.py"]
-    while waiting:
-        path = waiting.pop()
-        seen.add(path)
-        for node in ast.parse(path.read_text()).body:
-            names = [alias.name for alias in getattr(node, "names", [])]
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{name}" for name in names]
-            elif not isinstance(node, ast.Import):
+def circles(root: pathlib.Path) -> list[str]:
+    """Counts imports inside of functions too: a late import only hides a circle."""
+    files = module_files(root)
+    edges = {m: imported_modules(imports(path), files) for m, path in files.items()}
+    done, found = set(), []
+
+    def visit(module: str, chain: tuple[str, ...]) -> None:
+        if module in chain:
+            found.append(" -> ".join((*chain[chain.index(module) :], module)))
+        elif module not in done:
+            for following in edges[module]:
+                visit(following, (*chain, module))
+            done.add(module)
+
+    for module in edges:
+        visit(module, ())
+    return found
+
+
+def misplaced(root: pathlib.Path) -> list[str]:
+    """Returns what FLOORS has and the disk has not, and the other way round."""
+    on_disk = {
+        path.stem
+        for path in (root / PACKAGE).iterdir()
+        if path.name not in ("__init__.py", "__pycache__")
+    }
+    lines = [f"{name} is in {PACKAGE}/ but not in FLOORS" for name in sorted(on_disk - {*FLOORS})]
+    lines += [
+        f"{name} is in FLOORS but not in {PACKAGE}/" for name in FLOORS if name not in on_disk
+    ]
+    files = {path.name for path in (root / PACKAGE).iterdir() if path.is_file()}
+    more = sorted(files - {"main.py", "__main__.py", "__init__.py"})
+    return lines + [f"{PACKAGE}/{name} belongs in a folder" for name in more]
+
+
+def crowded_folders(root: pathlib.Path) -> list[str]:
+    counts: dict[pathlib.Path, int] = {}
+    for path in module_files(root).values():
+        counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
+    return [
+        f"{place(root, folder)} has {count} files, more than {MAX_FILES}"
+        for folder, count in counts.items()
+        if count > MAX_FILES
+    ]
+
+
+def imports_of_jax(root: pathlib.Path) -> list[str]:
+    start = [module for module in module_files(root) if floor(module) in WITHOUT_JAX]
+    return chains_to(root, start, JAX, only_at_import=False)
+
+
+def commands_that_import_jax(root: pathlib.Path) -> list[str]:
+    """When they are imported; what they run may."""
+    start = [module for module in module_files(root) if floor(module) in PARSES_FLAGS]
+    return chains_to(root, start, JAX, only_at_import=True)
+
+
+def flag_parsers(root: pathlib.Path) -> list[str]:
+    lines = []
+    for module, path in module_files(root).items():
+        if floor(module) in PARSES_FLAGS:
+            continue
+        tree = syntax_tree(path)
+        used = imported_names(ast.walk(tree))
+        used |= {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        used |= {name.rpartition(".")[0] for name in used}
+        lines += [f"{place(root, path)} -> {name}" for name in sorted(used & FLAG_PARSERS)]
+    return lines
+
+
+def comparisons_of_names(root: pathlib.Path) -> list[str]:
+    """Tasks and encoders are rows of TASKS and MODELS; nobody asks for them by name."""
+
+    def is_name(node: ast.AST) -> bool:
+        text = re.sub(r"\['(\w+)'\]", r".\1", ast.unparse(node))  # config['task']: config.task
+        return text.endswith((".task", "model.name", "model_name"))
+
+    def has_literal(node: ast.AST) -> bool:
+        return any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(node))
+
+    lines = []
+    for path in module_files(root).values():
+        if path.relative_to(root / PACKAGE).as_posix() in KNOWS_NAMES:
+            continue
+        for node in ast.walk(syntax_tree(path)):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+            elif isinstance(node, ast.Match):
+                sides = [node.subject, *(case.pattern for case in node.cases)]
+            else:
                 continue
-            for found in names:
-                assert found.split(".")[0] not in ("jax", "flax", "optax", "orbax"), path
-                stem = REPOSITORY / found.replace(".", "/")
-                files = [stem.with_suffix(".py"), stem.parent.with_suffix(".py")]
-                waiting += [f for f in files if f.is_file() and f not in seen]
+            names = [side for side in sides if is_name(side)]
+            if names and any(has_literal(side) for side in sides if side not in names):
+                lines.append(f"{place(root, path)}:{node.lineno} compares {ast.unparse(names[0])}")
+    return lines
 
 
-@pytest.mark.parametrize("path", [*MODULES, *CONFIGS], ids=name_of)
-def test_nothing_executes_data(path):
-    assert not roots(path) & FORBIDDEN_MODULES
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in FORBIDDEN_CALLS, f"{name_of(path)}:{node.lineno}"
+def settings_that_are_not_values(root: pathlib.Path) -> list[str]:
+    """Files of configs/ import the defaults, each other and ml_collections."""
+    allowed = (f"{PACKAGE}.config.defaults", "configs", "ml_collections")
+    return [
+        f"{place(root, path)} -> {name}"
+        for path in sorted((root / "configs").glob("*.py"))
+        for name in sorted(imports(path))
+        if not f"{name}.".startswith(tuple(f"{prefix}." for prefix in allowed))
+    ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_file_says_what_it_is_for(path):
-    text = path.read_text()
-    assert not text or ast.get_docstring(ast.parse(text))
-    assert not {"utils", "helpers", "common", "manager"} & {path.stem, path.parent.name}
+def executed_data(root: pathlib.Path) -> list[str]:
+    lines = []
+    for path in [*module_files(root).values(), *sorted((root / "configs").glob("*.py"))]:
+        lines += [f"{place(root, path)} -> {name}" for name in roots(path) & FORBIDDEN_MODULES]
+        for node in ast.walk(syntax_tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in FORBIDDEN_CALLS:
+                    lines.append(f"{place(root, path)}:{node.lineno} calls {node.func.id}")
+    return lines
+
+
+def undescribed_files(root: pathlib.Path) -> list[str]:
+    lines = []
+    for path in module_files(root).values():
+        if path.read_text() and not ast.get_docstring(syntax_tree(path)):
+            lines.append(f"{place(root, path)} has no docstring")
+        if DRAWERS & {path.stem, path.parent.name}:
+            lines.append(f"{place(root, path)} has a name that says nothing")
+    return lines
+
+
+RULES = (
+    upward_imports,
+    circles,
+    misplaced,
+    crowded_folders,
+    imports_of_jax,
+    commands_that_import_jax,
+    flag_parsers,
+    comparisons_of_names,
+    settings_that_are_not_values,
+    executed_data,
+    undescribed_files,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_repository_keeps(rule):
+    assert rule(REPOSITORY) == []
+
+
+# ------------------------------------------------------------------ the rules can fail
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    """Returns the function that writes {path: source} over a small tree that keeps all rules."""
+    for name in FLOORS[2:]:
+        (tmp_path / PACKAGE / name).mkdir(parents=True)
+        (tmp_path / PACKAGE / name / "__init__.py").write_text("")
+    for name in ("__init__", "main", "__main__"):
+        (tmp_path / PACKAGE / f"{name}.py").write_text("")
+    (tmp_path / "configs").mkdir()
+
+    def write(sources: dict[str, str]) -> pathlib.Path:
+        for name, source in sources.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            docstring = "" if source.startswith('"') else '"""A file."""\n'
+            path.write_text(docstring + source)
+        return tmp_path
+
+    return write
+
+
+def test_a_tree_without_violations(made_up):
+    root = made_up(
+        {
+            "bert_jax/main.py": "from bert_jax.commands import train\nimport sys\nsys.argv\n",
+            "bert_jax/commands/train.py": "def run():\n    import bert_jax.training.train\n",
+            "bert_jax/training/train.py": "import jax\nfrom bert_jax.tasks import TASKS\n",
+            "bert_jax/tasks/__init__.py": "from bert_jax.tasks.one import ONE\nONE == 'one'\n",
+            "bert_jax/tasks/one.py": "from bert_jax.text.lines import x\nONE = config.task == x\n",
+            "bert_jax/text/lines.py": "import numpy\nimport bert_jax.files\n",
+            "configs/one.py": "from bert_jax.config import defaults\nimport configs.two\n",
+        }
+    )
+    assert {rule.__name__: rule(root) for rule in RULES} == {rule.__name__: [] for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    "rule, sources, line",
+    [
+        (
+            upward_imports,
+            {"text/x.py": "from bert_jax.corpus.y import z", "corpus/y.py": ""},
+            "bert_jax/text/x.py -> bert_jax.corpus.y",
+        ),
+        (
+            upward_imports,
+            {"text/x.py": "def f():\n    import bert_jax.models"},
+            "bert_jax/text/x.py -> bert_jax.models",
+        ),
+        (
+            upward_imports,
+            {"text/x.py": "if TYPE_CHECKING:\n    from bert_jax import tasks"},
+            "bert_jax/text/x.py -> bert_jax.tasks",
+        ),
+        (
+            upward_imports,
+            {"text/x.py": "from bert_jax.lost import y"},
+            "bert_jax/text/x.py -> bert_jax",
+        ),
+        (
+            circles,
+            {
+                "text/x.py": "from bert_jax.text import y",
+                "text/y.py": "from bert_jax.text.z import a",
+                "text/z.py": "def f():\n    import bert_jax.text.x",
+            },
+            "bert_jax.text.x -> bert_jax.text.y -> bert_jax.text.z -> bert_jax.text.x",
+        ),
+        (misplaced, {"new/x.py": ""}, "new is in bert_jax/ but not in FLOORS"),
+        (misplaced, {"text.py": ""}, "bert_jax/text.py belongs in a folder"),
+        (
+            crowded_folders,
+            {f"text/x{n}.py": "" for n in range(MAX_FILES + 1)},
+            f"bert_jax/text has {MAX_FILES + 1} files, more than {MAX_FILES}",
+        ),
+        (
+            imports_of_jax,
+            {"text/x.py": "def f():\n    import jax.numpy"},
+            "bert_jax.text.x -> jax",
+        ),
+        (
+            imports_of_jax,
+            {
+                "corpus/x.py": "import bert_jax.devices.y",
+                "devices/__init__.py": "from flax import linen",
+                "devices/y.py": "",
+            },
+            "bert_jax.corpus.x -> bert_jax.devices -> flax",
+        ),
+        (
+            commands_that_import_jax,
+            {
+                "commands/x.py": "import bert_jax.tasks.y",
+                "tasks/y.py": "try:\n    import jax\nexcept ImportError:\n    pass",
+            },
+            "bert_jax.commands.x -> bert_jax.tasks.y -> jax",
+        ),
+        (flag_parsers, {"text/x.py": "from absl import flags"}, "bert_jax/text/x.py -> absl.flags"),
+        (flag_parsers, {"text/x.py": "import argparse"}, "bert_jax/text/x.py -> argparse"),
+        (flag_parsers, {"text/x.py": "import sys\nsys.argv[1:]"}, "bert_jax/text/x.py -> sys.argv"),
+        (
+            comparisons_of_names,
+            {"training/x.py": "if config.task in ('a', 'b'): pass"},
+            "bert_jax/training/x.py:2 compares config.task",
+        ),
+        (
+            comparisons_of_names,
+            {"training/x.py": "y = 'bert' != config['model']['name']"},
+            "bert_jax/training/x.py:2 compares config['model']['name']",
+        ),
+        (
+            comparisons_of_names,
+            {"training/x.py": "match run.config.task:\n    case 'a':\n        pass"},
+            "bert_jax/training/x.py:2 compares run.config.task",
+        ),
+        (
+            settings_that_are_not_values,
+            {"../configs/x.py": "from bert_jax.config import store"},
+            "configs/x.py -> bert_jax.config.store",
+        ),
+        (executed_data, {"text/x.py": "eval('1')"}, "bert_jax/text/x.py:2 calls eval"),
+        (executed_data, {"../configs/x.py": "import yaml"}, "configs/x.py -> yaml"),
+        (
+            undescribed_files,
+            {"text/x.py": '"no docstring".split()'},
+            "bert_jax/text/x.py has no docstring",
+        ),
+        (
+            undescribed_files,
+            {"text/utils.py": ""},
+            "bert_jax/text/utils.py has a name that says nothing",
+        ),
+    ],
+)
+def test_a_violation_is_reported(rule, sources, line, made_up):
+    root = made_up({f"bert_jax/{name}": source for name, source in sources.items()})
+    assert rule(root) == [line]
+
+
+def test_a_folder_that_is_gone_is_reported(made_up):
+    root = made_up({})
+    (root / "bert_jax/scores/__init__.py").unlink()
+    (root / "bert_jax/scores").rmdir()
+    assert misplaced(root) == ["scores is in FLOORS but not in bert_jax/"]
+
+
+def test_a_relative_import_is_refused(made_up):
+    with pytest.raises(ValueError, match="line 2 has a relative import"):
+        upward_imports(made_up({"bert_jax/text/x.py": "from . import y"}))

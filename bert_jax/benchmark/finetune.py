@@ -78,9 +78,9 @@ def check(config: ConfigDict) -> None:
         raise ValueError("config.init_from is missing: a folder of Hugging Face, for both sides.")
     for name, value in _ONLY.items():
         if (found := value_of(config, name)) != value:
-            raise ValueError(f"config.{name}={found!r}: compared is {value!r} only.")
+            raise ValueError(f"config.{name}={found!r}: the other program has only {value!r}.")
     if not config.optimizer.warmup.endswith("%"):
-        raise ValueError(f"config.optimizer.warmup={config.optimizer.warmup!r} is no share in %.")
+        raise ValueError(f"config.optimizer.warmup={config.optimizer.warmup!r} is not a percentage of the run.")
 
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:

@@ -11,11 +11,12 @@ Add --help to one of them for its flags.
 
 from collections.abc import Callable, Collection, Sequence
 
+from bert_jax.benchmark.workload import SIZES
 from bert_jax.commands import overrides
 from bert_jax.commands.command_line import HELP, Parser, flag_value
 
-_SIZES = ("tiny", "mini", "small", "base", "large")
 _DTYPES = ("float32", "bfloat16")
+_CONFIG = "\n\nTakes also --config=FILE and --config.FIELD=VALUE."
 
 
 def main(argv: Sequence[str]) -> None:
@@ -31,7 +32,7 @@ def main(argv: Sequence[str]) -> None:
 
 def step(argv: Sequence[str]) -> None:
     parser = _parser("step", "Times a training step, beside transformers' on the same batch.")
-    parser.flag("models", "tiny,mini,small,base", f"Some of {', '.join(_SIZES)}.")
+    parser.flag("models", "tiny,mini,small,base", f"Some of {', '.join(SIZES)}.")
     parser.flag("dtypes", "float32", f"Some of {', '.join(_DTYPES)}.")
     parser.flag("rounds", 7, "Turns of each program.", least=1)
     parser.flag("batch_size", 0, "Instead of the model's own.", least=0)
@@ -39,7 +40,7 @@ def step(argv: Sequence[str]) -> None:
     parser.switch("same_allocator", "Give transformers our setting of the C library's allocator.")
     flags = parser.parse(argv)
     models, dtypes = flags.models.split(","), flags.dtypes.split(",")
-    _check_known("model", models, _SIZES)
+    _check_known("model", models, SIZES)
     _check_known("dtype", dtypes, _DTYPES)
 
     from bert_jax.benchmark.step import Options, run
@@ -49,7 +50,9 @@ def step(argv: Sequence[str]) -> None:
 
 
 def train(argv: Sequence[str]) -> None:
-    parser = _parser("train", "Measures training: tokens/s, waiting for data, peak memory.")
+    parser = _parser(
+        "train", "Measures training: tokens/s, waiting for data, peak memory." + _CONFIG
+    )
     parser.flag("steps", 300, "Steps of the run.", least=1)
     flags, words = parser.parse_known(argv)
     config = flag_value(words, "config") or "configs/tiny.py"
@@ -77,7 +80,9 @@ def prepare(argv: Sequence[str]) -> None:
 
 
 def finetune(argv: Sequence[str]) -> None:
-    parser = _parser("finetune", "Trains the same tagger here and with transformers on torch.")
+    parser = _parser(
+        "finetune", "Trains the same tagger here and with transformers on torch." + _CONFIG
+    )
     parser.flag("seeds", 3, "Runs of each program.", least=1)
     flags, words = parser.parse_known(argv)
 
@@ -92,8 +97,7 @@ def finetune(argv: Sequence[str]) -> None:
 
 def _parser(name: str, description: str) -> Parser:
     return Parser(
-        f"bert_jax benchmark {name}",
-        f"{description} train and finetune also take --config=FILE and --config.FIELD=VALUE.",
+        f"bert_jax benchmark {name}", f"{description}\n\n    python -m bert_jax benchmark {name}"
     )
 
 

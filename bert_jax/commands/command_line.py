@@ -6,6 +6,7 @@ a setting, a file). Any other error is a defect of the program and prints its tr
 
 import argparse
 import difflib
+import itertools
 import logging
 import os
 import pathlib
@@ -78,6 +79,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._names: set[str] = set()
+        self._texts = ""  # name of the positional arguments of any number
 
     def flag(
         self,
@@ -104,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             f"--{name}",
             default=default,
-            type=_value_type(str if default is None else type(default), choices, least),
+            type=_value_type(default, choices, least),
             metavar=metavar or "|".join(choices) or "VALUE",
             help=(help + shown).replace("%", "%%"),
         )
@@ -119,6 +121,8 @@ class Parser(argparse.ArgumentParser):
 
     def words(self, name: str, help: str, count: str | None = None) -> None:
         """Adds positional arguments: one, or with count="*" any number."""
+        if count:
+            self._texts = name.lower()
         self.add_argument(name.lower(), metavar=name, nargs=count, help=help)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -141,7 +145,15 @@ class Parser(argparse.ArgumentParser):
     def parse_known(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """As `parse`, and returns the words that are not the command's too, in order."""
         self.print_help_if_asked(argv)
-        return self.parse_known_intermixed_args(list(self._normalized(argv[1:])))
+        words, after = list(argv[1:]), []
+        if "--" in words:  # then texts may begin with a dash
+            end = words.index("--")
+            words, after = words[:end], words[end + 1 :]
+        flags, rest = self.parse_known_intermixed_args(list(self._normalized(words)))
+        if after and self._texts:
+            setattr(flags, self._texts, [*getattr(flags, self._texts), *after])
+            after = []
+        return flags, [*rest, *after]
 
     def print_help_if_asked(self, argv: Sequence[str]) -> None:
         """Prints the help and ends the process if a flag asks for it."""
@@ -164,12 +176,15 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see --help).")
 
 
-def _value_type(kind: type, choices: Sequence[str], least: int | None) -> Callable[[str], Any]:
+def _value_type(default: Any, choices: Sequence[str], least: int | None) -> Callable[[str], Any]:
     """Returns the function that converts and validates the text of a value."""
+    kind = str if default is None else type(default)
 
     def convert(text: str) -> Any:
+        if text == default:  # argparse converts it too
+            return text
         try:
-            value = kind(text)
+            value: Any = kind(text)
         except ValueError:
             what = "an integer" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
@@ -185,7 +200,7 @@ def _value_type(kind: type, choices: Sequence[str], least: int | None) -> Callab
 def flag_value(argv: Sequence[str], name: str) -> str:
     """Returns the value of a flag on an unparsed command line; empty if it is not there."""
     value = ""
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         if word.startswith("-") and word.lstrip("-").split("=")[0] == name:
             value = word.split("=", 1)[1] if "=" in word else following
     return value

@@ -34,8 +34,10 @@ def main(argv: Sequence[str]) -> None:
     from bert_jax.corpus.held_out import held_out_sentences
     from bert_jax.corpus.manifest import Manifest
     from bert_jax.examples.texts import Text
+    from bert_jax.inference.model import check_fills_masks
     from bert_jax.inference.predict import Predictor
 
+    check_fills_masks(config, flags.workdir)
     predictor = Predictor(config, flags.workdir, flags.top_k, _BATCH_TOKENS)
     texts = [(text, "") for text in flags.text]
     if flags.held_out:

@@ -17,12 +17,9 @@ from bert_jax.corpus.manifest import Manifest
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.text.tokenization import Tokenizer, load_tokenizer
 
-# Fields of config.model that determine what the parameters mean. Others, such as dropout, are
-# settings of the training.
-_MODEL_FIELDS = (
-    "name vocab_size pad_vocab_to_multiple_of hidden_size num_layers num_heads intermediate_size"
-    " max_position_embeddings type_vocab_size layer_norm_epsilon norm_place positions visibility"
-    " window feed_forward activation next_sentence"
+# Fields of config.model that belong to the training. All others determine what parameters mean.
+_TRAINING_FIELDS = (
+    "dropout_rate attention_dropout_rate initializer_range mask_value remat attention"
 ).split()
 
 
@@ -53,7 +50,7 @@ def _from_run(config: ConfigDict, workdir: str) -> dict[str, Any]:
     if not store.has_begun(config, workdir):
         return {}
     run = store.load(workdir)
-    return _model_fields(run.model) | {
+    return _model_fields(config, run.model) | {
         "data.vocab": run.data.vocab,
         "data.lowercase": run.data.lowercase,
     }
@@ -79,7 +76,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     tokenizer = load_tokenizer(vocab, lowercase)
     if "data.vocab" in explicit:
         _check_same_vocabulary(config, tokenizer, vocab)
-    fields = _model_fields(model) | {
+    fields = _model_fields(config, model) | {
         "data.vocab": os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
@@ -88,8 +85,22 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     return fields
 
 
-def _model_fields(model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
-    return {f"model.{name}": model[name] for name in _MODEL_FIELDS if name in model}
+def _model_fields(config: ConfigDict, model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of config.model that have the values of a source.
+
+    Raises:
+      ValueError: the source has another encoder.
+    """
+    if (name := model.get("name", config.model.name)) != config.model.name:
+        raise ValueError(
+            f"config.init_from={config.init_from} has config.model.name={name!r}, not"
+            f" {config.model.name!r}: use a configuration with that model's fields."
+        )
+    return {
+        f"model.{field}": value
+        for field, value in model.items()
+        if field in config.model and field not in _TRAINING_FIELDS
+    }
 
 
 def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:

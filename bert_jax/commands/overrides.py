@@ -7,6 +7,7 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -64,12 +65,16 @@ def parse_config(
     explicit = _explicit(argv)
     try:
         _, *rest = values(argv, known_only=True)
-        config = values["config"].value
+        config: Any = values["config"].value
         _check_groups(explicit, config)
         _check_repeated(explicit, config)
     except flags.IllegalFlagValueError as error:
-        _check_groups(explicit, values["config"].value)
-        raise ValueError(_wrong_type(error, values["config"].value)) from error
+        config = values["config"].value
+        if config is None:  # get_config raised the error, whose traceback ends in its message
+            message = str(error).strip().splitlines()[-1].partition(": ")[2]
+            raise ValueError(f"--config={path}: {message}") from error
+        _check_groups(explicit, config)
+        raise ValueError(_wrong_type(error, config)) from error
     except flags.Error as error:
         raise ValueError(str(error)) from error
     except (AttributeError, KeyError) as error:

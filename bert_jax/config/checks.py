@@ -154,9 +154,10 @@ def check_labelled(config: ConfigDict) -> None:
 
 
 def _check_model(model: ConfigDict) -> None:
-    if model.type_vocab_size < 2:
+    # Encoders other than BERT may have neither token types nor attention heads.
+    if model.get("type_vocab_size", 2) < 2:
         raise ValueError("config.model.type_vocab_size=1 is too few: a row has two segments.")
-    if model.hidden_size % model.num_heads:
+    if model.hidden_size % model.get("num_heads", 1):
         raise ValueError(
             f"config.model.hidden_size={model.hidden_size} is not divisible by"
             f" config.model.num_heads={model.num_heads}."

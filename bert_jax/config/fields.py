@@ -51,8 +51,9 @@ def reinitialized_pattern(model_name: str, num_layers: int, reinit_layers: int) 
 def describe_model(config: ConfigDict) -> str:
     """Returns what a run takes from the source of `config.init_from`, for its banner."""
     model = config.model
+    heads = f" {model.num_heads} heads," if "num_heads" in model else ""
     return (
-        f"{model.num_layers} layers, hidden {model.hidden_size}, {model.num_heads} heads,"
+        f"{model.num_layers} layers, hidden {model.hidden_size},{heads}"
         f" {model.activation}, next_sentence={model.next_sentence}, vocabulary {config.data.vocab}"
         f" ({'' if config.data.lowercase else 'not '}lower cased)"
     )

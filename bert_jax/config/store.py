@@ -11,15 +11,16 @@ from bert_jax.config.fields import fields
 from bert_jax.files.atomic import write_text
 
 NAME = "config.json"
-# Fields that configurations written by earlier versions lack, with the values that were built in.
+# Fields of config.model that configurations written by version 0.1.0 lack, all of them, with the
+# values that were built in.
 ADDED_FIELDS = {
-    "model.name": "bert",
-    "model.norm_place": "post",
-    "model.positions": "learned",
-    "model.visibility": "bidirectional",
-    "model.window": 0,
-    "model.feed_forward": "plain",
-    "model.attention": "einsum",
+    "name": "bert",
+    "norm_place": "post",
+    "positions": "learned",
+    "visibility": "bidirectional",
+    "window": 0,
+    "feed_forward": "plain",
+    "attention": "einsum",
 }
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
@@ -93,9 +94,8 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     Lists become tuples, which JSON does not have, and ADDED_FIELDS are filled in.
     """
     values = {name: _tuples(value) for name, value in values.items()}
-    for name, value in ADDED_FIELDS.items():
-        group, field = name.split(".")
-        values[group] = {field: value} | values[group]
+    if "name" not in values["model"]:
+        values["model"] = ADDED_FIELDS | values["model"]
     return ConfigDict(values)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of rows as flat arrays and as bytes, and rows laid out as a batch.
+"""Blocks of rows, as flat arrays and as bytes, and the batch form of rows.
 
 A row is one or several examples `[CLS] A [SEP] B [SEP]`, one after the other, without padding. An
 example without B is `[CLS] A [SEP]`.
@@ -16,10 +16,10 @@ from bert_jax.corpus.documents import id_dtype
 
 @dataclasses.dataclass(frozen=True)
 class RowFormat:
-    """What a row of one sequence length looks like; the same for all splits."""
+    """The format of the rows of one sequence length; the same for all splits."""
 
     sequence_length: int
-    # The most that a row may hold: N of the batch form.
+    # The most examples of a row: N of the batch form.
     examples_per_row: int
     # The most masked positions of a row, P of the batch form; 0: masks are not stored.
     max_predictions: int
@@ -33,7 +33,7 @@ class RowFormat:
         return id_dtype(self.vocab_size)
 
 
-# Name, type (None: of ids) and what it is counted by of the arrays of a block, as they lie on disk.
+# Name, dtype (None: that of ids) and count of the arrays of a block, in the order on disk.
 _COUNTS = ("rows", "examples", "tokens", "masked")
 _FIELDS = (
     ("input_ids", None, "tokens"),
@@ -49,7 +49,7 @@ _FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Rows of different lengths, one after the other in flat arrays."""
+    """Rows of different lengths, end to end in flat arrays."""
 
     input_ids: np.ndarray  # id[tokens], special tokens included
     masked_lm_ids: np.ndarray  # id[masked]
@@ -68,7 +68,11 @@ class Block:
 
     @classmethod
     def from_bytes(cls, data: bytes, id_dtype: np.dtype) -> "Block":
-        """Raises ValueError if `data` is no block of such ids."""
+        """Returns the block of `to_bytes`.
+
+        Raises:
+          ValueError: `data` is not a block of such ids.
+        """
         header = np.frombuffer(data, "<u4", 4).tolist()
         counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
         arrays, offset = {}, 16
@@ -81,7 +85,7 @@ class Block:
 
     @functools.cached_property
     def _bounds(self) -> tuple[list[int], list[int], list[int]]:
-        """Where the examples, tokens and masks of each row begin, and the last ones end."""
+        """Returns where the examples, tokens and masks of each row begin, and the last ones end."""
         examples = np.append(0, np.cumsum(self.num_examples, dtype=np.int64))
         lengths = example_lengths(self.a_lengths, self.b_lengths)
         tokens = np.append(0, np.cumsum(lengths))[examples]
@@ -89,7 +93,8 @@ class Block:
         return examples.tolist(), tokens.tolist(), masked.tolist()
 
     def row(self, number: int) -> tuple[np.ndarray, ...]:
-        """Input ids; lengths of A, of B and labels of the examples; masked positions and ids."""
+        """Returns the arrays of a row: input ids; of its examples the lengths of A and B and the
+        next sentence labels; masked positions and ids."""
         examples, tokens, masked = self._bounds
         example = slice(examples[number], examples[number + 1])
         mask = slice(masked[number], masked[number + 1])
@@ -104,7 +109,7 @@ class Block:
 
 
 def example_lengths(a_lengths: np.ndarray, b_lengths: np.ndarray) -> np.ndarray:
-    """int64[examples], with [CLS], and [SEP] after A and after B, if there is one."""
+    """Returns int64[examples], the lengths with [CLS] and a [SEP] after A and after B, if any."""
     return a_lengths.astype(np.int64) + b_lengths + 2 + (b_lengths > 0)
 
 
@@ -112,12 +117,11 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch
     """Lays rows out in the batch form.
 
     Args:
-      rows: as Block.row gives them; a row of six empty arrays becomes padding of weight zero.
+      rows: from `Block.row`; a row of six empty arrays becomes padding of weight zero.
       form: of the rows.
 
     Returns:
-      int32[batch, seq] `input_ids token_type_ids position_ids example_ids` (0: padding, else the
-      example of the row from 1 on), int32[batch, N] `cls_positions next_sentence_labels`,
+      The fields of `batch.token_fields`, int32[batch, N] `next_sentence_labels` and
       float32[batch, N] `next_sentence_weights` (0 without a B); with masks also int32[batch, P]
       `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`.
     """

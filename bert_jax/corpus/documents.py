@@ -1,14 +1,14 @@
-"""The corpus as token ids on disk, any sentence of any document at hand, in little memory.
+"""The corpus as token ids on disk, with access to any sentence in little memory.
 
-Each chunk of the source is tokenized on its own, by whichever process is free, into a folder of
-flat files (`tokenize_chunk`); `join_chunks` puts these in the order of the corpus:
+Each chunk of the source is tokenized separately, in any process, into a folder of flat files
+(`tokenize_chunk`); `join_chunks` joins these in the order of the corpus:
 
     tokens       uint16 or uint32[tokens]: all sentences of all documents, one after the other
     sentences    uint64[sentences + 1]: the position in `tokens` where each sentence starts
     documents    DOCUMENT[documents]
 
-`split_documents` then deals the documents out to the splits. Files are read by `os.pread` instead
-of being mapped, so that a process holds no more of them than the sentences in its hands.
+`split_documents` then assigns the documents to the splits. Files are read by `os.pread` and not
+mapped, so that a process holds only the sentences that it works on.
 """
 
 import contextlib
@@ -36,18 +36,18 @@ COUNTS = (
     *("empty_documents", "empty_sentences"),
 )
 
-# Documents of some 20 MB of text make one unit of parallel work.
+# Documents of about 20 MB of text are one unit of parallel work.
 UNIT_TOKENS = 1 << 22
 
 
 class ChunkReader(Protocol):
-    """The part of a text source that reads its chunks."""
+    """The method of a text source that reads its chunks."""
 
     def read(self, chunk: Any, counts: Counter) -> Iterable[list[str]]: ...
 
 
 def id_dtype(vocab_size: int) -> np.dtype:
-    """The smallest type that holds every id of the vocabulary."""
+    """Returns the smallest type that holds every id of the vocabulary."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
@@ -57,15 +57,15 @@ def tokenize_chunk(
     """Writes the token ids of one chunk of the corpus to `folder`.
 
     Args:
-      source: what reads `chunk`, as documents of sentences.
-      tokenizer: what makes ids of a sentence.
+      source: reads `chunk`, as documents of sentences.
+      tokenizer: encodes sentences.
       key: of the hash of a document's text, by which documents are held out.
-      folder: written whole or not at all.
+      folder: the folder to write, complete or not at all.
 
     Returns:
-      What was counted: `bytes` (of UTF-8), `documents`, `sentences`, `tokens`, `unknown_tokens`;
-      as in the released program, sentences and documents without a token are left out
-      (`empty_sentences`, `empty_documents`); `text` is what the reader counted.
+      Counts: `bytes` (of UTF-8), `documents`, `sentences`, `tokens`, `unknown_tokens`; as in the
+      released program, sentences and documents without a token are left out (`empty_sentences`,
+      `empty_documents`); `text` has the counts of the reader.
     """
     counts, text_counts = Counter(), Counter()
     typecode = id_dtype(len(tokenizer.pieces)).char
@@ -142,7 +142,7 @@ def join_chunks(chunks: Sequence[str], folder: str) -> None:
 
 
 def count_distinct(paths: Sequence[str], in_memory: int = 1 << 21) -> int:
-    """Counts the different numbers in files of uint64[...], some `in_memory` of them at a time."""
+    """Returns the number of distinct values in files of uint64[...], in bounded memory."""
     num_parts = 1 + sum(os.path.getsize(path) for path in paths) // (8 * in_memory)
     distinct = 0
     for part in range(num_parts):
@@ -161,7 +161,7 @@ def _pieces(paths: Iterable[str], dtype: Any, count: int = 1 << 18) -> Iterator[
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The documents of one split: how many, and in which units the work on them is dealt out."""
+    """The documents of one split, and the units of work on them."""
 
     num_documents: int
     num_tokens: int
@@ -174,18 +174,18 @@ class Split:
 
 
 def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
-    """Deals the documents out to the splits, into files `train` and `validation` in `folder`.
+    """Assigns the documents to the splits: files `train` and `validation` in `folder`.
 
     The max(2, round(share * documents)) documents with the smallest hashes are held out, and with
-    them any document of equal text, so that no document stands on both sides. The order of the
-    corpus stays. Memory: some 16 bytes a document.
+    them any document of equal text, so that no document is in both splits. The order of the corpus
+    is kept. Memory: about 16 bytes a document.
 
     Returns:
       The splits that have documents, and how many documents repeat the text of another.
 
     Raises:
-      ValueError: a split would have less than two different documents: the next sentence that a
-        pair draws at random must come from another document.
+      ValueError: a split would have fewer than two distinct documents; the random next sentence
+        of a pair comes from another document.
     """
     corpus = os.path.join(folder, "documents")
     pieces = [piece["hash"].copy() for piece in _pieces([corpus], DOCUMENT)]
@@ -211,12 +211,12 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
     splits = {}
     for name in SPLITS if share else SPLITS[:1]:
         with whole_file(os.path.join(folder, name)) as part, open(part, "wb") as file:
-            splits[name] = _deal_out(corpus, name == "validation", limit, file)
+            splits[name] = _write_split(corpus, name == "validation", limit, file)
     return splits, hashes.size - distinct.size
 
 
-def _deal_out(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split:
-    """Writes the documents whose hash is below `limit` (or not) and cuts them into units."""
+def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split:
+    """Writes the documents whose hash is below `limit` (or not), and cuts them into units."""
     num_documents, num_tokens, last_unit, cuts = 0, 0, 0, [0]
     for records in _pieces([corpus], DOCUMENT):
         records = records[(records["hash"] < limit) == below]
@@ -234,10 +234,10 @@ class Documents:
     """The documents of one split, by number.
 
     Args:
-      folder: what `join_chunks` and `split_documents` wrote.
+      folder: written by `join_chunks` and `split_documents`.
       split: a name in SPLITS.
       dtype: of the token ids.
-      order: which document of the split each number stands for; None: as in the corpus.
+      order: the document of the split for each number; None: as in the corpus.
     """
 
     def __init__(
@@ -261,11 +261,11 @@ class Documents:
         return self._find(document)[1]
 
     def starts(self, document: int, first: int = 0, count: int | None = None) -> Sequence[int]:
-        """Where in the token file sentences `first`, `first + 1`, ... of a document start.
+        """Returns where sentences `first`, `first + 1`, ... of a document start in the token file.
 
         Returns:
-          For `count` sentences (None, or more than there are: all to the document's end) `count +
-          1` positions, the last one where the last of them ends.
+          `count + 1` positions for `count` sentences (None or too many: all to the end of the
+          document); the last position is the end of the last sentence.
         """
         first_sentence, num_sentences = self._find(document)
         count = min(num_sentences - first, num_sentences if count is None else count)
@@ -274,11 +274,11 @@ class Documents:
         return starts
 
     def tokens(self, start: int, length: int) -> bytes:
-        """The ids of `length` tokens from a position of the token file on, as they lie there."""
+        """Returns the bytes of `length` ids from a position of the token file."""
         return os.pread(self._tokens, length * self._item_size, start * self._item_size)
 
     def run(self, document: int, start: int, length: int, separator: bytes) -> bytes:
-        """The ids of `length` tokens from a position in a document on, as they lie there.
+        """Returns the bytes of `length` ids from a position in a document.
 
         Where a document ends, `separator` (one token) and the next document follow.
         """

@@ -1,4 +1,4 @@
-"""Prepared rows for people and for other programs."""
+"""Prepared rows as text and as JSON lines, for reading and for other programs."""
 
 import json
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.corpus.loader import evaluation_batches
 from bert_jax.corpus.manifest import Manifest
+from bert_jax.corpus.rows import CorpusRows
 from bert_jax.files.atomic import whole_file
 from bert_jax.text.tokenization import Tokenizer
 
@@ -19,13 +19,14 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
 
     `input_ids input_mask segment_ids` have as many numbers as the sequence length,
     `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
-    what is not used is 0. Dynamic data have no masks yet: those three are empty lists then. Beside
-    these stand `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
+    unused places are 0. Dynamic data have no masks: those three are empty lists then. The other
+    fields are `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
     without B) and `tokens`.
     """
     tokenizer = manifest.tokenizer()
-    rows = manifest.rows(split, sequence_length)
-    for batch in evaluation_batches(rows, _BATCH_SIZE):
+    rows = CorpusRows(manifest, split, sequence_length)
+    for part in rows.evaluation_batches(_BATCH_SIZE):
+        batch = part.read(0, _BATCH_SIZE)
         for row in np.flatnonzero(batch["example_ids"].any(axis=1)):
             yield _example({name: array[row] for name, array in batch.items()}, tokenizer)
 
@@ -48,7 +49,7 @@ def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]
 
 
 def write_jsonl(manifest: Manifest, path: str) -> int:
-    """Writes all rows to a file, a JSON object a line: first train, at each sequence length.
+    """Writes all rows to a file, a JSON object a line: by split, then by sequence length.
 
     Returns:
       The number of lines.
@@ -65,7 +66,7 @@ def write_jsonl(manifest: Manifest, path: str) -> int:
 
 
 def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
-    """An example as text: A and B with their special tokens, the label, the masks.
+    """Returns an example as text: A and B with their special tokens, the label, the masks.
 
     A: [CLS] the cat [MASK] [SEP]
     B: it purred . [SEP]
@@ -85,13 +86,14 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
         example["masked_lm_weights"],
         strict=True,
     )
-    if told := [f"{position} {tokenizer.pieces[id]}" for position, id, weight in masks if weight]:
-        lines.append(f"masked: {', '.join(told)}")
+    masked = [f"{position} {tokenizer.pieces[id]}" for position, id, weight in masks if weight]
+    if masked:
+        lines.append(f"masked: {', '.join(masked)}")
     return "\n".join(lines)
 
 
 def summarize(manifest: Manifest) -> str:
-    """The statistics of the manifest as text: what to look at before training on the data."""
+    """Returns the statistics of the manifest as text, to be checked before training."""
     corpus = manifest.content["corpus"]
     lines = [
         f"text: {corpus['documents']:,} documents, {corpus['sentences']:,} sentences,"
@@ -99,9 +101,11 @@ def summarize(manifest: Manifest) -> str:
         f" repeated: {corpus['duplicate_documents']:,} documents,"
         f" {corpus['duplicate_sentences']:,} sentences"
     ]
-    met = {name: corpus[name] for name in ("empty_documents", "empty_sentences")} | corpus["text"]
-    if told := [f"{name} {count:,}" for name, count in sorted(met.items()) if count]:
-        lines.append(f"mended or left out: {', '.join(told)}")
+    faults = {name: corpus[name] for name in ("empty_documents", "empty_sentences")}
+    faults |= corpus["text"]
+    counts = [f"{name} {count:,}" for name, count in sorted(faults.items()) if count]
+    if counts:
+        lines.append(f"repaired or left out: {', '.join(counts)}")
     for split in manifest.splits:
         for length in manifest.sequence_lengths:
             s = manifest.statistics(split, length)

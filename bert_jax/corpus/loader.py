@@ -1,22 +1,21 @@
-"""Batches of rows: which rows a batch has is a pure function of (seed, batch number).
+"""Training batches of a corpus: the rows of a batch are a pure function of (seed, batch number).
 
-There is no iterator state to save or to restore, and a process can make any part of any batch.
+There is no iterator state to save or to restore, and a process can read any part of any batch.
 
-Each epoch goes through all rows once, in an order of its own: the blocks of the shards in a random
-order, and within each window of blocks, the rows in a random order. So the rows of a batch come
-from a hundred places of the data, and still a block is read about once an epoch.
+Each epoch has all rows once, in its own order: the blocks of the shards are shuffled, and within
+each window of blocks the rows. So a batch has rows from about a hundred blocks, and each block is
+read about once an epoch.
 """
 
 import functools
 import hashlib
-from collections.abc import Iterator
 
 import numpy as np
 
 from bert_jax.corpus.batch import Batch
 from bert_jax.corpus.shards import ROWS_PER_BLOCK, ShardRows
 
-# Rows of a window's blocks, some 128 x 256, are mixed. (ShardRows caches two windows in memory.)
+# The rows of a window, about 128 x 256, are shuffled together. (ShardRows caches two windows.)
 WINDOW_BLOCKS = 128
 
 _ROUNDS = 6
@@ -24,10 +23,10 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def permute(numbers: np.ndarray, size: int, key: str) -> np.ndarray:
-    """Maps int[n] numbers below `size` by a permutation of 0 .. size - 1 that `key` chooses.
+    """Returns int64[n], the images of int[n] under the permutation of 0 .. size - 1 of `key`.
 
-    A Feistel network permutes the numbers below the next power of four; a number that lands at
-    `size` or above goes through it again until it lands below. Costs no memory for `size`.
+    A Feistel network permutes the numbers below the next power of four; an image that is not below
+    `size` is permuted again until it is. The memory does not depend on `size`.
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low_half = (np.uint64(1) << half) - np.uint64(1)
@@ -50,7 +49,7 @@ class Loader:
     """Endless batches of shuffled rows.
 
     Args:
-      rows: what the batches are made of.
+      rows: of the corpus.
       batch_size: rows of the global batch, over all processes.
       seed: of the order.
 
@@ -73,7 +72,7 @@ class Loader:
         return self.rows.read(self.row_numbers(index, start, stop))
 
     def row_numbers(self, index: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """The numbers int64[stop - start] of the rows in (that part of) a batch."""
+        """Returns int64[stop - start], the numbers of the rows of (that part of) a batch."""
         positions = index * self.batch_size + _part(self.batch_size, start, stop)
         epochs = positions // len(self.rows)
         numbers = np.empty_like(positions)
@@ -83,7 +82,7 @@ class Loader:
         return numbers
 
     def _shuffle(self, positions: np.ndarray, epoch: int) -> np.ndarray:
-        """Position in the epoch -> number of the row: a permutation of all rows."""
+        """Returns the row numbers at positions in an epoch, by a permutation of all rows."""
         num_rows, window_size = len(self.rows), WINDOW_BLOCKS * ROWS_PER_BLOCK
         windows = positions // window_size
         places = np.empty_like(positions)
@@ -93,7 +92,7 @@ class Loader:
             key = f"rows {self.seed} {epoch} {window}"
             places[here] = first + permute(positions[here] - first, size, key)
         # `places` number the rows in the order of the shuffled blocks. The last block of the data
-        # may have less rows than the others: what comes after it is that much further on.
+        # may have fewer rows than the others, which shifts the places after it.
         order, slot_of_last = self._block_order(epoch)
         missing = -num_rows % ROWS_PER_BLOCK
         places += missing * (places >= (slot_of_last + 1) * ROWS_PER_BLOCK - missing)
@@ -108,18 +107,5 @@ class Loader:
 def _part(batch_size: int, start: int, stop: int | None) -> np.ndarray:
     stop = batch_size if stop is None else stop
     if not 0 <= start <= stop <= batch_size:
-        raise ValueError(f"Rows {start} to {stop} are no part of a batch of {batch_size}.")
+        raise ValueError(f"Rows {start} to {stop} are not part of a batch of {batch_size}.")
     return np.arange(start, stop)
-
-
-def evaluation_batches(
-    rows: ShardRows, batch_size: int, start: int = 0, stop: int | None = None
-) -> Iterator[Batch]:
-    """Yields rows `start` to `stop - 1` of each global batch, all rows once, in their order.
-
-    The last batch is filled up with rows of weight zero.
-    """
-    part = _part(batch_size, start, stop)
-    for first in range(0, len(rows), batch_size):
-        numbers = first + part
-        yield rows.read(np.where(numbers < len(rows), numbers, -1))

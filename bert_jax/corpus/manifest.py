@@ -1,8 +1,8 @@
-"""manifest.json: what a folder of prepared data holds, and the proof that it is whole.
+"""manifest.json: the contents of a folder of prepared data, with checksums.
 
-It is written last, so that a folder with a manifest is a finished one. It says which settings and
-which text the data comes from, and for every file its size and SHA-256. Equal settings and text
-give an equal manifest, byte for byte, on any number of processes.
+It is written last: a folder with a manifest is complete. It has the settings and the fingerprint of
+the text, and the size and SHA-256 of every file. Equal settings and text give the same bytes, with
+any number of processes.
 """
 
 import concurrent.futures
@@ -27,8 +27,8 @@ VERSION = 1
 class Manifest:
     """A folder of prepared data.
 
-    `content` is the JSON: `version`, `settings` (what was asked for), `source` (its fingerprint),
-    `tokenizer`, `corpus` (what was counted in the text), `formats` (sequence length -> RowFormat)
+    `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
+    (counts of the text), `formats` (sequence length -> RowFormat)
     and `splits` (split -> documents, tokens and, by sequence length, files and statistics).
     """
 
@@ -40,7 +40,7 @@ class Manifest:
         """Reads the manifest of a folder.
 
         Raises:
-          ValueError: there is none, it cannot be read, or it is of another version.
+          ValueError: it does not exist, cannot be read, or has another version.
         """
         path = os.path.join(folder, NAME)
         try:
@@ -48,13 +48,13 @@ class Manifest:
             version = content["version"]
         except FileNotFoundError:
             raise ValueError(
-                f"{folder} holds no finished data (no {NAME}): run python -m bert_jax.prepare."
+                f"{folder} has no prepared data (no {NAME}): run python -m bert_jax prepare."
             ) from None
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): prepare the data again.") from None
+            raise ValueError(f"{path} is corrupt ({error}): prepare the data again.") from None
         if version != VERSION:
             raise ValueError(
-                f"{path} is of version {version}, this program reads version {VERSION}: prepare"
+                f"{path} has version {version}, but this program reads version {VERSION}: prepare"
                 " the data again in another folder."
             )
         return cls(folder, content)
@@ -64,7 +64,7 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal data."""
+        """The SHA-256 of the content; equal for equal data."""
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -84,30 +84,30 @@ class Manifest:
 
     @property
     def vocabulary_path(self) -> str:
-        """The vocabulary, vocab.txt or vocab.model."""
+        """The path of the vocabulary, vocab.txt or vocab.model."""
         return os.path.join(self.folder, self.content["tokenizer"]["name"])
 
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer that made the data.
 
         Raises:
-          ValueError: the vocabulary in the folder is another one.
+          ValueError: the vocabulary in the folder has changed.
         """
-        facts = self.content["tokenizer"]
+        stored = self.content["tokenizer"]
         path = self.vocabulary_path
-        tokenizer = load_tokenizer(path, facts["lowercase"])
-        if tokenizer.fingerprint != facts["fingerprint"]:
+        tokenizer = load_tokenizer(path, stored["lowercase"])
+        if tokenizer.fingerprint != stored["fingerprint"]:
             raise ValueError(
-                f"{path} is not the vocabulary that the data beside it was made with: bring that"
-                " one back, or prepare the data again in another folder."
+                f"{path} is not the vocabulary of the data in its folder: restore that one, or"
+                " prepare the data again in another folder."
             )
         return tokenizer
 
     def rows(self, split: str, sequence_length: int) -> ShardRows:
-        """Opens the rows of one split at one sequence length, after a look at the files' sizes.
+        """Opens the rows of one split at one sequence length, after a check of the files' sizes.
 
         Raises:
-          ValueError: there are no such rows, or a file is missing or has another size.
+          ValueError: there are no such rows, or a file is missing or has the wrong size.
         """
         files = self._part(split, sequence_length)["files"]
         for file in files:
@@ -120,10 +120,10 @@ class Manifest:
         """Compares every file with its checksum, in threads.
 
         Returns:
-          The bytes that were read.
+          The number of bytes read.
 
         Raises:
-          ValueError: naming the first file that is missing or not as it was written.
+          ValueError: naming the first file that is missing or has changed.
         """
         files = [self.content["tokenizer"]] + [
             file
@@ -140,7 +140,7 @@ class Manifest:
         _check_size(path, file["bytes"])
         if file_sha256(path) != file["sha256"]:
             raise ValueError(
-                f"{path} is damaged: its SHA-256 is not the one in {NAME}. Delete {NAME} and"
+                f"{path} is corrupt: its SHA-256 is not the one in {NAME}. Delete {NAME} and"
                 " prepare the data again."
             )
 
@@ -156,10 +156,9 @@ class Manifest:
 
 
 def _check_size(path: str, size: int) -> None:
-    found = os.path.getsize(path) if os.path.exists(path) else None
-    if found != size:
-        state = "missing" if found is None else f"{found} bytes long"
+    actual = os.path.getsize(path) if os.path.exists(path) else None
+    if actual != size:
+        problem = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
         raise ValueError(
-            f"{path} should have {size} bytes and is {state}: delete the {NAME} beside it and"
-            " prepare the data again."
+            f"{path} {problem}: delete {NAME} in its folder and prepare the data again."
         )

@@ -1,5 +1,4 @@
-"""Document -> pairs of segments (A, B): the paper's sampling for next sentence prediction.
-Or, without next sentence prediction: documents -> rows of full sentences.
+"""Samples pairs of segments (A, B) for next sentence prediction, or rows of full sentences.
 
 Devlin et al. 2019, section 3.1 and appendix A.2, as google-research/bert's
 `create_pretraining_data.py` (commit eedf571) does it. A segment is a run of whole sentences of one
@@ -17,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-# The released program tries so often to draw another document than the pair's own.
+# How often the released program draws again for a document other than the pair's own.
 RELEASED_TRIES = 10
 
 PAIR = np.dtype(
@@ -65,7 +64,7 @@ class Run(NamedTuple):
 
 
 class SentenceLengths(Protocol):
-    """What sampling needs to know of documents; see documents.Documents."""
+    """What sampling needs of documents; see documents.Documents."""
 
     def __len__(self) -> int: ...
 
@@ -84,19 +83,19 @@ def sample_pairs(
 ) -> Iterator[Pair]:
     """Cuts a document into pairs, from its first sentence to its last.
 
-    The random numbers are drawn in the order of the released program, and those of a pair are
-    drawn when the pair is asked for: what the caller draws in between has its place in the stream.
+    The random numbers are drawn in the order of the released program, and those of a pair when the
+    generator advances, so that what the caller draws in between is in the same stream.
 
     Args:
-      documents: at least two; random next sentences come from any of them.
-      document: the number of the one to cut.
+      documents: two or more; random next sentences come from any of them.
+      document: number of the document to cut.
       rng: the stream of random numbers.
       max_num_tokens: most tokens of A and B together.
       short_seq_prob: probability that the document is cut to a shorter length, uniformly drawn.
-      max_tries: how often to draw again if a random document is this very one; after that it is
-        taken all the same, with the label of a random next sentence.
+      max_tries: how often a document is drawn for a random next sentence. If all draws give this
+        document, it is used, with the label of a random next sentence.
     """
-    # The target is rolled once for the document; it is rough, max_num_tokens is a limit.
+    # The target is drawn once for the document; it is approximate, max_num_tokens is a limit.
     target = max_num_tokens
     if rng.random() < short_seq_prob:
         target = rng.randint(2, max_num_tokens)
@@ -112,7 +111,7 @@ def sample_pairs(
         if is_random_next:
             target_b = target - (a_stop - a_start)
             b_start, b_stop = _random_span(documents, document, rng, target_b, max_tries)
-            # The sentences that would have followed are not used up.
+            # The actual next sentences are left for the next pair.
             last = middle
         else:
             b_start, b_stop = a_stop, starts[last]
@@ -123,14 +122,14 @@ def sample_pairs(
 def _random_span(
     documents: SentenceLengths, document: int, rng: random.Random, target: int, max_tries: int
 ) -> tuple[int, int]:
-    """Sentences of another document, from a random one on, until `target` tokens or its end."""
+    """Returns a span of another document, from a random sentence to `target` tokens or its end."""
     other = document
     for _ in range(max_tries):
         other = rng.randint(0, len(documents) - 1)
         if other != document:
             break
     first = rng.randint(0, documents.num_sentences(other) - 1)
-    # A sentence has at least one token, so that `target` sentences are always enough.
+    # A sentence has at least one token, so that `target` sentences are enough.
     starts = documents.starts(other, first, max(1, target))
     last = min(bisect_left(starts, starts[0] + target, 1), len(starts) - 1)
     return starts[0], starts[last]
@@ -145,7 +144,7 @@ def _truncate(
     max_num_tokens: int,
     rng: random.Random,
 ) -> Pair:
-    """Takes tokens off the longer segment (B if equal), each at a random end, until all fit."""
+    """Removes tokens of the longer segment (B if equal), each at a random end, until both fit."""
     a_length, b_length = a_stop - a_start, b_stop - b_start
     excess = max(0, a_length + b_length - max_num_tokens)
     draw = rng.random
@@ -166,11 +165,10 @@ def sample_unit(
     max_num_tokens: int,
     short_seq_prob: float,
 ) -> Iterator[Pair]:
-    """Cuts documents unit[0] to unit[1] - 1 into pairs, each with random numbers of its own.
+    """Cuts documents unit[0] to unit[1] - 1 into pairs, each with its own random stream.
 
-    The stream of a document depends on `stream` and the document's number alone, hence neither on
-    the other documents nor on the process. A random next sentence never comes from the same
-    document: drawing goes on until it is another.
+    The stream of a document depends only on `stream` and the document's number, not on the other
+    documents or on the process. A random next sentence always comes from another document.
     """
     for document in range(*unit):
         rng = random.Random(f"{stream} {document}")
@@ -182,11 +180,11 @@ def sample_unit(
 def full_sentences(
     documents: SentenceLengths, unit: tuple[int, int], max_num_tokens: int
 ) -> Iterator[Run]:
-    """Documents unit[0] to unit[1] - 1 -> runs of as many whole sentences as fit, in their order.
+    """Yields runs of as many whole sentences of documents unit[0] to unit[1] - 1 as fit, in order.
 
-    FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run goes on into the next document
-    after a separator. Nothing is random and nothing lost; what is too long of a sentence of more
-    than `max_num_tokens` begins the next run. Each unit begins a run of its own.
+    FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run continues into the next document
+    after a separator. Nothing is random and nothing is lost: a sentence of more than
+    `max_num_tokens` is continued in the next run. Each unit begins a new run.
     """
     document = start = length = 0  # of the run that grows
     for number in range(*unit):

@@ -1,4 +1,4 @@
-"""The stages of data preparation, one after the other, each spread over all processes.
+"""The stages of data preparation, in order, each spread over all processes.
 
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk
@@ -6,8 +6,8 @@
                   (static: with masks; one process a length then)
     shards        pairs -> ArrayRecord files
 
-Each unit of work leaves a file or folder in `unfinished`, whole or not at all; what is there
-already is not done again. At the end the manifest is written and `unfinished` removed.
+Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
+are not repeated. At the end, the manifest is written and `unfinished` is removed.
 """
 
 import dataclasses
@@ -31,23 +31,23 @@ from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import merge_counts, train_vocabulary
 
-# In the folder of the data, as long as it is not finished.
+# In the folder of the data, until it is finished.
 UNFINISHED = "unfinished"
 
-# What data.vocab starts with if the vocabulary is to be trained.
+# Prefix of data.vocab for a vocabulary that is to be trained.
 TRAIN = "train:"
 
 
 class Preparation:
-    """One run through all stages.
+    """All stages of the preparation of one corpus.
 
     Args:
       config: what to prepare.
-      source: the text that it names.
-      request: JSON that identifies it: settings and the fingerprint of the source.
-      data_dir: the folder for it.
-      workers: who does it.
-      log: takes lines that say what is done, how fast.
+      source: the text of the configuration.
+      request: JSON that identifies the data: settings and the fingerprint of the source.
+      data_dir: the folder for the data.
+      workers: processes that do the work.
+      log: takes lines of progress.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Preparation:
         self.corpus = os.path.join(self.unfinished, "corpus")
 
     def run(self) -> Manifest:
-        """Does what is still to do and writes the manifest."""
+        """Does the work that is not finished, and writes the manifest."""
         name = self._make_vocabulary()
         tokenizer = load_tokenizer(os.path.join(self.data_dir, name), self.config.lowercase)
         self._tokenize(name)
@@ -97,18 +97,18 @@ class Preparation:
     # ---- vocabulary
 
     def _make_vocabulary(self) -> str:
-        """Trains the vocabulary, or copies the given one. Returns the name of its file."""
+        """Trains the vocabulary or copies the given one; returns the name of its file."""
         if not self.config.vocab.startswith(TRAIN):
             name = f"vocab{os.path.splitext(self.config.vocab)[1]}"
             copy_file(self.config.vocab, os.path.join(self.data_dir, name))
             return name
         kind = self.config.vocab.removeprefix(TRAIN)
         name = "vocab.txt" if kind == "wordpiece" else "vocab.model"
-        path, facts = os.path.join(self.data_dir, name), self._facts("vocabulary")
-        if os.path.exists(path) and os.path.exists(facts):
+        path, counts_path = os.path.join(self.data_dir, name), self._counts_path("vocabulary")
+        if os.path.exists(path) and os.path.exists(counts_path):
             return name
         chunks = self.source.chunks()
-        counts = [self._facts(f"words-{i:05d}") for i in range(len(chunks))]
+        counts = [self._counts_path(f"words-{i:05d}") for i in range(len(chunks))]
         tasks = [
             (self.source, chunk, kind, self.config.lowercase, count)
             for chunk, count in zip(chunks, counts, strict=True)
@@ -118,15 +118,15 @@ class Preparation:
         started = time.monotonic()
         words = merge_counts(stages.read_counts(count) for count in counts)
         trained = train_vocabulary(kind, words, self.config.vocab_size, path)
-        write_json(facts, trained)
-        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in trained.items())
-        self.log(f"vocabulary: {told} in {time.monotonic() - started:.1f} s")
+        write_json(counts_path, trained)
+        numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in trained.items())
+        self.log(f"vocabulary: {', '.join(numbers)} in {time.monotonic() - started:.1f} s")
         for count in counts:
             os.remove(count)
         return name
 
     def _describe_tokenizer(self, name: str, tokenizer: Tokenizer) -> dict[str, Any]:
-        path, trained = os.path.join(self.data_dir, name), self._facts("vocabulary")
+        path, trained = os.path.join(self.data_dir, name), self._counts_path("vocabulary")
         return {
             "name": name,
             "bytes": os.path.getsize(path),
@@ -173,7 +173,7 @@ class Preparation:
     # ---- pairs
 
     def _make_forms(self, tokenizer: Tokenizer) -> dict[int, RowFormat]:
-        """The form of the rows of each sequence length."""
+        """Returns the format of the rows of each sequence length."""
         lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
         return {
             length: RowFormat(
@@ -192,17 +192,14 @@ class Preparation:
         return os.path.join(self.unfinished, f"pairs-{split}-{length}")
 
     def _dupe_factor(self, split: str) -> int:
-        """Held-out text is cut into pairs once, so that it is evaluated on once.
-
-        So are full sentences, which come out the same each time.
-        """
+        """Returns how often a split is sampled: once if held out, or if sampling is not random."""
         is_once = split != "train" or self.config.segments == "full_sentences"
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
         self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
     ) -> None:
-        """Documents -> a file of pairs or instances for each split and sequence length."""
+        """Samples a file of pairs or instances for each split and sequence length."""
         to_do = [
             (split, length)
             for split in splits
@@ -236,7 +233,7 @@ class Preparation:
     # ---- shards
 
     def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
-        """The names of the shards, and the bounds of their rows: first, and one after the last."""
+        """Returns the names of the shards, and the bounds [first, last) of their rows."""
         length = form.sequence_length
         dtype = stages.record_dtype(self.config, form)
         num_rows = os.path.getsize(self._pairs(split, length)) // dtype.itemsize
@@ -250,12 +247,12 @@ class Preparation:
         ]
 
     def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
-        """Pairs -> shards."""
+        """Writes the shards."""
         tasks = []
         for split in splits:
             for length, form in forms.items():
                 for name, bounds in self._shards(split, form):
-                    path, counts = os.path.join(self.data_dir, name), self._facts(name)
+                    path, counts = os.path.join(self.data_dir, name), self._counts_path(name)
                     if not (os.path.exists(counts) and os.path.exists(path)):
                         pairs = self._pairs(split, length)
                         dtype = stages.record_dtype(self.config, form)
@@ -269,9 +266,9 @@ class Preparation:
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
             for name, _ in self._shards(split, form):
-                facts = read_json(self._facts(name))
-                counts.add_json(facts.pop("counts"))
-                files.append(facts)
+                file = read_json(self._counts_path(name))
+                counts.add_json(file.pop("counts"))
+                files.append(file)
             lengths[str(length)] = {
                 "files": files,
                 "statistics": counts.describe(length, tokenizer),
@@ -284,8 +281,8 @@ class Preparation:
 
     # ---- all stages
 
-    def _facts(self, name: str) -> str:
-        """The file that keeps what a finished unit of work found."""
+    def _counts_path(self, name: str) -> str:
+        """Returns the file with the counts of a finished unit of work."""
         return os.path.join(self.unfinished, f"{name}.json")
 
     def _work(self, stage: str, function: Callable, tasks: list[tuple], num_bytes: int = 0) -> None:
@@ -293,7 +290,7 @@ class Preparation:
 
 
 def _join(parts: list[str], target: str) -> None:
-    """Joins files into one and removes them."""
+    """Joins files into one, and removes them."""
     with whole_file(target) as temporary, open(temporary, "wb") as joined:
         for part in parts:
             with open(part, "rb") as file:

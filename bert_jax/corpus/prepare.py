@@ -1,6 +1,7 @@
-"""Prepares data in a folder, or finds it there: settings compared, work locked and resumed.
+"""Prepares the data of a run in a folder, or uses the data that it has.
 
-What is made depends on the text and the settings only, not on the number of processes.
+The settings are compared, the folder is locked, and unfinished work is resumed. The result depends
+on the text and the settings only, not on the number of processes.
 """
 
 import contextlib
@@ -27,19 +28,19 @@ from bert_jax.text.vocabulary import KINDS, check_vocabulary
 def prepare(
     config: DataConfig, data_dir: str, num_processes: int = 0, log: Log = print
 ) -> Manifest:
-    """Prepares data in `data_dir`, or finds it there.
+    """Prepares data in `data_dir`, or uses the data that it has.
 
-    Started several times at once (on one file system), one does the work and the others wait.
+    Of several processes on one file system, one does the work and the others wait.
 
     Args:
       config: what to prepare.
-      data_dir: the folder for it.
-      num_processes: how many processes work; 0: one for each core.
-      log: takes lines that say what is done, how fast.
+      data_dir: the folder for the data.
+      num_processes: number of worker processes; 0: one for each core.
+      log: takes lines of progress.
 
     Raises:
-      ValueError: the text, the vocabulary or a setting cannot be used; the folder holds data of
-        other settings; the disk is full, or a process died. Finished parts of the work are kept.
+      ValueError: the text, the vocabulary or a setting is invalid; the folder has data of other
+        settings; the disk is full, or a process died. Finished parts of the work are kept.
     """
     data_dir = os.path.abspath(data_dir)
     _check(config)
@@ -56,7 +57,7 @@ def prepare(
             try:
                 with Workers(num_processes or os.cpu_count() or 1) as workers:
                     manifest = Preparation(config, source, request, data_dir, workers, log).run()
-            except ValueError:  # so it will be again: nothing to go on with
+            except ValueError:  # it would fail again: there is nothing to resume
                 shutil.rmtree(os.path.join(data_dir, UNFINISHED))
                 raise
             log(dump.summarize(manifest))
@@ -64,13 +65,17 @@ def prepare(
     except OSError as error:
         reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
         raise ValueError(
-            f"Preparing data in {data_dir} stopped: {reason}. Started again, it goes on from the"
-            " parts that are finished."
+            f"Preparing data in {data_dir} stopped: {reason}. Run it again to continue from the"
+            " finished parts."
         ) from error
 
 
 def _check(config: DataConfig) -> None:
-    """Refuses what cannot work before anything is built."""
+    """Checks the vocabulary before any work.
+
+    Raises:
+      ValueError: it is unknown, cannot be read, or is too large.
+    """
     if config.vocab.startswith(TRAIN):
         if config.vocab.removeprefix(TRAIN) not in KINDS:
             raise ValueError(
@@ -83,7 +88,7 @@ def _check(config: DataConfig) -> None:
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
-    """The settings that decide the data. A given vocabulary counts by its contents."""
+    """Returns the settings that determine the data, with the hash of a given vocabulary."""
     settings = dataclasses.asdict(config)
     for name in config.unused:
         del settings[name]
@@ -97,59 +102,59 @@ def _settings(config: DataConfig) -> dict[str, Any]:
 
 
 def _find(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
-    """The finished data in the folder, if there is any.
+    """Returns the data in the folder, if it is complete.
 
     Raises:
-      ValueError: it is of other settings or of another text.
+      ValueError: it has other settings or another text.
     """
     if not os.path.exists(os.path.join(data_dir, NAME)):
         return None
     manifest = Manifest.load(data_dir)
-    asked: dict[str, Any] = {"settings": _settings(config)}
+    request: dict[str, Any] = {"settings": _settings(config)}
     try:
-        asked["source"] = make_source(config).fingerprint()
+        request["source"] = make_source(config).fingerprint()
     except ValueError as error:
-        # Prepared data can be used where the text is not.
+        # Prepared data can be used without the text.
         log(f"The text cannot be compared with the prepared data: {error}")
-    have = {name: manifest.content[name] for name in asked}
-    if found := _differences(have, asked):
+    present = {name: manifest.content[name] for name in request}
+    if difference := _differences(present, request):
         raise ValueError(
-            f"{data_dir} holds data of other settings ({found}): go back to those, or give another"
-            " folder (data.dir), or delete this one."
+            f"{data_dir} has data of other settings ({difference}): use those, or another folder"
+            " (data.dir), or delete this one."
         )
     log(f"Using the prepared data in {data_dir}.")
     return manifest
 
 
 def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
-    """Makes the folder of unfinished work, or finds that it is of the same request.
+    """Creates the folder of unfinished work, or checks that it has the same request.
 
     Raises:
-      ValueError: it is of another request.
+      ValueError: it has another request.
     """
     path = os.path.join(folder, "request.json")
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         write_json(path, request)
-    elif found := _differences(read_json(path), request):
+    elif difference := _differences(read_json(path), request):
         raise ValueError(
-            f"{folder} is unfinished work of other settings ({found}): go back to those, or give"
-            " another folder (data.dir), or delete this one."
+            f"{folder} has unfinished work of other settings ({difference}): use those, or another"
+            " folder (data.dir), or delete this one."
         )
     else:
-        log(f"Going on with the unfinished work in {folder}.")
+        log(f"Continuing the unfinished work in {folder}.")
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Names the first settings in which two requests differ: "seed: 1 there, 2 asked for"."""
+    """Returns the first settings in which two requests differ: "seed: 1 there, 2 requested"."""
     before, after = dict(_flatten(old)), dict(_flatten(new))
     names = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
-    told = [
+    texts = [
         f"{name.removeprefix('settings.')}: {before.get(name, 'nothing')} there,"
-        f" {after.get(name, 'nothing')} asked for"
+        f" {after.get(name, 'nothing')} requested"
         for name in names[:3]
     ]
-    return "; ".join(told + [f"and {len(names) - 3} more"] * (len(names) > 3))
+    return "; ".join(texts + [f"and {len(names) - 3} more"] * (len(names) > 3))
 
 
 def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -164,7 +169,7 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 @contextlib.contextmanager
 def _lock(data_dir: str, log: Log) -> Iterator[None]:
-    """Waits until no other process prepares data in the folder. Ends with the process."""
+    """Locks the folder, when no other process prepares data in it, until the block ends."""
     with open(os.path.join(data_dir, ".lock"), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Rows on disk: ArrayRecord files of blocks of rows, read at random.
+"""Rows on disk: ArrayRecord files of blocks of rows, with random access.
 
-256 rows make a block, a block is one record: a random read of a record costs time in proportion to
-the number of records in its file, and with blocks that number stays small.
+A record is a block of 256 rows: the time of a random read of a record is proportional to the number
+of records in its file, which blocks keep small.
 """
 
 import errno
@@ -25,10 +25,10 @@ from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
 
 ROWS_PER_BLOCK = 256
-# Of one file: some 30 MB with uint16 ids. It must not depend on the number of processes.
+# Of one file: about 30 MB with uint16 ids. It must not depend on the number of processes.
 TOKENS_PER_FILE = 1 << 24
 
-# No compression: the bytes then do not depend on a compressor's version.
+# No compression, so that the bytes do not depend on the version of a compressor.
 _WRITER_OPTIONS = "group_size:1,uncompressed,max_parallelism:1"
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _CACHED_BLOCKS = 288
@@ -48,10 +48,10 @@ def write_shard(
     form: RowFormat,
     path: str,
 ) -> dict[str, Any]:
-    """Writes rows to an ArrayRecord file, whole or not at all.
+    """Writes rows to an ArrayRecord file, complete or not at all.
 
     Args:
-      documents: where the tokens of the pairs are.
+      documents: the token store of the pairs.
       records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype) or of
         runs (pairs.RUN).
       dtype: of its items.
@@ -76,19 +76,25 @@ def write_shard(
             writer.close()
         except RuntimeError as error:
             raise OSError(errno.EIO, str(error), path) from error
-        facts = {"bytes": os.path.getsize(part), "sha256": file_sha256(part)}
+        size, sha256 = os.path.getsize(part), file_sha256(part)
     name, rows = os.path.basename(path), bounds[1] - bounds[0]
-    return {"name": name, "rows": rows, **facts, "counts": counts.to_json()}
+    return {
+        "name": name,
+        "rows": rows,
+        "bytes": size,
+        "sha256": sha256,
+        "counts": counts.to_json(),
+    }
 
 
 def _make_block(
     documents: Documents, items: np.ndarray, form: RowFormat, counts: RowCounts
 ) -> Block:
-    """Turns spans of the token store into rows of one example each."""
+    """Returns the rows of spans of the token store, of one example each."""
     has_masks = form.max_predictions > 0
     cls, sep = (form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id))
     if items.dtype == RUN:
-        pairs = np.zeros(items.size, PAIR)  # of which there is A only
+        pairs = np.zeros(items.size, PAIR)  # without B
         pairs["a_length"] = items["length"]
         runs = (documents.run(*Run(*item), sep) for item in items.tolist())
         tokens = [part for run in runs for part in (cls, run, sep)]
@@ -125,7 +131,7 @@ def _make_block(
 
 
 class ShardRows:
-    """Random access to the rows of one split at one sequence length. Threads may share it.
+    """The rows of one split at one sequence length, with random access. Threads may share it.
 
     Args:
       paths: the shards, in order.
@@ -137,7 +143,7 @@ class ShardRows:
         self.form = form
         self._paths = paths
         self._length = sum(num_rows)
-        # Rows of one file fill their blocks, but for the last block of the last file.
+        # All blocks are full, except the last block of the last file.
         blocks = itertools.accumulate((-(-n // ROWS_PER_BLOCK) for n in num_rows), initial=0)
         self._first_blocks = np.array(list(blocks))
         self._lock = threading.Lock()
@@ -148,11 +154,11 @@ class ShardRows:
         return self._length
 
     def read(self, indices: np.ndarray) -> Batch:
-        """Returns the batch form (see make_batch) of the rows int[batch]; -1 is padding.
+        """Returns the batch form (`blocks.make_batch`) of the rows int[batch]; -1 is padding.
 
         Raises:
           IndexError: there is no such row.
-          ValueError: a shard is damaged.
+          ValueError: a shard is corrupt.
         """
         indices = np.asarray(indices)
         if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
@@ -172,8 +178,8 @@ class ShardRows:
             return Block.from_bytes(data, self.form.id_dtype)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
-                f"The shard {self._paths[file]} is damaged ({error}): delete the manifest.json"
-                " beside it and prepare the data again."
+                f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"
+                " folder and prepare the data again."
             ) from error
 
     def _open(self, file: int) -> ArrayRecordReader:

@@ -1,4 +1,4 @@
-"""The units of work of data preparation: what a process does on its own, from files to files."""
+"""The units of work of data preparation, each from files to files in one process."""
 
 import functools
 from collections import Counter
@@ -24,7 +24,7 @@ cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
 
 def count(source: ChunkReader, chunk: Any, kind: str, lowercase: bool, path: str) -> dict[str, int]:
-    """One chunk of the source -> how often its words occur. Returns the bytes of its text."""
+    """Counts the words of one chunk of the source. Returns the bytes of its text."""
     num_bytes = 0
 
     def sentences() -> Iterator[str]:
@@ -40,7 +40,7 @@ def count(source: ChunkReader, chunk: Any, kind: str, lowercase: bool, path: str
 
 
 def read_counts(path: str) -> WordCounts:
-    """What `count` wrote."""
+    """Returns the counts that `count` wrote."""
     words, content = WordCounts(), read_json(path)
     words.counts.update(content["counts"])
     words.dropped.update(content["dropped"])
@@ -50,7 +50,7 @@ def read_counts(path: str) -> WordCounts:
 def tokenize(
     source: ChunkReader, chunk: Any, vocabulary: str, config: DataConfig, folder: str
 ) -> dict[str, int]:
-    """One chunk of the source -> token ids in `folder`. Returns the bytes of its text."""
+    """Writes the token ids of one chunk of the source. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
     counts = tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
     return {"bytes": counts["bytes"]}
@@ -66,7 +66,7 @@ def sample(
     config: DataConfig,
     path: str,
 ) -> None:
-    """Some documents -> pairs or runs, mode `dynamic`."""
+    """Samples the pairs or runs of a unit of documents, in mode `dynamic`."""
     stream = f"{config.seed} {split} {length} {duplicate}"
     documents = Documents(corpus, split, dtype)
     most = length - NUM_SPECIAL[config.segments]
@@ -90,7 +90,7 @@ def sample_static(
     config: DataConfig,
     path: str,
 ) -> None:
-    """All documents of a split -> instances with masks, mode `static`."""
+    """Samples the instances with masks of a split, in mode `static`."""
     masking = StaticMasking(
         masked_lm_prob=config.masked_lm_prob,
         max_predictions=max_predictions,
@@ -124,14 +124,14 @@ def write(
     path: str,
     counts: str,
 ) -> None:
-    """Some records of `dtype` -> one shard, and what was counted in it."""
+    """Writes one shard from records of `dtype`, and the counts of its rows."""
     documents = Documents(corpus, split, form.id_dtype)
     write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
     documents.close()
 
 
 def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
-    """Of what `sample` or `sample_static` writes for rows of this form."""
+    """Returns the dtype of the records of `sample` or `sample_static` for rows of this form."""
     if config.segments == "full_sentences":
         return RUN
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

@@ -2,9 +2,9 @@
 
 google-research/bert's `create_pretraining_data.py` (commit eedf571) draws all its random numbers
 from one `random.Random(seed)`: the order of the documents, then for each pair its segments and its
-masks, at last the order of the instances. The same text, vocabulary and seed give here the same
-instances in the same order. That program keeps them all in memory; here they lie on disk, in
-records of one size, and only the two orders are held, 8 bytes a document and an instance.
+masks, and last the order of the instances. The same text, vocabulary and seed give the same
+instances in the same order here. That program holds all of them in memory; here they are records of
+one size on disk, and only the two orders are in memory, 8 bytes a document and an instance.
 """
 
 import dataclasses
@@ -19,25 +19,25 @@ import numpy as np
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RELEASED_TRIES, Pair, sample_pairs
 
-# In the place of a replacement: the token stays as it is.
+# A replacement of this value keeps the token.
 KEEP = 0xFFFFFFFF
 
 
 @dataclasses.dataclass(frozen=True)
 class StaticMasking:
-    """How tokens are chosen and corrupted."""
+    """The rule by which tokens are chosen and corrupted."""
 
     masked_lm_prob: float
     max_predictions: int
     mask_id: int
     # Ids that a random word is drawn from, in the order of the vocabulary.
     random_words: Sequence[int]
-    # bool[vocab]: pieces that are masked together with the ones before; None: each on its own.
+    # bool[vocab]: pieces that are masked together with the piece before; None: each separately.
     is_continuation: np.ndarray | None
 
 
 def instance_dtype(max_predictions: int) -> np.dtype:
-    """A pair and its masks; what stands after the first `num_masked` positions is 0."""
+    """Returns the dtype of a pair and its masks; places after the first `num_masked` are 0."""
     positions = ("masked_positions", "<u2", (max_predictions,))
     return np.dtype(
         [("pair", PAIR), ("num_masked", "<u2"), positions]
@@ -93,18 +93,18 @@ def draw_masks(
     rng: random.Random,
     masking: StaticMasking,
 ) -> list[tuple[int, int]]:
-    """Chooses the tokens of `[CLS] A [SEP] B [SEP]` to predict and what to put in their place.
+    """Chooses the tokens of `[CLS] A [SEP] B [SEP]` to predict, and their replacements.
 
     Args:
       a_length: tokens of A.
       b_length: tokens of B.
-      continues: bool[a_length + b_length + 3], where a piece belongs to the word before it; None:
-        every piece is chosen on its own.
+      continues: bool[a_length + b_length + 3], whether a piece continues the word before it;
+        None: every piece is chosen separately.
       rng: the stream of random numbers.
       masking: the rule.
 
     Returns:
-      (position, id to put there or KEEP), by position.
+      (position, replacement id or KEEP), by position.
     """
     num_tokens = a_length + b_length + 3
     positions = [*range(1, a_length + 1), *range(a_length + 2, num_tokens - 1)]
@@ -113,7 +113,7 @@ def draw_masks(
         words = words[:1]
         for position in positions[1:]:
             if continues[position]:
-                # At the start of B too: then with the last word of A, as in the released program.
+                # At the start of B, this is the last word of A, as in the released program.
                 words[-1].append(position)
             else:
                 words.append([position])
@@ -132,7 +132,7 @@ def draw_masks(
 
 
 def _replacement(rng: random.Random, masking: StaticMasking) -> int:
-    """80 % [MASK], 10 % the token itself, 10 % any word of the vocabulary, special ones too."""
+    """Returns [MASK] (80 %), the token itself (10 %), or any entry of the vocabulary (10 %)."""
     if rng.random() < 0.8:
         return masking.mask_id
     if rng.random() < 0.5:

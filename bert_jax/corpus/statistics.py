@@ -1,4 +1,4 @@
-"""The numbers that tell good data from bad, counted while the rows are written."""
+"""Statistics of the rows, counted while they are written."""
 
 from collections import Counter
 from typing import Any
@@ -13,11 +13,11 @@ class RowCounts:
 
     def __init__(self, vocab_size: int):
         self.sums: Counter[str] = Counter()
-        # int64[vocab]: how often each id stands in a row, special tokens included.
+        # int64[vocab]: occurrences of each id, special tokens included.
         self.token_counts = np.zeros(vocab_size, np.int64)
 
     def add(self, pairs: np.ndarray, input_ids: np.ndarray) -> None:
-        """Counts rows: their pairs (pairs.PAIR) and all their ids, before any is masked."""
+        """Counts rows: their pairs (pairs.PAIR), and all their ids before masking."""
         self.token_counts += np.bincount(input_ids, minlength=self.token_counts.size)
         self.sums["rows"] += pairs.size
         self.sums["tokens"] += input_ids.size
@@ -31,23 +31,23 @@ class RowCounts:
         return {"sums": dict(self.sums), "token_counts": self.token_counts.tolist()}
 
     def add_json(self, counts: dict[str, Any]) -> None:
-        """Adds what `to_json` gave."""
+        """Adds the counts of `to_json`."""
         self.sums.update(counts["sums"])
         self.token_counts += np.array(counts["token_counts"])
 
     def describe(self, sequence_length: int, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The sums as shares and means.
+        """Returns means and fractions.
 
-        `unigram_entropy` is that of all tokens that can be masked, in nats: the loss of a model
-        that knows only how frequent each token is; `most_frequent_token` has the accuracy of the
-        model that always says it.
+        `unigram_entropy`, in nats, is that of all tokens that can be masked: the loss of a model
+        that knows only their frequencies. The share of `most_frequent_token` is the accuracy of a
+        model that always predicts it.
         """
         sums = self.sums
         rows = sums["rows"]
         maskable = self.token_counts.copy()
         maskable[[tokenizer.cls_id, tokenizer.sep_id]] = 0
         total = int(maskable.sum())
-        shares = maskable[maskable > 0] / total
+        probabilities = maskable[maskable > 0] / total
         most_frequent = int(maskable.argmax())
         return {
             "rows": rows,
@@ -60,7 +60,7 @@ class RowCounts:
             "truncated_rows_share": sums["truncated_rows"] / rows,
             "truncated_tokens": sums["truncated_tokens"],
             "unknown_token_share": int(maskable[tokenizer.unk_id]) / total,
-            "unigram_entropy": float(-(shares * np.log(shares)).sum()),
+            "unigram_entropy": float(-(probabilities * np.log(probabilities)).sum()),
             "most_frequent_token": {
                 "id": most_frequent,
                 "piece": tokenizer.pieces[most_frequent],

@@ -1,6 +1,6 @@
 """One setting of the C library's allocator that makes a training step on CPUs much faster.
 
-XLA asks for its working memory anew at each step, hundreds of megabytes, and glibc takes it from
+XLA allocates its working memory again at each step, hundreds of megabytes, and glibc takes it from
 the system and gives it back each time; the system then has to clear every page of it again. That
 was a tenth (BERT-Base) to a third (BERT-Tiny) of the time of a step.
 """

@@ -28,10 +28,10 @@ Rules = Sequence[tuple[str, PartitionSpec]]
 
 
 def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
-    """Arranges all devices in a mesh; a size of -1 takes what the others leave.
+    """Arranges all devices in a mesh; a size of -1 is the number of remaining devices.
 
     Raises:
-      ValueError: if the sizes do not use exactly the devices that there are.
+      ValueError: the sizes do not use exactly the devices that exist.
     """
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
     devices = jax.device_count()
@@ -46,14 +46,15 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     if math.prod(sizes.values()) != devices:
         product = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(
-            f"The mesh {product} does not use the {devices} devices that there are: the product"
-            " of config.mesh.data, .fsdp and .tensor must be that number (-1: what is left)."
+            f"The mesh {product} does not use the {devices} devices that exist: the product"
+            " of config.mesh.data, .fsdp and .tensor must be that number (-1: the remaining"
+            " devices)."
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def batch_shards(mesh: Mesh) -> int:
-    """Into how many parts the mesh splits a batch."""
+    """Returns the number of parts that the mesh splits a batch into."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
@@ -122,18 +123,18 @@ def _checked(mesh: Mesh, rules: Rules, path: str, shape: tuple[int, ...]) -> Nam
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Of arrays whose first dimension is the batch."""
+    """Returns the sharding of arrays whose first dimension is the batch."""
     return NamedSharding(mesh, _BATCH)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The same array on every device."""
+    """Returns the sharding of arrays that every device holds."""
     return NamedSharding(mesh, PartitionSpec())
 
 
-@functools.lru_cache(maxsize=64)  # asked for at each update
+@functools.lru_cache(maxsize=64)  # called for each update
 def local_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
-    """The rows [start, stop) of a global batch that this process's devices hold."""
+    """Returns the rows [start, stop) of a global batch that this process's devices hold."""
     index_map = batch_sharding(mesh).addressable_devices_indices_map((batch_size,))
     bounds = [index[0].indices(batch_size)[:2] for index in index_map.values() if index]
     return min(start for start, _ in bounds), max(stop for _, stop in bounds)

@@ -1,9 +1,9 @@
-"""Batches of rows of like lengths: which rows a batch has is a pure function of (seed, number).
+"""Batches of rows of similar lengths; the rows of a batch are a pure function of (seed, number).
 
 A batch is padded to the first of a few lengths (buckets) that its longest row fits in, so that
-short rows do not pay for long ones and only a handful of shapes is compiled. Each epoch shuffles
-all rows, sorts them by bucket, cuts them into batches and shuffles these: each row comes exactly
-once an epoch, and there is no state to save or to restore.
+short batches have little padding and only a few shapes are compiled. Each epoch shuffles all rows,
+sorts them by bucket, cuts them into batches and shuffles these: each row is used exactly once an
+epoch, and there is no state to save or to restore.
 """
 
 import functools
@@ -15,7 +15,7 @@ from bert_jax.corpus.loader import permute
 
 
 def bucket_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Those of `lengths` that are shorter than the longest row allowed, and this."""
+    """Returns those of `lengths` that are less than `longest`, and `longest`."""
     return (*(length for length in lengths if length < longest), longest)
 
 
@@ -26,10 +26,10 @@ class BucketedLoader:
       lengths: int[rows], tokens of each row.
       batch_size: rows of the global batch, over all processes.
       seed: of the order.
-      bucket_lengths: that batches are padded to, in ascending order.
-      even_tokens: let batches of short rows have more of them, and batches of long rows fewer, so
-        that all have about the token slots of `batch_size` mean rows; in multiples of this number.
-        0: each has `batch_size` rows.
+      bucket_lengths: lengths that batches are padded to, ascending.
+      even_tokens: if positive, the number of rows of a batch is a multiple of it and depends on
+        the length, so that all batches have about as many positions as `batch_size` mean rows;
+        0: each batch has `batch_size` rows.
 
     Raises:
       ValueError: there are no rows, one is longer than the last bucket, or `batch_size` is not
@@ -50,8 +50,8 @@ class BucketedLoader:
         self.seed = seed
         sizes = np.full(len(bucket_lengths), batch_size)
         if even_tokens:
-            slots = batch_size * self._bucket_lengths[self._buckets].mean()
-            parts = np.round(slots / self._bucket_lengths / even_tokens)
+            positions = batch_size * self._bucket_lengths[self._buckets].mean()
+            parts = np.round(positions / self._bucket_lengths / even_tokens)
             sizes = np.maximum(parts, 1).astype(int) * even_tokens
         self._batches = _cut_points(np.sort(self._buckets)[::-1], sizes)
         self._epoch = functools.lru_cache(2)(self._make_epoch)
@@ -61,9 +61,9 @@ class BucketedLoader:
         return len(self._batches)
 
     def batch(self, number: int) -> tuple[np.ndarray, int]:
-        """Returns the int64[rows] rows of a batch and the length to pad them to.
+        """Returns int64[rows], the rows of a batch, and the length to pad them to.
 
-        One batch of an epoch may not be full: the number -1 is no row.
+        One batch of an epoch may not be full: the number -1 is a row of padding.
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         order, shuffled = self._epoch(epoch)
@@ -73,7 +73,7 @@ class BucketedLoader:
         return np.pad(rows, (0, size - len(rows)), constant_values=-1), int(length)
 
     def _make_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """int64[rows], the longest first, and the order of the batches that are cut out of them."""
+        """Returns int64[rows], the longest first, and the order of the batches cut out of them."""
         num_rows, num_batches = len(self._buckets), len(self._batches)
         order = permute(np.arange(num_rows), num_rows, f"rows {self.seed} {epoch}")
         # Sorting is stable: within a bucket the order stays random.
@@ -82,7 +82,7 @@ class BucketedLoader:
 
 
 def _cut_points(buckets: np.ndarray, sizes: np.ndarray) -> list[tuple[int, int]]:
-    """(first row, rows) of each batch of rows in descending buckets, whose first row decides."""
+    """Returns (first row, rows) of each batch of rows in descending buckets."""
     points, start = [], 0
     while start < len(buckets):
         size = int(sizes[buckets[start]])
@@ -96,7 +96,7 @@ def evaluation_batches(
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yields (int64[batch_size] rows, length) with all rows once, the longest first.
 
-    The last batch is filled up with the number -1, which is no row.
+    The last batch is filled up with the number -1, a row of padding.
 
     Raises:
       ValueError: as `BucketedLoader`.
@@ -109,16 +109,16 @@ def evaluation_batches(
 
 
 def _buckets(lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]) -> np.ndarray:
-    """int64[rows], which bucket each row fits in."""
+    """Returns int64[rows], the bucket of each row."""
     if not len(lengths):
         raise ValueError("There are no rows to make batches of.")
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1.")
     if list(bucket_lengths) != sorted(set(bucket_lengths)):
-        raise ValueError(f"bucket_lengths={tuple(bucket_lengths)} must ascend.")
+        raise ValueError(f"bucket_lengths={tuple(bucket_lengths)} must be ascending.")
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):
         raise ValueError(
-            f"A row has {longest} tokens, and the longest of bucket_lengths="
-            f"{tuple(bucket_lengths)} is shorter."
+            f"A row has {longest} tokens, more than the largest of"
+            f" bucket_lengths={tuple(bucket_lengths)}."
         )
     return np.searchsorted(np.asarray(bucket_lengths), lengths)

@@ -18,10 +18,10 @@ class ChoiceColumns:
 
     Attributes:
       context: segment A.
-      start: what each ending goes on from, before it in segment B; None: nothing.
-      endings: a column for each ending, or one field of JSON with a list of them; (): all of the
-        form ending0, ending1, ... that there are.
-      label: number of the right ending, from 0 on.
+      start: the text before each ending in segment B; None: nothing.
+      endings: a column for each ending, or one field of JSON with a list of them; (): all columns
+        ending0, ending1, ...
+      label: number of the correct ending, from 0.
       id: column of the ids; None: the number of the row is the id.
     """
 
@@ -35,17 +35,17 @@ class ChoiceColumns:
 def read_choices(
     path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns | None = None
 ) -> Iterator[ChoiceExample]:
-    """Streams the examples of a table (bert_jax.examples.tables tells its form).
+    """Streams the examples of a table (bert_jax.examples.tables describes its form).
 
     Args:
       path: a file; tables have a header.
-      counts: `empty_texts`: contexts without text, kept; and what tables count.
+      counts: `empty_texts`: contexts without text, which are kept; and the counts of tables.
       labelled: whether labels are read; every row must have one then.
       columns: what to read.
 
     Raises:
-      ValueError: naming the line, for missing columns, fewer than two endings, an empty one, or a
-        label that is no number of one; and for a file without any row.
+      ValueError: naming the line, for missing columns, fewer than two endings, an empty ending, or
+        an invalid label; or the file has no row.
     """
     columns = columns or ChoiceColumns()
     number = -1
@@ -69,8 +69,11 @@ def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
     if len(values) < 2:
-        there = ", ".join(map(repr, row))
-        raise ValueError(f"{where}: {len(values)} endings (data.endings), two or more of {there}.")
+        columns = ", ".join(map(repr, row))
+        raise ValueError(
+            f"{where}: {len(values)} endings, but two or more are needed: set data.endings to"
+            f" columns of {columns}."
+        )
     endings = tuple(text(value, "an ending", where) for value in values)
     if empty := [number for number, ending in enumerate(endings) if not ending.strip()]:
         raise ValueError(f"{where}: ending {empty[0]} is empty.")
@@ -82,6 +85,6 @@ def _label(row: Row, name: str, num_endings: int, where: str) -> int:
     written = str(value).strip()
     if isinstance(value, bool) or not written.isdecimal() or int(written) >= num_endings:
         raise ValueError(
-            f"{where}: the label {value!r} is no number of an ending, 0 to {num_endings - 1}."
+            f"{where}: the label {value!r} is not a number of an ending, 0 to {num_endings - 1}."
         )
     return int(written)

@@ -1,12 +1,12 @@
-"""Sentences of words with tags: CoNLL's columns, JSON lines, plain text.
+"""Reads sentences of words with tags: CoNLL's columns, JSON lines, plain text.
 
 A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
-Columns are cut at tabs or, in a line without one, at spaces. A line that begins with -DOCSTART-
-begins a document; in a file without such lines, each sentence is its own. Counted, on top of what
-bert_jax.examples.reading and bert_jax.examples.tags count:
+Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
+-DOCSTART- begins a document; in a file without such lines, each sentence is a document. Counts,
+besides those of bert_jax.examples.reading and bert_jax.examples.tags:
 
     docstart_lines       such lines
-    blank_words          words of white space, or none before a tab: kept
+    blank_words          words that are white space or empty: kept
     empty_sentences      JSON or plain lines without a word: kept
 """
 
@@ -30,18 +30,18 @@ def read_tagged(
     tags: str | int = "tags",
     plain: bool = False,
 ) -> Iterator[TaggedExample]:
-    """Streams the sentences of a CoNLL file or of JSON objects, by the form of the file.
+    """Streams the sentences of a CoNLL file or of JSON objects.
 
     Args:
       path: a file.
-      counts: of what was mended and converted.
+      counts: of what was repaired and converted.
       labelled: whether tags are read; every word must have one then.
       words: JSON: the field with the words. CoNLL: their column if it is a number, else the first.
       tags: the same for tags; CoNLL: else the last column.
-      plain: tags are no entities and stay as they are.
+      plain: tags are not entities, and are not converted.
 
     Raises:
-      ValueError: naming the line, for whatever is not of the form; and for a file without sentence.
+      ValueError: naming the line, for a malformed sentence; or the file has no sentence.
     """
     if is_json(path):
         return read_tagged_objects(path, counts, labelled, str(words), str(tags), plain)
@@ -50,7 +50,7 @@ def read_tagged(
 
 
 def is_conll(path: str) -> bool:
-    """Tells by its first line whether a file has columns, the last one of tags.
+    """Returns whether the first line of a file has columns, the last one with a tag.
 
     Raises:
       ValueError: there is no such file, or a line is not UTF-8.
@@ -69,7 +69,7 @@ def read_conll(
     tag_column: int = -1,
     plain: bool = False,
 ) -> Iterator[TaggedExample]:
-    """Streams the sentences of a CoNLL file; see `read_tagged`. Columns count from 0, from -1 back.
+    """Streams the sentences of a CoNLL file; see `read_tagged`. Column -1 is the last one.
 
     Raises:
       ValueError: as `read_tagged`.
@@ -90,8 +90,8 @@ def read_conll(
         counts["blank_words"] += sum(not word.strip() for word in words)
         tags = None
         if labelled:
-            found = [row[tag_column] for row in rows]
-            tags = reader.read(found, len(words), lambda i, start=start: place(path, start + i))
+            raw_tags = [row[tag_column] for row in rows]
+            tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
         number += 1
         document, is_new = document + is_new, not has_documents
         yield TaggedExample(place(path, start), str(number), words, tags, document)
@@ -102,7 +102,7 @@ def read_conll(
 
 
 def _blocks(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of the first line, lines) of each sentence; no lines: a document begins."""
+    """Yields (number of the first line, lines) of each sentence; no lines: start of a document."""
     start, lines = 1, []
     for number, line in chain(read_lines(path, counts), [(0, "")]):
         is_document = line.startswith(_DOCUMENT)
@@ -129,10 +129,12 @@ def _check_columns(
     if len(row) != width:
         raise ValueError(f"{where}: {len(row)} columns where the first line has {width}.")
     if labelled and width == 1:
-        raise ValueError(f"{where}: one column, a word without a tag; that is only to predict.")
+        raise ValueError(f"{where}: one column, but labelled files need words and tags.")
     for column in (word_column, tag_column) if labelled else (word_column,):
         if not -width <= column < width:
-            raise ValueError(f"{where}: no column {column} in {width} columns, counted from 0.")
+            raise ValueError(
+                f"{where}: no column {column}; the {width} columns are counted from 0."
+            )
 
 
 def read_tagged_objects(
@@ -143,8 +145,10 @@ def read_tagged_objects(
     tags: str = "tags",
     plain: bool = False,
 ) -> Iterator[TaggedExample]:
-    """Streams JSON objects with a list of words and one of tags; `document`, if there is one, names
-    the document, and sentences of a document follow each other.
+    """Streams JSON objects with a list of words and one of tags.
+
+    Successive objects with the same `document` are sentences of one document; without the field,
+    each is a document.
 
     Raises:
       ValueError: as `read_tagged`.
@@ -155,13 +159,13 @@ def read_tagged_objects(
         texts = _texts(row, words, "data.text_a", where)
         counts["empty_sentences"] += not texts
         counts["blank_words"] += sum(not word.strip() for word in texts)
-        found = None
+        converted = None
         if labelled:
-            found = _texts(row, tags, "data.label", where)
-            found = reader.read(found, len(texts), lambda _, where=where: where)
+            raw_tags = _texts(row, tags, "data.label", where)
+            converted = reader.read(raw_tags, len(texts), lambda _, where=where: where)
         document += "document" not in row or row["document"] != name or not number
         name = row.get("document")
-        yield TaggedExample(where, str(row.get("id", number)), texts, found, document)
+        yield TaggedExample(where, str(row.get("id", number)), texts, converted, document)
     if number < 0:
         raise ValueError(f"{path} has no sentences.")
     if labelled:
@@ -171,18 +175,18 @@ def read_tagged_objects(
 def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:
     values = field(row, name, role, where)
     if not isinstance(values, list):
-        raise ValueError(f"{where}: {name!r} ({role}) is no list but {type(values).__name__}.")
+        raise ValueError(f"{where}: {name!r} ({role}) is not a list but a {type(values).__name__}.")
     return tuple(text(value, f"an element of {name!r} ({role})", where) for value in values)
 
 
 def read_plain_words(
     path: str, counts: Counter, by_character: bool = False
 ) -> Iterator[TaggedExample]:
-    """Streams the lines of a file as sentences without tags; blank ones too, without words.
+    """Streams the lines of a file as sentences without tags; blank lines have no words.
 
     Args:
-      by_character: each character but white space is a word, as in Chinese sets; else words stand
-        between white space.
+      by_character: each character except white space is a word, as in Chinese data sets;
+        otherwise, words are separated by white space.
 
     Raises:
       ValueError: there is no such file, no line, or a line is not UTF-8.

@@ -1,4 +1,4 @@
-"""A context and several endings as rows: an example a row, of one sequence for each ending."""
+"""Encodes contexts with endings: an example is a row, with one sequence for each ending."""
 
 from array import array
 from collections import Counter
@@ -16,10 +16,10 @@ from bert_jax.text.tokenization import Tokenizer
 @dataclass(frozen=True)
 class ChoiceRows(TaskRows):
     """Attributes:
-    starts: int64[rows + 1], the first of each row's sequences.
+    starts: int64[rows + 1], the first sequence of each row.
     labels: int32[rows].
     weights: float32[rows], 0 where there is no gold label.
-    num_choices: the choices of a batch, as many as the example with most has.
+    num_choices: choices in a batch, the most that an example has.
     """
 
     starts: np.ndarray
@@ -29,7 +29,7 @@ class ChoiceRows(TaskRows):
 
     @property
     def lengths(self) -> np.ndarray:
-        """int32[rows], of the longest of each row's sequences."""
+        """int32[rows], tokens of the longest sequence of each row."""
         return np.maximum.reduceat(self.sequences.lengths, self.starts[:-1])
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
@@ -57,7 +57,7 @@ def encode_choices(
     Args:
       examples: read once.
       tokenizer: any.
-      max_sequence_length: most tokens of a sequence; what is too long is cut as pairs of texts are.
+      max_sequence_length: most tokens of a sequence; pairs are truncated by `fit_pair`.
       counts: of `choices_truncated` and `tokens_cut_off`.
 
     Raises:
@@ -92,7 +92,7 @@ def encode_choices(
 def _check(example: ChoiceExample) -> None:
     num_endings = len(example.endings)
     if num_endings < 2:
-        raise ValueError(f"{example.where}: {num_endings} endings, and there must be two or more.")
+        raise ValueError(f"{example.where}: {num_endings} endings, but two or more are needed.")
     if example.label is not None and not 0 <= example.label < num_endings:
         raise ValueError(
             f"{example.where}: the label {example.label} is not the number of an ending, 0 to"

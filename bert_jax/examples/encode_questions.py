@@ -1,8 +1,8 @@
-"""Questions and their contexts as rows: [CLS] question [SEP] a window of the context [SEP].
+"""Encodes questions with their contexts: [CLS] question [SEP] a window of the context [SEP].
 
-As `run_squad.py` cuts them: windows of a context begin a stride apart, an answer that does not lie
-in a window whole is none there (position 0, [CLS]), and a token that several windows hold counts
-in the one where it has most context. Answers are mapped to tokens by characters.
+As in `run_squad.py`, windows of a context begin a stride apart, an answer that is not entirely in a
+window is absent there (position 0, [CLS]), and a token of several windows counts in the one where
+it has most context. Answers are mapped to tokens by characters.
 """
 
 from array import array
@@ -41,7 +41,7 @@ class QuestionRows(TaskRows):
     """Attributes:
     window_starts: int32[rows], the token of the context that a row's window begins with.
     start_positions, end_positions: int32[rows], first and last token of the answer; 0: none here.
-    weights: float32[rows], 0 where it is not known what the answer is.
+    weights: float32[rows], 0 where the answer is not known.
     example_starts: int64[examples + 1], each example's first row.
     contexts: int32[examples], which context a question is about.
     context_starts: int64[contexts + 1], each context's first token in `spans`.
@@ -95,12 +95,12 @@ def encode_questions(
     Args:
       examples: read once. Questions about a context are best given together: it is encoded once.
       tokenizer: any.
-      max_sequence_length: most tokens of a row. A quarter of it is the context's at least.
+      max_sequence_length: most tokens of a row; at least a quarter of them are for the context.
       doc_stride: tokens from the beginning of a window to that of the next.
-      max_query_length: most tokens of a question; what is longer is cut.
+      max_query_length: most tokens of a question; longer ones are truncated.
       counts: of `questions_truncated`, `questions_of_several_rows`, `questions_not_learned` (no
-        answer is where the file says, or it has no token: their weight is 0) and
-        `answers_in_no_window` (too long for any: to the model they are no answers).
+        answer is at its offset, or it has no token: their weight is 0) and `answers_in_no_window`
+        (too long for every window: trained as absent).
 
     Raises:
       ValueError: `doc_stride` or `max_query_length` is not positive; there are no examples.
@@ -149,7 +149,7 @@ def encode_questions(
 
 
 class _Contexts:
-    """Encodes contexts, the one that was asked for last only once."""
+    """Encodes contexts; successive questions about a context encode it once."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.starts, self.spans = array("q", [0]), array("i")
@@ -159,11 +159,11 @@ class _Contexts:
 
     @property
     def number(self) -> int:
-        """Of the context that was asked for last."""
+        """Number of the last context."""
         return len(self.starts) - 2
 
     def get(self, text: str) -> tuple[list[int], np.ndarray]:
-        """The ids of a context, and the characters int32[tokens, 2] of each."""
+        """Returns the ids of a context, and int32[tokens, 2], the characters of each."""
         if text != self._text:
             spans = np.array(character_spans(self._tokenizer, text), np.int32).reshape(-1, 2)
             self._text, self._last = text, (self._tokenizer.encode(text), spans)
@@ -173,7 +173,7 @@ class _Contexts:
 
 
 def _windows(num_tokens: int, room: int, doc_stride: int) -> list[range]:
-    """One at least, even if there is no token."""
+    """Returns the windows of a context; at least one, even without tokens."""
     windows = [range(min(room, num_tokens))]
     while windows[-1].stop < num_tokens:
         start = windows[-1].start + min(doc_stride, room)
@@ -182,7 +182,7 @@ def _windows(num_tokens: int, room: int, doc_stride: int) -> list[range]:
 
 
 def _answer(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
-    """First and last token of the first answer that is where the file says; None without one."""
+    """Returns first and last token of the first answer that is at its offset, if there is one."""
     for text, start in () if question.is_impossible else question.answers:
         # The tokens that have a character of the answer. (SentencePiece has some without any.)
         first, stop = np.maximum(spans[:, 0], start), np.minimum(spans[:, 1], start + len(text))
@@ -193,7 +193,7 @@ def _answer(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
 
 
 def _place(answer: tuple[int, int] | None, window: range, first: int) -> tuple[int, int]:
-    """Where the answer is in a row whose window begins at `first`; 0 if it is not there whole."""
+    """Returns the positions of an answer in a row; 0 if it is not entirely in the window."""
     if answer is None or answer[0] not in window or answer[1] not in window:
         return 0, 0
     shift = first - window.start

@@ -1,4 +1,4 @@
-"""Texts and pairs of texts as rows, a row each: classification, multi-label and regression."""
+"""Encodes texts and pairs of texts, a row each: classification, multi-label and regression."""
 
 import math
 from array import array
@@ -13,7 +13,7 @@ from bert_jax.examples.rows import Labels, SequenceWriter, TaskRows, fit_pair, f
 from bert_jax.examples.schema import TextExample
 from bert_jax.text.tokenization import Tokenizer
 
-# What a text is labelled with: one class, any number of classes, a number.
+# The label of a text: one class, any number of classes, a number.
 LABEL_KINDS = ("single", "multi", "regression")
 
 
@@ -43,7 +43,7 @@ def encode_texts(
     kind: str,
     counts: Counter,
 ) -> TextRows:
-    """Encodes texts; what is too long is cut at its end, of a pair the longer text first.
+    """Encodes texts; overlong ones are truncated at the end, of a pair the longer text first.
 
     Args:
       examples: read once; only their ids are kept.
@@ -54,8 +54,8 @@ def encode_texts(
       counts: of `texts_truncated` and `tokens_cut_off`.
 
     Raises:
-      ValueError: naming the place, for an unknown label or another number of them than the task
-        has; there are no examples.
+      ValueError: naming the place, for an unknown label or the wrong number of labels; or there
+        are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
     numbers, weights = array("f" if kind != "single" else "i"), array("f")
@@ -89,7 +89,7 @@ def _add(
 
 
 def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[float]:
-    """What stands for the labels of an example; zeros if it has none."""
+    """Returns the labels of an example as numbers; zeros if it is not labelled."""
     given, where = example.labels, example.where
     if kind == "multi":
         assert labels is not None
@@ -101,8 +101,8 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
         return [0]
     if len(given) != 1:
         raise ValueError(
-            f"{where}: {len(given)} labels, and a text of this task has one; a task in which it may"
-            " have several is multi-label."
+            f"{where}: {len(given)} labels, but a text of this task has one; texts with several"
+            " need a multi-label task."
         )
     if labels is not None:
         return [labels.number(given[0], where)]
@@ -112,6 +112,6 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(
-            f"{where}: the label {given[0]!r} is no number, and a regression needs one."
+            f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
         )
     return [number]

@@ -1,10 +1,10 @@
-"""Sentences of words as rows, for tagging: a word is predicted at its first piece.
+"""Encodes sentences of words for tagging: a word is predicted at its first piece.
 
 A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
-predicted in one of them: where it has most context, by the rule of `run_squad.py`. With document
-context (paper, section 5.3: "the maximal document context provided by the data") what is left of
-a row is filled with words of the sentences around, of the same document, on both sides alike; they
-are read only.
+predicted in the one where it has most context (`rows.most_context`). With document
+context (paper, section 5.3: "the maximal document context provided by the data"), the rest of a row
+is filled with words of the sentences before and after it in the same document, which are not
+predicted there.
 """
 
 from array import array
@@ -23,7 +23,7 @@ from bert_jax.examples.rows import Labels, SequenceWriter, TaskRows, flat, most_
 from bert_jax.examples.schema import TaggedExample
 from bert_jax.text.tokenization import Tokenizer
 
-# Most sentences that see each other: a longer document is read in pieces, in bounded memory.
+# A longer document is read in parts of this many sentences, in bounded memory.
 _LONGEST_DOCUMENT = 1024
 # The word dimension of batches is one of these.
 _WIDTHS = (16, 32, 64, 128, 256, 512)
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WordRows(TaskRows):
-    """All words of all examples are numbered through; a row has some of its sentence's, in order.
+    """Words are numbered over all examples; a row has some words of its sentence, in order.
 
     Attributes:
       starts: int64[rows + 1], where each row begins in `positions` and `is_predicted`.
@@ -55,7 +55,7 @@ class WordRows(TaskRows):
 
     @cached_property
     def width(self) -> int:
-        """The word dimension of batches, unless they are shorter: one for all of the data set."""
+        """The word dimension of batches, one for the data set; at most the length of the batch."""
         most = int(np.diff(self.starts).max())
         return next((width for width in _WIDTHS if width >= most), most)
 
@@ -105,17 +105,17 @@ def encode_words(
 
     Args:
       examples: read once, a sentence (with document context, a document) at a time.
-      tokenizer: any; a word that it makes nothing of, such as one of control characters, is [UNK].
+      tokenizer: any; a word without pieces, such as control characters, is [UNK].
       max_sequence_length: most tokens of a row.
-      labels: the tags; None: whatever tags there are do not matter.
-      counts: of `words_without_pieces`, `words_truncated` (more pieces than a row has room for, of
-        which the first ones stay) and `sentences_of_several_rows`.
-      document_context: whether to fill the rows with the sentences around; a sentence that takes
-        several rows fills them itself.
+      labels: the tags; None: tags are ignored.
+      counts: of `words_without_pieces`, `words_truncated` (to the first pieces, as many as a row
+        has room for) and `sentences_of_several_rows`.
+      document_context: whether to fill rows with the sentences before and after; not those of a
+        sentence of several rows.
 
     Raises:
-      ValueError: naming the place, for an unknown tag or another number of tags than of words;
-        there are no examples, or there are tags of no words.
+      ValueError: naming the place, for an unknown tag or different numbers of tags and words; or
+        there are no examples, or tags without words.
     """
     rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
     for sentences in documents(examples, document_context):
@@ -139,7 +139,7 @@ def encode_words(
 
 
 def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]]:
-    """The examples that may see each other: those of a document, or each alone."""
+    """Yields the examples that share rows: those of a document, or each example alone."""
     numbers = count()
 
     def document(example: Any) -> int:
@@ -175,14 +175,14 @@ class _Rows:
         sentence: range,
         predicted: range,
     ) -> None:
-        """Adds a row. The words of a document have numbers, by which the ranges are.
+        """Adds a row. Ranges are of word numbers in the document.
 
         Args:
           pieces: of each word.
           starts: how many pieces there are before each word.
-          window: the words that the row reads.
-          sentence: those of the example.
-          predicted: those of the example that the row predicts.
+          window: the words in the row.
+          sentence: the words of the example.
+          predicted: the words of the example that the row predicts.
         """
         self.writer.add(list(chain.from_iterable(pieces[window.start : window.stop])))
         words = range(max(window.start, sentence.start), min(window.stop, sentence.stop))
@@ -212,7 +212,7 @@ class _Rows:
         if not self._labels:
             if self._are_tagged:
                 raise ValueError("There are no words to tag.")
-            # One that is of no row, for places without a word to look at.
+            # A word of no row, which places without a word refer to.
             for values in (self._positions, self._is_predicted, self._labels, self._weights):
                 values.append(0)
         return WordRows(
@@ -229,7 +229,7 @@ class _Rows:
 
 
 def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[range]:
-    """The words of each row of a sentence.
+    """Returns the words of each row of a sentence.
 
     Args:
       starts: how many pieces of the document there are before each word, and altogether.
@@ -238,7 +238,7 @@ def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[ra
     """
     spare = room - (starts[stop] - starts[first])
     if spare >= 0:
-        # Half of the room on either side, and what one side cannot use is the other's.
+        # Half of the room on each side, and more where the other side has fewer words.
         left = max(spare // 2, spare - (starts[-1] - starts[stop]))
         begin = bisect_left(starts, starts[first] - left)
         return [range(begin, bisect_right(starts, starts[begin] + room) - 1)]
@@ -248,7 +248,7 @@ def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[ra
         windows.append(range(begin, end))
         half_on = bisect_left(starts, starts[begin] + room // 2)
         begin = min(max(half_on, begin + 1), end)
-    # The last one begins as early as it can: nothing speaks against more context.
+    # The last one begins as early as possible, for the most context.
     return [*windows, range(bisect_left(starts, starts[stop] - room), stop)]
 
 

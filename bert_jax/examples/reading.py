@@ -1,13 +1,13 @@
-r"""Files of examples as lines and as JSON objects, each with its place in the file.
+r"""Reads files of examples as lines or as JSON objects, each with its place in the file.
 
-Files are plain or compressed, and in UTF-8. What is mended is counted:
+Files are plain or compressed, and in UTF-8. Repairs are counted:
 
     utf8_boms            byte order mark: dropped
     crlf_lines           '\r' at the end of a line: dropped
     nul_lines            NUL characters: removed
 
-What cannot be mended without guessing (other encodings, broken JSON) is a ValueError with its line:
-an example that a reader left out would change every score.
+Other malformed input (other encodings, invalid JSON) is a ValueError with its line, since leaving
+out an example would change every score.
 """
 
 import json
@@ -25,10 +25,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
-    r"""Yields (number of the line from 1 on, the line without its end), cut at '\n' only.
+    r"""Yields (number of the line from 1, the line without its end), split at '\n' only.
 
     Raises:
-      ValueError: there is no such file, it is no text, or a line is not UTF-8.
+      ValueError: there is no such file, it is binary, or a line is not UTF-8.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: there is no such file.")
@@ -41,18 +41,18 @@ def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
 
 
 def place(path: str, line: int) -> str:
-    """Names a line of a file."""
+    """Returns the name of a line of a file, for messages."""
     return f"{path}, line {line}"
 
 
 def _checked(head: bytes, path: str, counts: Counter) -> bytes:
-    """The first block of a file of UTF-8 without its mark."""
+    """Returns the first block of a file of UTF-8 without its byte order mark."""
     match encoding_of(head):
         case "utf-8-sig":
             counts["utf8_boms"] += 1
             return head[3:]
         case "binary":
-            raise ValueError(f"{path} is no text but a binary file, by its control bytes.")
+            raise ValueError(f"{path} is a binary file, judging by its control bytes.")
         case "utf-16" | "utf-32" as encoding:
             name = encoding.upper()
             raise ValueError(f"{path} is in {name}: iconv -f {name} -t UTF-8 converts it.")
@@ -79,25 +79,25 @@ def _decode(line: bytes, where: str, counts: Counter) -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where}: no UTF-8 ({error.reason} at byte {error.start}); iconv converts other"
+            f"{where}: invalid UTF-8 ({error.reason} at byte {error.start}); iconv converts other"
             " encodings, such as GB18030 or ISO-8859-1."
         ) from None
 
 
 def read_json(path: str, counts: Counter) -> Any:
-    """Reads a file that is one value of JSON.
+    """Reads a file of one JSON value.
 
     Raises:
-      ValueError: as `read_lines`, or it is no JSON.
+      ValueError: as `read_lines`, or it is not JSON.
     """
     return _parse("\n".join(line for _, line in read_lines(path, counts)), path)
 
 
 def read_objects(path: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (place, object) of a file of JSON objects: one a line, streamed, or one array of them.
+    """Yields (place, object) of a file of JSON objects: one a line, streamed, or one array.
 
     Raises:
-      ValueError: as `read_lines`, or what stands there is no JSON object.
+      ValueError: as `read_lines`, or a value is not a JSON object.
     """
     if _first_line(path).startswith("["):
         for number, value in enumerate(read_json(path, counts), 1):
@@ -110,7 +110,7 @@ def read_objects(path: str, counts: Counter) -> Iterator[tuple[str, dict[str, An
 
 
 def is_json(path: str) -> bool:
-    """Tells by its name, or by a JSON object in its first line, whether a file is JSON."""
+    """Returns whether a file is JSON, by its name or by a JSON object in its first line."""
     if ending_of(path) in (".json", ".jsonl", ".ndjson"):
         return True
     try:
@@ -120,19 +120,19 @@ def is_json(path: str) -> bool:
 
 
 def ending_of(path: str) -> str:
-    """The ending of a file's name, without that of its compression."""
+    """Returns the ending of a file's name, without that of its compression."""
     stem, ending = os.path.splitext(path.lower())
     return os.path.splitext(stem)[1] if ending in _COMPRESSIONS else ending
 
 
 def _first_line(path: str) -> str:
-    """The first line of a file that is not blank; "" where there is none."""
+    """Returns the first line of a file that is not blank; "" if there is none."""
     return next((line.strip() for _, line in read_lines(path, Counter()) if line.strip()), "")
 
 
 def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} where an object belongs.")
+        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of an object.")
     return where, value
 
 
@@ -141,46 +141,45 @@ def _parse(source: str, where: str) -> Any:
         return json.loads(source)
     # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: no JSON ({error}).") from None
+        raise ValueError(f"{where}: invalid JSON ({error}).") from None
 
 
 def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
     """Returns the value of a column of a row or a field of an object.
 
     Args:
-      role: what the user calls it, for the message.
+      role: of the column, for the message.
 
     Raises:
-      ValueError: there is none; the message names those that there are.
+      ValueError: there is no such column; the message lists all columns.
     """
     if name not in row:
-        there = ", ".join(map(_short, row))
-        raise ValueError(f"{where}: no column {name!r} ({role}) but {there or 'none at all'}.")
+        columns = ", ".join(map(_short, row))
+        raise ValueError(f"{where}: no column {name!r} ({role}); it has {columns or 'none'}.")
     return row[name]
 
 
 def text_field(row: dict[Any, Any], name: str | int, role: str, where: str) -> str:
-    """The same where it must be text.
+    """Returns the value of a column or a field that must be text.
 
     Raises:
-      ValueError: there is none, or it is something else.
+      ValueError: there is no such column, or its value is not text.
     """
     return text(field(row, name, role, where), f"{name!r} ({role})", where)
 
 
 def text(value: Any, what: str, where: str) -> str:
-    """The value itself.
+    """Returns the value.
 
     Raises:
-      ValueError: it is no text, or none that can be written down.
+      ValueError: it is not text, or has a lone surrogate.
     """
     if not isinstance(value, str):
         raise ValueError(
-            f"{where}: {what} is a JSON {type(value).__name__}, {_short(value)}, where text"
-            " belongs."
+            f"{where}: {what} is a JSON {type(value).__name__}, {_short(value)}, instead of text."
         )
     if _SURROGATE.search(value):
-        raise ValueError(f"{where}: {what} has half of a surrogate pair, which is no character.")
+        raise ValueError(f"{where}: {what} has a lone surrogate, which is not a character.")
     return value
 
 

@@ -1,8 +1,8 @@
-"""Rows of token ids in memory, which the examples of every fine-tuning task become.
+"""Rows of token ids in memory: the encoded examples of a fine-tuning task.
 
-All rows of a data set lie end to end in flat arrays, and `take` pads any of them to a batch: no
-object is kept for a row. What a task needs besides is in encode_texts.py, encode_words.py,
-encode_questions.py and encode_choices.py.
+All rows of a data set are end to end in flat arrays, without an object for each, and `take` pads
+any of them to a batch. encode_texts.py, encode_words.py, encode_questions.py and encode_choices.py
+add the labels of the tasks.
 """
 
 from array import array
@@ -29,22 +29,22 @@ class Labels:
 
     @classmethod
     def find(cls, names: Iterable[str]) -> "Labels":
-        """The distinct ones, sorted; by their values if all are whole numbers.
+        """Returns the distinct labels, sorted; by value if all are whole numbers.
 
         Raises:
           ValueError: there are none.
         """
-        found = set(names)
-        if not found:
-            raise ValueError("No label was found in the training data.")
-        is_numbers = all(name.isascii() and name.isdecimal() for name in found)
-        return cls(tuple(sorted(found, key=(lambda n: (int(n), n)) if is_numbers else None)))
+        distinct = set(names)
+        if not distinct:
+            raise ValueError("The training data have no labels.")
+        is_numbers = all(name.isascii() and name.isdecimal() for name in distinct)
+        return cls(tuple(sorted(distinct, key=(lambda n: (int(n), n)) if is_numbers else None)))
 
     @classmethod
     def find_tags(cls, tags: Iterable[str]) -> "Labels":
-        """O and, for each type of entity in the tags, B- and I-; other tags as they are.
+        """Returns O and, for each type of entity in the tags, B- and I-; other tags unchanged.
 
-        So a type whose entities all have one word in the training data may have longer ones later.
+        So a type whose entities have one word in the training data may have longer ones later.
         """
         names: set[str] = set()
         for tag in set(tags):
@@ -56,17 +56,18 @@ class Labels:
         return len(self.names)
 
     def number(self, name: str, where: str) -> int:
-        """The number of a label.
+        """Returns the number of a label.
 
         Raises:
-          ValueError: naming the place, if there is no such label.
+          ValueError: naming the place, for an unknown label.
         """
         number = self._numbers.get(name)
         if number is None:
             shown = ", ".join(self.names[:_NAMES_SHOWN])
             more = f" and {len(self) - _NAMES_SHOWN} more" if len(self) > _NAMES_SHOWN else ""
             raise ValueError(
-                f"{where}: the label {name!r} is not one of those in training: {shown}{more}."
+                f"{where}: unknown label {name!r}; the labels of the training data are"
+                f" {shown}{more}."
             )
         return number
 
@@ -77,13 +78,13 @@ class Labels:
 
 @dataclass(frozen=True)
 class Sequences:
-    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], many of them end to end.
+    """Sequences [CLS] A [SEP] or [CLS] A [SEP] B [SEP], end to end.
 
     Attributes:
-      ids: int32[tokens] of all.
+      ids: int32[tokens], of all sequences.
       starts: int64[sequences + 1], where each begins in `ids`.
       first_lengths: int32[sequences], tokens of [CLS] A [SEP].
-      pad_id: what pads.
+      pad_id: the id of padding.
     """
 
     ids: np.ndarray
@@ -100,12 +101,11 @@ class Sequences:
         """Pads sequences to a batch.
 
         Args:
-          numbers: int64[...] which; -1 is none, all padding.
+          numbers: int64[...], of the sequences; -1 is padding.
           length: of the rows of the batch.
 
         Returns:
-          int32[..., length] `input_ids`, `token_type_ids`, `position_ids`, `example_ids` (1, or 0
-          for padding), and int32[..., 1] `cls_positions`.
+          The fields of `batch.token_fields`: int32[..., length], and `cls_positions` int32[..., 1].
 
         Raises:
           ValueError: a sequence is longer than `length`.
@@ -127,11 +127,11 @@ class SequenceWriter:
     """Collects sequences.
 
     Args:
-      tokenizer: whose special tokens to put around.
+      tokenizer: has the special tokens.
       max_sequence_length: most tokens of a sequence.
 
     Raises:
-      ValueError: `max_sequence_length` leaves no room for text.
+      ValueError: `max_sequence_length` is too short.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_sequence_length: int):
@@ -148,7 +148,7 @@ class SequenceWriter:
         return len(self._first_lengths)
 
     def add(self, first: Sequence[int], second: Sequence[int] | None = None) -> None:
-        """Adds a sequence; what is too long has been cut before."""
+        """Adds a sequence, which the caller has truncated."""
         self._ids.append(self._tokenizer.cls_id)
         self._ids.extend(first)
         self._ids.append(self._tokenizer.sep_id)
@@ -159,7 +159,7 @@ class SequenceWriter:
         self._first_lengths.append(len(first) + 2)
 
     def finish(self) -> Sequences:
-        """Returns all that were added.
+        """Returns all sequences.
 
         Raises:
           ValueError: there are none.
@@ -175,15 +175,15 @@ class SequenceWriter:
 
 
 def flat(numbers: array) -> np.ndarray:
-    """The numbers as an array of numpy's, without a copy."""
+    """Returns the numbers as a numpy array, without a copy."""
     return np.frombuffer(numbers, numbers.typecode) if numbers else np.empty(0, numbers.typecode)
 
 
 def fit_pair(num_a: int, num_b: int, room: int) -> tuple[int, int]:
-    """How many tokens of A and of B to keep.
+    """Returns how many tokens of A and of B to keep.
 
-    As `_truncate_seq_pair` of run_classifier.py: as long as both do not fit, the longer one loses
-    its last token, and B if they are equally long.
+    As in `_truncate_seq_pair` of run_classifier.py: until both fit, the longer one loses its last
+    token; B, if they are equally long.
     """
     kept_a = min(num_a, max(room - num_b, (room + 1) // 2))
     return kept_a, min(num_b, room - kept_a)
@@ -213,8 +213,8 @@ class TaskRows:
     """The rows of a data set; each task adds labels.
 
     Attributes:
-      sequences: a row each.
-      example: int32[rows], which example a row belongs to; rows of an example stand together.
+      sequences: one for each row.
+      example: int32[rows], the example of each row; rows of an example are consecutive.
     """
 
     sequences: Sequences
@@ -237,7 +237,7 @@ class TaskRows:
           length: of the rows of the batch.
 
         Returns:
-          What `Sequences.take` does, and what the task adds.
+          The fields of `Sequences.take`, and those of the task.
 
         Raises:
           ValueError: a row is longer than `length`.
@@ -246,6 +246,6 @@ class TaskRows:
 
 
 def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:
-    """values[row_numbers], and zeros for the number -1."""
+    """Returns values[row_numbers], with zeros for the number -1."""
     is_row = (row_numbers >= 0).reshape(row_numbers.shape + (1,) * (values.ndim - 1))
     return np.where(is_row, values[np.maximum(row_numbers, 0)], np.zeros((), values.dtype))

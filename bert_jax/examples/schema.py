@@ -1,8 +1,7 @@
-"""Examples of the tasks as their files give them: text, before any tokenizer.
+"""Examples of the tasks as text, before tokenization.
 
-`where` names the place in the input ("train.tsv, line 12") and stands in every message about the
-example; `id` is what predictions are handed in under: the file's own, or else the example's number
-in its file, from 0 on.
+`where` is the place in the input ("train.tsv, line 12"), for messages about the example. `id`
+identifies its prediction: the id in the file, or else the number of the example, from 0.
 """
 
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text or a pair of texts, and what it is labelled with.
+    """A text or a pair of texts, and its labels.
 
     Attributes:
-      labels: one label of a class, any number for multi-label (none is ()), the number as text for
-        a regression; None: not labelled.
+      labels: one class, any number of classes (multi-label), or a number as text (regression);
+        None: not labelled.
     """
 
     where: str
@@ -29,9 +28,9 @@ class TaggedExample:
     """A sentence of words.
 
     Attributes:
-      words: one may be blank, or vanish in tokenization; its tag stands all the same.
+      words: one may be blank, or have no tokens; it has a tag nevertheless.
       tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
-      document: number of the document in its file, from 0 on.
+      document: number of the document in its file, from 0.
     """
 
     where: str
@@ -47,9 +46,9 @@ class Question:
 
     Attributes:
       answers: (text, offset of its first character in the context) of every gold answer; an offset
-        of -1: the answer's text is not where the file says, and takes part in the score only.
-        Empty where the question is impossible, or its answers were not read.
-      is_impossible: the context does not answer it.
+        of -1: the answer is not in the context, and is used for the score only. Empty if the
+        question is impossible, or its answers were not read.
+      is_impossible: whether the context has no answer.
       document: title of the article.
     """
 
@@ -64,13 +63,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A context and several endings, one of which is right.
+    """A context and several endings, one of which is correct.
 
     Attributes:
-      context: text before; segment A.
-      start: beginning of what each ending ends; segment B is `start` and the ending.
+      context: segment A.
+      start: segment B is `start` and an ending.
       endings: two or more.
-      label: number of the right ending, from 0 on; None: not labelled.
+      label: number of the correct ending, from 0; None: not labelled.
     """
 
     where: str

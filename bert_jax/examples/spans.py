@@ -1,4 +1,4 @@
-"""From the logits of a question's windows to its answers, in the characters of the context."""
+"""Finds the answers of a question from the logits of its windows, as spans of characters."""
 
 import math
 import unicodedata
@@ -33,12 +33,12 @@ class Span:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the model says about a question.
+    """The answers that the model gives to a question.
 
     Attributes:
-      spans: different texts, the best first; empty where nothing can be an answer.
-      null_score: of no answer, the smallest over all windows of [CLS]'s start and end logit: there
-        is no answer only if no window has one.
+      spans: distinct texts, the best first; empty if no span is allowed.
+      null_score: the score of no answer, the least sum of [CLS]'s start and end logit over all
+        windows, since every window must be without an answer.
     """
 
     spans: tuple[Span, ...]
@@ -46,27 +46,28 @@ class Answers:
 
     @property
     def null_odds(self) -> float:
-        """How much more the score of no answer is than the best answer's."""
+        """The score of no answer minus that of the best answer."""
         return self.null_score - self.spans[0].score if self.spans else math.inf
 
     def text(self, null_threshold: float = math.inf) -> str:
-        """The best answer, or "" where there is none or `null_odds` is above the threshold."""
+        """Returns the best answer; "" if there is none or `null_odds` is above the threshold."""
         return "" if not self.spans or self.null_odds > null_threshold else self.spans[0].text
 
     def n_best(self, with_null: bool) -> list[tuple[str, float, float, Span | None]]:
-        """The answers, the best first: (text, probability, score, where it is).
+        """Returns the answers, the best first: (text, probability, score, span).
 
         Args:
-          with_null: whether no answer, "", is among them.
+          with_null: whether to include no answer, "".
         """
-        found: list[tuple[str, float, Span | None]] = [(s.text, s.score, s) for s in self.spans]
-        if with_null or not found:
-            found.append(("", self.null_score, None))
-        found.sort(key=lambda answer: -answer[1])
-        weights = np.exp(np.array([score for _, score, _ in found]) - found[0][1])
-        shares = (weights / weights.sum()).tolist()
+        answers: list[tuple[str, float, Span | None]] = [(s.text, s.score, s) for s in self.spans]
+        if with_null or not answers:
+            answers.append(("", self.null_score, None))
+        answers.sort(key=lambda answer: -answer[1])
+        weights = np.exp(np.array([score for _, score, _ in answers]) - answers[0][1])
+        probabilities = (weights / weights.sum()).tolist()
         return [
-            (text, p, score, span) for (text, score, span), p in zip(found, shares, strict=True)
+            (text, probability, score, span)
+            for (text, score, span), probability in zip(answers, probabilities, strict=True)
         ]
 
 
@@ -78,10 +79,10 @@ def choose_spans(
     max_answer_length: int,
     n_best: int,
 ) -> Answers:
-    """Finds the best answers: of all spans, not of the n best starts and n best ends only.
+    """Returns the best answers of all spans, not only of the n best starts and n best ends.
 
-    A span begins at a token that its window shows with most context, ends at or after it, and is no
-    longer than allowed (`run_squad.py`).
+    As in `run_squad.py`, a span begins at a token that has most context in its window, ends at or
+    after it, and has at most `max_answer_length` tokens.
 
     Args:
       context: of the question.
@@ -105,9 +106,9 @@ def choose_spans(
     ]
     every = np.concatenate([part.ravel() for part in scores])
     first_of = np.cumsum([0, *(part.size for part in scores)])
-    found: dict[str, Span] = {}
+    best: dict[str, Span] = {}
     for place in np.argsort(-every, kind="stable"):
-        if len(found) == n_best or every[place] == -np.inf:
+        if len(best) == n_best or every[place] == -np.inf:
             break
         number = int(np.searchsorted(first_of, place, "right")) - 1
         window = windows[number]
@@ -117,16 +118,16 @@ def choose_spans(
         at = window.first + token
         logits = float(starts[number][at]), float(ends[number][at + more])
         if text := context[start:stop]:
-            found.setdefault(text, Span(text, start, stop, *logits))
-    return Answers(tuple(found.values()), null_score)
+            best.setdefault(text, Span(text, start, stop, *logits))
+    return Answers(tuple(best.values()), null_score)
 
 
 def _scores(
     window: Window, start_logits: np.ndarray, end_logits: np.ndarray, max_answer_length: int
 ) -> np.ndarray:
-    """float64[tokens, lengths] of the span that begins at a token and has so many more.
+    """Returns float64[tokens, lengths], the score of each span by first token and length - 1.
 
-    -inf where there is no such span.
+    It is -inf where there is no such span.
     """
     num_tokens = len(window.spans)
     here = slice(window.first, window.first + num_tokens)
@@ -137,7 +138,7 @@ def _scores(
 
 
 def _whole(context: str, stop: int) -> int:
-    """The end of a token with the accents that follow it, which no token has."""
+    """Returns the end of a token with the combining marks after it, which no token has."""
     while stop < len(context) and unicodedata.category(context[stop]) == "Mn":
         stop += 1
     return stop

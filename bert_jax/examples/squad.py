@@ -1,21 +1,21 @@
-"""Questions about texts: SQuAD 1.1 and 2.0, CMRC 2018 in its two forms, JSON lines.
+"""Reads questions about texts: SQuAD 1.1 and 2.0, CMRC 2018 in its two forms, JSON lines.
 
     {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}
     [{"title", "context_id", "context_text", "qas": [{"query_id", "query_text", "answers"}]}]
     {"question", "context", "answers"}    an object a line, or an array of such objects
 
 `answers` are [{"text", "answer_start"}], or texts only, or {"text": [...], "answer_start": [...]}.
-An offset in characters of the context may be wrong in published files; the released program leaves
-such questions out of training. Here an answer is looked for, and counted either way:
+Offsets, in characters of the context, may be wrong in published files; the released program leaves
+such questions out of training. Here the answer is searched for, and counted:
 
-    answers_moved        not at its offset, but once in the context, or once within 32 characters:
-                         there
-    answers_placed       came without an offset (or with -1): where it is first in the context
-    answers_stripped     white space around it: dropped
-    answers_not_found    all others: kept for the score, with offset -1, which no model learns from
-    questions_not_found  questions of which no answer is found
+    answers_moved        not at the offset, but once in the context or once within 32 characters:
+                         moved to that place
+    answers_placed       no offset (or -1): placed at the first occurrence in the context
+    answers_stripped     white space around the answer: dropped
+    answers_not_found    all others: kept for the score, with offset -1, and not trained on
+    questions_not_found  questions without any answer in the context
     empty_answers        answers without text: dropped
-    taken_as_impossible  questions without answers that do not say so themselves
+    taken_as_impossible  questions without answers that are not marked as impossible
 """
 
 from collections import Counter
@@ -33,13 +33,13 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
 
     Args:
       path: a file.
-      counts: of what was mended or not found.
+      counts: of the list above.
       labelled: whether answers are read; every question must have a list of them then. If it is
-        empty, the question is impossible, as for the official script.
+        empty, the question is impossible, as in the official script.
 
     Raises:
-      ValueError: naming the question, for whatever is not of the form, for two questions with the
-        same id, and for a file without questions.
+      ValueError: naming the question, for a malformed one or a repeated id; or the file has no
+        questions.
     """
     seen = set()
     for question in _questions(path, counts, labelled):
@@ -74,7 +74,7 @@ def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]
 
 
 def _is_flat(path: str) -> bool:
-    """Whether each object of a file is a question."""
+    """Returns whether each object of a file is a question."""
     try:
         _, first = next(read_objects(path, Counter()), ("", {}))
     except ValueError:
@@ -109,7 +109,7 @@ def _question(
 
 
 def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
-    """(text, offset) of each answer as the file has it, -1 where it has no offset."""
+    """Returns (text, offset) of each answer in the file; the offset is -1 if it has none."""
     if row.get("is_impossible") and "answers" not in row:
         return []
     given = field(row, "answers", "the answers", where)
@@ -119,7 +119,7 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
             raise ValueError(f"{where}: {len(texts)} answers with {len(starts)} offsets.")
         given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
     if not isinstance(given, list):
-        raise ValueError(f"{where}: 'answers' is no list but {type(given).__name__}.")
+        raise ValueError(f"{where}: 'answers' is not a list but {type(given).__name__}.")
     answers = []
     for answer in given:
         if isinstance(answer, dict):
@@ -128,15 +128,15 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
         else:
             start = -1
         if not isinstance(start, int):
-            raise ValueError(f"{where}: the offset {start!r} of an answer is no whole number.")
+            raise ValueError(f"{where}: the offset {start!r} of an answer is not an integer.")
         answers.append((text(answer, "an answer", where), start))
     return answers
 
 
 def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str, int]:
-    """The answer, and where it is in the context or -1."""
+    """Returns the answer, and its offset in the context or -1."""
     if start >= 0 and context.startswith(answer, start):
-        # White space around it is of no word, and no metric sees it.
+        # White space around it is in no word, and no metric counts it.
         stripped = answer.strip()
         counts["answers_stripped"] += stripped != answer
         return stripped, start + len(answer) - len(answer.lstrip())
@@ -147,10 +147,10 @@ def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str
     if start < 0 and places:
         counts["answers_placed"] += 1
         return answer, places[0]
-    for found in (places, near):
-        if len(found) == 1:
+    for candidates in (places, near):
+        if len(candidates) == 1:
             counts["answers_moved"] += 1
-            return answer, found[0]
+            return answer, candidates[0]
     counts["answers_not_found"] += 1
     return answer, -1
 
@@ -164,13 +164,13 @@ def _find_all(answer: str, context: str) -> list[int]:
 
 
 def _list(value: Any, name: str, where: str) -> list[Any]:
-    found = field(_object(value, where), name, "of SQuAD's form", where)
-    if not isinstance(found, list):
-        raise ValueError(f"{where}: {name!r} is no list but {type(found).__name__}.")
-    return found
+    items = field(_object(value, where), name, "of SQuAD's form", where)
+    if not isinstance(items, list):
+        raise ValueError(f"{where}: {name!r} is not a list but {type(items).__name__}.")
+    return items
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} where an object belongs.")
+        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of an object.")
     return value

@@ -1,19 +1,19 @@
-r"""Texts and pairs of texts with labels: TSV, CSV, JSON lines, plain lines.
+r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, plain lines.
 
-    form     told by                              rules
-    TSV      .tsv, .txt, or a tab in line 1       a row a line, nothing quoted, as GLUE's files
+    form     recognized by                        rules
+    TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
     CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
 
-Names of compressed files end in .gz, .bz2, .xz or .zst after that. What is mended is counted, on
-top of what bert_jax.examples.reading counts:
+Names of compressed files end in .gz, .bz2, .xz or .zst after that. Repairs are counted, besides
+those of bert_jax.examples.reading:
 
     blank_lines          between rows: left out
     empty_texts          rows whose text_a or text_b is empty: kept
     labels_stripped      white space around a label: dropped
-    broken_rows          rows with too few columns, where the caller lets them be left out
-    long_rows            rows with too many, there: those too many are left out
+    broken_rows          rows with too few columns: left out, where the caller allows it
+    long_rows            rows with too many, there: the last columns are left out
     rows_left_out        rows that `Columns.keep` does not keep
 """
 
@@ -43,12 +43,12 @@ _TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what: by their names in the header, or, without header, by number from 0.
+    """The columns of a table, by name in the header or, without header, by number from 0.
 
     Attributes:
-      label: of one column, whose text is the label; or of several, each a class with 1 or 0 in it
+      label: a column with the label, or several columns with 1 or 0, one for each class
         (multi-label).
-      separator: of the labels in the label's column (multi-label); None: it holds one.
+      separator: of several labels in the label's column (multi-label); None: it has one.
       id: column of the ids; None: the number of the row is the id.
       keep: (column, value): only rows with that value are read.
     """
@@ -73,28 +73,28 @@ class Columns:
         return isinstance(self.text_a, str)
 
     def names(self, labelled: bool) -> tuple[str | int, ...]:
-        """The columns that every row must have."""
+        """Returns the columns that every row must have."""
         label = self.label if isinstance(self.label, tuple) else (self.label,)
         names = (self.text_a, self.text_b, self.id, *(self.keep or ())[:1])
         return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
 
     def are_in(self, cells: Sequence[str]) -> bool:
-        """Whether a table of TSV whose first line this is has them, labels aside."""
+        """Returns whether a TSV table with this first line has the columns, apart from labels."""
         names = {name.strip() for name in cells} if self.has_header else set(range(len(cells)))
         is_table = self.has_header or len(cells) > 1
         return is_table and names.issuperset(self.names(labelled=False))
 
 
 def parse_column(name: str) -> str | int | None:
-    """Reads a column's name as configurations give it: digits are a number, "" is no column."""
+    """Returns a column of the configuration: digits are a number, "" is None, no column."""
     return int(name) if name.isdecimal() else name or None
 
 
 def form_of(path: str) -> str:
-    """Tells whether a file is `tsv`, `csv` or `json`.
+    """Returns `tsv`, `csv` or `json`, the form of a file.
 
     Raises:
-      ValueError: neither its name nor its beginning tell.
+      ValueError: it cannot be recognized from the name or the first line.
     """
     if (ending := ending_of(path)) in (".tsv", ".csv"):
         return ending[1:]
@@ -102,7 +102,9 @@ def form_of(path: str) -> str:
         return "json"
     if ending == ".txt" or len(first_row(path)) > 1:
         return "tsv"
-    raise ValueError(f"{path} is no table: .tsv, .csv or .json by its name, or by tabs in line 1.")
+    raise ValueError(
+        f"{path} is not a table: its name must end in .tsv, .csv or .json, or line 1 have a tab."
+    )
 
 
 def read_table(
@@ -118,18 +120,18 @@ def read_table(
     Args:
       path: a file.
       columns: what to read.
-      counts: of what was mended.
+      counts: of the list above.
       labelled: whether labels are read; every row must have one then.
       quoted: whether fields may stand in double quotes; None: in CSV they may, in TSV not.
-      leave_out_broken_rows: leave rows with too few columns out and count them, instead of
-        raising, and count columns too many.
+      leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
+        instead of raising.
 
     Raises:
-      ValueError: naming the line, for broken rows, missing columns, labels or texts; and for a file
-        without any row.
+      ValueError: naming the line, for malformed rows, missing columns, labels or texts; or the
+        file has no row.
     """
     if labelled and columns.label is None:
-        raise ValueError(f"{path}: no column of labels was named (data.label).")
+        raise ValueError(f"{path}: data.label is missing: name the column of the labels.")
     number = -1
     rows = read_rows(path, counts, columns.has_header, quoted, leave_out_broken_rows)
     for where, row in rows:
@@ -143,7 +145,7 @@ def read_table(
 
 
 def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
-    """Streams the lines of a file, each a text without a label; blank ones too, as empty texts.
+    """Streams the lines of a file as texts without labels; blank lines are empty texts.
 
     Raises:
       ValueError: there is no such file, no line, or a line is not UTF-8.
@@ -163,7 +165,7 @@ def read_rows(
     quoted: bool | None = None,
     leave_out_broken_rows: bool = False,
 ) -> Iterator[tuple[str, Row]]:
-    """Streams (place, row) of a table; a row is a dict by column name, or by number from 0 on.
+    """Streams (place, row) of a table; a row is a dict by column name, or by number from 0.
 
     Raises:
       ValueError: as `read_table`.
@@ -249,10 +251,10 @@ def _example(
 
 
 def read_labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...]:
-    """The labels of a row.
+    """Returns the labels of a row.
 
     Raises:
-      ValueError: the row has none, or something that is none.
+      ValueError: the row has no label, or an invalid one.
     """
     assert columns.label is not None
     if isinstance(columns.label, tuple):
@@ -276,10 +278,10 @@ def _label(value: Any, where: str, counts: Counter) -> str:
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str | None):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} where a label belongs.")
+        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of a label.")
     label = (value or "").strip()
     if not label:
-        raise ValueError(f"{where}: no label (data.label); a row without one only to predict.")
+        raise ValueError(f"{where}: no label (data.label), which only rows to predict may lack.")
     counts["labels_stripped"] += label != value
     return label
 
@@ -287,5 +289,5 @@ def _label(value: Any, where: str, counts: Counter) -> str:
 def _truth(value: Any, name: str, where: str) -> bool:
     text = str(value).strip().lower()
     if text not in _TRUTH:
-        raise ValueError(f"{where}: {value!r} for the label {name!r}, where 1 or 0 belongs.")
+        raise ValueError(f"{where}: {value!r} for the label {name!r}, instead of 1 or 0.")
     return _TRUTH[text]

@@ -1,15 +1,15 @@
-"""Tags of any IOB scheme -> IOB2, by the rule of conlleval, with the scheme told from the tags.
+"""Converts tags of any IOB scheme to IOB2 by the rule of conlleval, and detects the scheme.
 
-    IOB1     I-X, and B-X only where an entity follows one of its own type
+    IOB1     I-X, and B-X only where an entity follows one of the same type
     IOB2     B-X begins every entity
-    IOBES    and S-X is one of a single word, E-X the last of more; or BILOU's and BMES' letters
+    IOBES    S-X is an entity of one word, E-X the last word of a longer one; also BILOU and BMES
 
-An entity goes on where the tag before has the same type and did not end one, and this tag does not
-begin one; so every tag has an outcome, whatever the scheme. Counted:
+An entity continues where the tag before has the same type and did not end one, and this tag does
+not begin one; so every sequence of tags can be converted. Counts:
 
     iob1_files, iob2_files, iobes_files, mixed_scheme_files    the scheme of each file
-    tags_converted       tags that read otherwise in IOB2
-    broken_entities      IOBES: entities without a proper beginning or end
+    tags_converted       tags that differ in IOB2
+    broken_entities      IOBES: entities without a valid beginning or end
 """
 
 import re
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 # M: IOBES' I in BMES; L and U: E and S in BILOU; W: S in BMEWO.
 _TAG = re.compile(r"([BIESLUMW])(?:-(\S.*))?")
 _BEGINS, _ENDS = frozenset("BSUW"), frozenset("ESLUW")
-# As seqeval calls the type of a bare B or I.
+# The type of a bare B or I, as in seqeval.
 _UNTYPED = "_"
 
 
@@ -28,7 +28,7 @@ class TagReader:
 
     Args:
       counts: of what was converted.
-      plain: the tags are no entities (parts of speech, say) and stay as they are.
+      plain: the tags are not entities (for example parts of speech), and are not converted.
     """
 
     def __init__(self, counts: Counter, plain: bool = False):
@@ -43,10 +43,10 @@ class TagReader:
         Args:
           tags: of its words.
           num_words: how many words there are.
-          where: names the place of a tag, by its number.
+          where: returns the place of a tag, from its number.
 
         Raises:
-          ValueError: there are more or fewer tags than words, or one is of no scheme.
+          ValueError: there are more or fewer tags than words, or an invalid tag.
         """
         if len(tags) != num_words:
             raise ValueError(f"{where(0)}: {num_words} words with {len(tags)} tags.")
@@ -56,8 +56,8 @@ class TagReader:
         for number, tag in enumerate(tags):
             prefix, type = now = _parse(tag, number, where)
             self._look(before, now)
-            goes_on = _goes_on(before, now)
-            converted.append(f"{'I' if goes_on else 'B'}-{type}" if prefix else "O")
+            continues = _continues(before, now)
+            converted.append(f"{'I' if continues else 'B'}-{type}" if prefix else "O")
             before = now
         self._look(before, ("", ""))
         self.counts["tags_converted"] += sum(
@@ -66,13 +66,13 @@ class TagReader:
         return tuple(converted)
 
     def _look(self, before: tuple[str, str], now: tuple[str, str]) -> None:
-        """Notes what tells the schemes apart."""
-        goes_on, prefix = _goes_on(before, now), now[0]
+        """Counts what distinguishes the schemes."""
+        continues, prefix = _continues(before, now), now[0]
         self._seen["ends"] += prefix in _ENDS or prefix == "M"
-        self._seen["inside_first"] += bool(prefix) and prefix not in _BEGINS and not goes_on
+        self._seen["inside_first"] += bool(prefix) and prefix not in _BEGINS and not continues
         is_needed = before[1] == now[1] and before[0] in ("B", "I")
         self._seen["needless_b"] += prefix == "B" and not is_needed
-        self._seen["unfinished"] += before[0] in ("B", "I", "M") and not goes_on
+        self._seen["unfinished"] += before[0] in ("B", "I", "M") and not continues
 
     def finish(self) -> None:
         """Counts the file's scheme."""
@@ -89,32 +89,32 @@ class TagReader:
 
 
 def as_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags of a sentence, of any scheme, in IOB2.
+    """Returns the tags of a sentence, of any scheme, in IOB2.
 
     Raises:
-      ValueError: one is of no scheme.
+      ValueError: an invalid tag.
     """
     return TagReader(Counter()).read(tags, len(tags), lambda number: f"word {number + 1}")
 
 
 def is_typed_tag(text: str) -> bool:
-    """Whether a text is O, B-TYPE and the like."""
+    """Returns whether a text is O, B-TYPE or another tag with a type."""
     return text == "O" or ("-" in text and _TAG.fullmatch(text) is not None)
 
 
-def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
-    """Whether the word is in the same entity as the one before."""
+def _continues(before: tuple[str, str], now: tuple[str, str]) -> bool:
+    """Returns whether a word is in the same entity as the word before."""
     is_inside = now[0] != "" and now[0] not in _BEGINS
     return is_inside and before[0] != "" and before[1] == now[1] and before[0] not in _ENDS
 
 
 def _parse(tag: str, number: int, where: Callable[[int], str]) -> tuple[str, str]:
-    """The prefix and the type of a tag, both empty for O."""
+    """Returns the prefix and the type of a tag, both empty for O."""
     if tag == "O":
         return "", ""
     if not (match := _TAG.fullmatch(tag)):
         raise ValueError(
-            f"{where(number)}: the tag {tag!r} is of no scheme: tags are O, B-TYPE, I-TYPE (IOB),"
+            f"{where(number)}: invalid tag {tag!r}: tags are O, B-TYPE, I-TYPE (IOB),"
             " and E-TYPE, S-TYPE (IOBES)."
         )
     return match[1], match[2] or _UNTYPED

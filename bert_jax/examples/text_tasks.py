@@ -1,8 +1,8 @@
-"""The published sets of texts and pairs: GLUE's nine tasks and its diagnostic set, Chinese ones.
+"""Published sets of texts and pairs: GLUE's nine tasks and its diagnostic set, and Chinese sets.
 
-Of each file the quirks are here, as values: which columns, whether there is a header, how the
-labels are written. A few rows of QQP are broken (a question goes on in the next line); as in
-everyone's scores they are left out, and counted.
+The forms of their files are values here: the columns, whether there is a header, how labels are
+written. A few rows of QQP are malformed (a question continues in the next line); as in published
+scores, they are left out, and counted.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ class TextTask:
     """A published set.
 
     Attributes:
-      columns: of its files; the first that the file's first line has count.
-      test_columns: the same for files without labels, where they differ.
+      columns: of its files; the first that the first line of a file has are read.
+      test_columns: of files without labels, if they differ.
       tfds: columns of its dataset in tensorflow-datasets, if it has one.
       labels: in the order of their numbers; empty: a regression.
-      aliases: other ways in which files write labels -> label.
-      submissions: split -> name of the file to hand in.
+      aliases: other spellings of labels in files -> label.
+      submissions: split -> name of the file to submit.
       limits: of a regression's numbers.
     """
 
@@ -47,11 +47,11 @@ class TextTask:
         """Streams the examples of one of the set's files, or of `tfds:NAME[SPLIT]`.
 
         Raises:
-          ValueError: naming the line, for whatever does not look like the set's.
+          ValueError: naming the line, for missing columns or an unknown label.
         """
         if source.startswith("tfds:"):
             if self.tfds is None:
-                raise ValueError(f"{source}: this set is not read from tensorflow-datasets.")
+                raise ValueError(f"{source}: tensorflow-datasets does not have this set.")
             examples = read_tfds_texts(source.removeprefix("tfds:"), self.tfds, counts, labelled)
         else:
             columns = self._columns(source, labelled)
@@ -62,15 +62,15 @@ class TextTask:
         if not os.path.isfile(path):
             raise ValueError(f"{path}: there is no such file.")
         choices = self.columns if labelled else (*self.test_columns, *self.columns)
-        there = first_row(path)
-        names = {*(name.strip() for name in there), *range(len(there))}
+        header = first_row(path)
+        names = {*(name.strip() for name in header), *range(len(header))}
         for columns in choices:
             if names.issuperset(columns.names(labelled)):
                 # GLUE's files have their own column of ids in some splits only.
                 ids = [name for name in ("index", "id") if name in names and columns.has_header]
                 return dataclasses.replace(columns, id=ids[0] if ids else None)
-        wanted = " or ".join(str(list(columns.names(labelled))) for columns in choices)
-        raise ValueError(f"{path}, line 1: no columns {wanted} but {there}.")
+        expected = " or ".join(str(list(columns.names(labelled))) for columns in choices)
+        raise ValueError(f"{path}, line 1: no columns {expected}; it has {header}.")
 
     def _known(self, example: TextExample) -> TextExample:
         assert example.labels is not None
@@ -78,15 +78,17 @@ class TextTask:
         if self.limits is not None:
             low, high = self.limits
             if not low <= number_of(label) <= high:
-                raise ValueError(f"{example.where}: {label!r} is no number from {low} to {high}.")
+                raise ValueError(
+                    f"{example.where}: {label!r} is not a number from {low} to {high}."
+                )
         elif label not in self.labels:
             known = ", ".join((*self.labels, *self.aliases))
-            raise ValueError(f"{example.where}: unknown label {label!r}, not of {known}.")
+            raise ValueError(f"{example.where}: unknown label {label!r}. Available: {known}.")
         return dataclasses.replace(example, labels=(label,))
 
 
 def number_of(text: str) -> float:
-    """The number that stands in a text, or NaN."""
+    """Returns the number in a text, or NaN."""
     try:
         return float(text)
     except ValueError:

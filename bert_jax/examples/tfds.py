@@ -1,4 +1,4 @@
-"""Examples from datasets of tensorflow-datasets, prepared as bert_jax.text.tfds says."""
+"""Reads examples of prepared datasets of tensorflow-datasets (bert_jax.text.tfds)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from bert_jax.examples.tables import Columns
 from bert_jax.examples.tags import TagReader
 from bert_jax.text.tfds import open_builder, open_split, parse_name
 
-# Records that are read, and held, at once.
+# Records that are read at once.
 _BATCH = 64
 
 
 def read_tfds_texts(
     argument: str, columns: Columns, counts: Counter, labelled: bool = True
 ) -> Iterator[TextExample]:
-    """Streams texts or pairs. Labels of classes come out by their names, other numbers as text.
+    """Streams texts or pairs. Class labels are names, other numbers are text.
 
     Args:
       argument: NAME or NAME[SPLIT], as in `glue/mrpc[validation]`.
@@ -27,7 +27,7 @@ def read_tfds_texts(
       labelled: whether labels are read; every record must have one then.
 
     Raises:
-      ValueError: naming the record; or the dataset is not there, or has no such feature.
+      ValueError: naming the record; or the dataset does not exist, or has no such feature.
     """
     name, split = parse_name(argument)
     features = _features(name, columns.names(labelled))
@@ -56,30 +56,30 @@ def read_tfds_tags(
       words: feature with the words.
       tags: feature with the tags, by class or as text.
       counts: of the tags that were converted (bert_jax.examples.tags).
-      plain: tags are no entities and stay as they are.
+      plain: tags are not entities, and are not converted.
 
     Raises:
-      ValueError: naming the record; or the dataset is not there, or has no such feature.
+      ValueError: naming the record; or the dataset does not exist, or has no such feature.
     """
     name, split = parse_name(argument)
     features = _features(name, (words, tags) if labelled else (words,))
     reader = TagReader(counts, plain)
     for where, number, record in _records(name, split):
         texts = tuple(_text(word, words, where, counts) for word in record[words])
-        found = None
+        converted = None
         if labelled:
-            found = tuple(_named(features[tags].feature, tag, where) for tag in record[tags])
-            found = reader.read(found, len(texts), lambda _, where=where: where)
-        yield TaggedExample(where, str(number), texts, found, number)
+            names = tuple(_named(features[tags].feature, tag, where) for tag in record[tags])
+            converted = reader.read(names, len(texts), lambda _, where=where: where)
+        yield TaggedExample(where, str(number), texts, converted, number)
     reader.finish()
 
 
-def _features(name: str, wanted: tuple[Any, ...]) -> Any:
+def _features(name: str, required: tuple[Any, ...]) -> Any:
     features = open_builder(name).info.features
-    for feature in wanted:
+    for feature in required:
         if feature not in features:
             raise ValueError(
-                f"{feature!r} is no feature of {name}, which has {', '.join(sorted(features))}."
+                f"{feature!r} is not a feature of {name}, which has {', '.join(sorted(features))}."
             )
     return features
 
@@ -100,9 +100,9 @@ def _labels(features: Any, columns: Columns, record: Any, where: str) -> tuple[s
 
 
 def _named(feature: Any, value: Any, where: str) -> str:
-    """The name of a class, or what else stands there as text."""
+    """Returns the name of a class; any other value as text."""
     if isinstance(value, float):
-        # The shortest number in the dataset's own precision: 3.8, not 3.799999952316284.
+        # The shortest number in the dataset's precision: 3.8, not 3.799999952316284.
         return str(np.dtype(feature.np_dtype).type(value))
     if not hasattr(feature, "int2str"):
         return _plain(value)
@@ -118,9 +118,9 @@ def _plain(value: Any) -> str:
 
 def _text(value: Any, name: Any, where: str, counts: Counter) -> str:
     if not isinstance(value, bytes):
-        raise ValueError(f"{where}: {name!r} is a {type(value).__name__}, no text.")
+        raise ValueError(f"{where}: {name!r} is a {type(value).__name__}, not text.")
     counts["nul_lines"] += b"\0" in value
     try:
         return value.replace(b"\0", b"").decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: {name!r} is no UTF-8 ({error.reason}).") from None
+        raise ValueError(f"{where}: {name!r} is invalid UTF-8 ({error.reason}).") from None

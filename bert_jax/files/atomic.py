@@ -8,6 +8,7 @@ Every file that outlives its process is written by one of these:
     write_text(path, text)                UTF-8, no newline added
     write_json(path, value, sort_keys=True)
     copy_file(source, path)
+    move_file(source, path)
     AppendFile(path)                      a text file that grows by lines:
         .write_line(line)                 adds a line; it survives the end of the process
         .sync()                           returns when all lines are on disk
@@ -39,12 +40,18 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
     temporary = f"{path}.part"
     try:
         yield temporary
-        _fsync(temporary)
-        os.replace(temporary, path)
+        move_file(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
+    """Moves a complete file to `path`, over what is there, on the same file system."""
+    path = os.fspath(path)
+    _fsync(os.fspath(source))
+    os.replace(source, path)
     _fsync(_parent(path))
 
 

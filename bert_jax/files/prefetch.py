@@ -1,4 +1,4 @@
-"""The items of an iterator, made ahead of time in a thread."""
+"""Prefetches the items of an iterator in a thread."""
 
 import queue
 import threading
@@ -10,15 +10,15 @@ Item = TypeVar("Item")
 
 
 class Prefetcher(Generic[Item]):
-    """An iterator that a thread of its own runs ahead; use it as a context.
+    """An iterator whose items are computed ahead in a thread; also a context manager.
 
     Args:
       make_iterator: returns the iterator; called in the thread.
-      depth: how many items to have ready.
+      depth: most items that wait for the consumer.
     """
 
     def __init__(self, make_iterator: Callable[[], Iterator[Item]], depth: int = 2):
-        # Seconds that the consumer has waited for items.
+        # Seconds for which the consumer has waited for items.
         self.waited = 0.0
         self._queue: queue.Queue[Callable[[], Item]] = queue.Queue(depth)
         self._ended = False
@@ -36,7 +36,12 @@ class Prefetcher(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        """Raises StopIteration at the end, and whatever the iterator raised."""
+        """Returns the next item.
+
+        Raises:
+          StopIteration: the iterator has ended.
+          Exception: raised by the iterator.
+        """
         if self._ended:
             raise StopIteration
         started = time.perf_counter()
@@ -49,7 +54,7 @@ class Prefetcher(Generic[Item]):
             raise
 
     def close(self) -> None:
-        """Stops the thread; what it has ready is lost."""
+        """Stops the thread and discards items that wait."""
         self._stopped.set()
         self._thread.join()
 
@@ -59,7 +64,7 @@ class Prefetcher(Generic[Item]):
                 if not self._put(lambda item=item: item):
                     return
             error: BaseException = StopIteration()
-        except BaseException as raised:  # it is the consumer's
+        except BaseException as raised:  # raised in the consumer's thread
             error = raised
 
         def fail() -> Item:

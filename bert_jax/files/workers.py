@@ -1,4 +1,4 @@
-"""Processes that work off a list of tasks."""
+"""A pool of processes, and the progress of a list of tasks in it."""
 
 import concurrent.futures
 import multiprocessing
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-# Takes a line that says what is done.
+# Takes a line of progress.
 Log = Callable[[str], None]
 
 
 class Workers:
-    """A pool of processes; with one process, the tasks are done in this one. Use as a context.
+    """A pool of processes, as a context manager; with one process, tasks run in the caller.
 
-    Processes are spawned, never forked: the one that starts them may run threads, as jax does. A
-    program that prepares data must therefore start behind `if __name__ == "__main__"`.
+    Processes are spawned, not forked, since the caller may run threads, as jax does. A program that
+    prepares data must therefore start under `if __name__ == "__main__"`.
     """
 
     def __init__(self, num_processes: int):
@@ -40,7 +40,7 @@ class Workers:
 
         Raises:
           OSError: a process died.
-          Exception: what a task raised.
+          Exception: raised by a task.
         """
         if self._pool is None:
             yield from ((number, function(*task)) for number, task in enumerate(tasks))
@@ -49,12 +49,12 @@ class Workers:
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield futures.pop(future), future.result()
-        except ValueError as error:  # raised here too, not only in another process
+        except ValueError as error:  # has a traceback of this process
             raise ValueError(str(error)) from error
         except BrokenProcessPool:
             raise OSError(
-                "a process died while it prepared data, perhaps for want of memory: try again with"
-                " fewer processes (data.num_processes); finished parts are kept"
+                "a worker process died, perhaps because the memory is full: run again with fewer"
+                " processes (data.num_processes); finished parts are kept"
             ) from None
 
 
@@ -66,9 +66,15 @@ def run_stage(
     num_bytes: int,
     log: Log,
 ) -> None:
-    """Does all tasks; says how far they are every ten seconds, and at the end how fast.
+    """Runs all tasks, and logs progress every ten seconds and at the end.
 
-    `num_bytes` of text are behind the tasks; 0: each task returns a dict with the `bytes` it read.
+    Args:
+      workers: the pool.
+      stage: name of the stage in the log.
+      function: called with each task.
+      tasks: arguments of the function.
+      num_bytes: bytes of text of all tasks; 0: each returns a dict with the `bytes` it read.
+      log: takes lines of progress.
     """
     started = last = time.monotonic()
     done_bytes = 0.0
@@ -85,7 +91,7 @@ def run_stage(
 
 
 def _start_worker() -> None:
-    """Leaves Ctrl-C to the process that started this one, and ends together with it."""
+    """Ignores Ctrl-C, which the parent handles, and ends this process when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

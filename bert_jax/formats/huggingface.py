@@ -28,7 +28,7 @@ ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
 }
 # The classes with another head than those of pre-training -> value for `config.task`.
-_TASKS = {
+TASKS_BY_CLASS = {
     "BertForSequenceClassification": "classification",
     "BertForTokenClassification": "tagging",
     "BertForQuestionAnswering": "span",
@@ -172,8 +172,8 @@ def _pickle_error(path: str) -> ValueError:
 def _task(values: dict[str, Any], names: set[str]) -> str:
     """Returns the task of the class in config.json, or else that of the head."""
     for architecture in values.get("architectures") or ():
-        if architecture in _TASKS:
-            return _TASKS[architecture]
+        if architecture in TASKS_BY_CLASS:
+            return TASKS_BY_CLASS[architecture]
     if "qa_outputs.weight" in names:
         return "span"
     if "classifier.weight" in names:

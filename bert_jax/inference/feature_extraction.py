@@ -1,4 +1,4 @@
-"""Contextual features: what a model's layers say of each sub-word, word or sentence."""
+"""Contextual features: hidden states of each sub-word, word or sentence."""
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ class FeatureExtractor:
             yield number, row, features
 
     def _scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """float32[..., features], of length 1 if that is asked for; zeros stay zeros."""
+        """float32[..., features], of length 1 if requested; zeros stay zeros."""
         if not self.choice.normalize:
             return vectors
         return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
@@ -107,7 +107,7 @@ class FeatureExtractor:
         return sums / (spans[:, 1] - spans[:, 0])[None, :, None].astype(np.float32)
 
     def names(self, row: TextRow, features: Features) -> dict[str, list[str]]:
-        """What the vectors stand for, for people: `tokens`, or `words` as the text has them."""
+        """Returns the names of the vectors: `tokens`, or `words` as the text has them."""
         match self.choice.level:
             case "subword":
                 return {"tokens": [self.model.tokenizer.pieces[i] for i in row.input_ids]}
@@ -191,7 +191,7 @@ def _forward(
 
 
 def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> int:
-    """Writes the features of every line of a file; the output is there whole or not at all.
+    """Writes the features of every line of a file; the output is complete or absent.
 
     Returns:
       The number of texts.

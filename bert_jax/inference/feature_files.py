@@ -1,4 +1,4 @@
-"""Where features go: a JSON object a line, or whole arrays in .npz or .safetensors.
+"""Files of features: a JSON object a line, or arrays in .npz or .safetensors.
 
 JSON lines are written as they come. Arrays are filled on disk, in a folder beside the output, and
 packed at the end: memory does not grow with the number of texts, and for a moment the disk holds
@@ -92,14 +92,14 @@ class Arrays:
 
 @contextlib.contextmanager
 def open_json_lines(path: str) -> Iterator[JsonLines]:
-    """A file of JSON lines that stands under `path` when the block ends without an error."""
+    """Opens a file of JSON lines; it is moved to `path` if the block ends without an error."""
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         yield JsonLines(file)
 
 
 @contextlib.contextmanager
 def open_arrays(path: str, specs: Mapping[str, ArraySpec]) -> Iterator[Arrays]:
-    """Arrays to fill; their file stands under `path` when the block ends without an error.
+    """Opens arrays to fill; their file is moved to `path` if the block ends without an error.
 
     Raises:
       ValueError: if the disk has no room for them.

@@ -50,10 +50,10 @@ class Scorer:
         """Scores rows in their order; they are read as they are needed.
 
         Yields:
-          `pseudo_log_likelihood` in nats, `tokens`, `unknown_tokens` among them (what is said of
-          these is said of "[UNK]", not of the word), `per_token` (the mean), `perplexity`, and
-          `log_probabilities` of each token. `per_token` and `perplexity` of a text without a token
-          are null.
+          `pseudo_log_likelihood` in nats, `tokens`, `unknown_tokens` among them (whose
+          probabilities are those of "[UNK]", not of the word), `per_token` (the mean),
+          `perplexity`, and `log_probabilities` of each token. `per_token` and `perplexity` of a
+          text without a token are null.
         """
         rows, again = itertools.tee(rows)
         questions = itertools.chain.from_iterable(map(self._masked_in_turn, rows))

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.atomic import move_file, read_json, write_json
 from bert_jax.tasks.task import Prediction
 
 
@@ -70,7 +70,7 @@ class Unfinished:
           write: (path of the lines, path of the output) writes another form; None: the lines.
         """
         if write is None:
-            os.replace(self._path, self._output_path)
+            move_file(self._path, self._output_path)
         else:
             write(self._path, self._output_path)
             os.remove(self._path)

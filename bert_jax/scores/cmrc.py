@@ -1,20 +1,20 @@
-"""CMRC 2018's scores: exact match, and F1 of the longest run of segments in common.
+"""The scores of CMRC 2018: exact match, and F1 of the longest common run of segments.
 
 Written from the definition of cmrc2018_evaluate.py, version 5. A segment is a Chinese character, or
-a word of what stands between two. For the latter that script asks nltk's tokenizer; this has a rule
-of its own, the same but for dots within a run, which nltk may take for the end of a sentence, and
-for rarities such as "gonna". It takes gold and prediction apart alike.
+a word of the text between two. For words, that script uses nltk's tokenizer; the rule here differs
+for dots within a run, which nltk may take for the end of a sentence, and for rare forms such as
+"gonna". It is applied to gold answers and predictions alike.
 """
 
 import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-# What does not count: this list and no more. ASCII's full stop and comma, for example, do count.
+# Ignored characters: exactly this list. ASCII's full stop and comma, for example, do count.
 _IGNORED = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _RUNS = re.compile("[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
-# The Penn Treebank's words: quotes that open are not those that close, 1,000 and U.S. stay whole,
-# the last full stop stands alone.
+# Words of the Penn Treebank: opening and closing quotes differ, 1,000 and U.S. are one word, and
+# the last full stop is a word.
 _OPENING = re.compile(r'(?:^|(?<=[\s(\[{<]))"')
 _MARKS = re.compile(
     r""" `` | \.{2,} | [;@\#$%&?!()\[\]{}<>"«»‘„\u2012-\u2015] | ,(?!\d)
@@ -25,12 +25,12 @@ _CLITICS = re.compile(r"(?<=[^'\s])(?:'(?:s|m|d|ll|re|ve)?|n't)(?!\S)")
 
 
 def segments(text: str) -> list[str]:
-    """Chinese characters and words, in lower case, without what does not count."""
-    found = []
+    """Returns Chinese characters and words, in lower case, without ignored characters."""
+    words = []
     for run in _RUNS.findall(_clean(text)):
         spaced = _MARKS.sub(r" \g<0> ", _OPENING.sub("``", run))
-        found += _CLITICS.sub(r" \g<0>", spaced).split()
-    return found
+        words += _CLITICS.sub(r" \g<0>", spaced).split()
+    return words
 
 
 def _clean(text: str) -> str:
@@ -38,12 +38,12 @@ def _clean(text: str) -> str:
 
 
 def exact(answer: str, predicted: str) -> float:
-    """Whether the texts are equal but for case and what does not count."""
+    """Returns 1 if the texts are equal, apart from case and ignored characters, else 0."""
     return float(_clean(answer) == _clean(predicted))
 
 
 def f1(answer: str, predicted: str) -> float:
-    """Of the longest run of segments in both, as a part of either text."""
+    """Returns the F1 of the longest common run of segments."""
     true, guessed = segments(answer), segments(predicted)
     matcher = difflib.SequenceMatcher(None, true, guessed, autojunk=False)
     common = matcher.find_longest_match().size
@@ -51,7 +51,7 @@ def f1(answer: str, predicted: str) -> float:
 
 
 def cmrc2018(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
-    """CMRC 2018's scores in percent; the best of the gold answers counts.
+    """Returns the scores of CMRC 2018 in percent; the best of the gold answers counts.
 
     Args:
       gold: id of a question -> texts of its answers.
@@ -67,7 +67,7 @@ def cmrc2018(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) 
         raise ValueError("There are no questions to score.")
     for key, answers in gold.items():
         if not answers:
-            raise ValueError(f"Question {key!r} has no answer, and CMRC 2018 has none such.")
+            raise ValueError(f"Question {key!r} has no answer, which CMRC 2018 requires.")
     answered = [key for key in gold if key in predictions]
     totals = [
         100

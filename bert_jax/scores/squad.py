@@ -1,7 +1,7 @@
-"""The official scores of SQuAD 1.1 and 2.0, of predictions in memory, in percent.
+"""The official scores of SQuAD 1.1 and 2.0, in percent.
 
-Written from the definitions of evaluate-v1.1.py and evaluate-v2.0.py, and equal to what they give,
-also where that is odd. `gold` maps the id of a question to the texts of its answers, `predictions`
+Written from the definitions of evaluate-v1.1.py and evaluate-v2.0.py, with the same results in all
+special cases. `gold` maps the id of a question to the texts of its answers, `predictions`
 an id to a text, "" for no answer. A question without a prediction scores 0 (where the script of 2.0
 ends with a KeyError).
 """
@@ -20,21 +20,21 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Lower case, without ASCII punctuation, articles and additional white space."""
+    """Returns a text in lower case, without ASCII punctuation, articles and extra white space."""
     without_punctuation = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
 
 
 def exact(answer: str, predicted: str) -> float:
-    """Whether the normalized texts are equal."""
+    """Returns 1 if the normalized texts are equal, else 0."""
     return float(normalize(answer) == normalize(predicted))
 
 
-def f1(answer: str, predicted: str, nothings: float = 0.0) -> float:
-    """F1 of the normalized texts as bags of words; `nothings` if neither has any."""
+def f1(answer: str, predicted: str, if_empty: float = 0.0) -> float:
+    """Returns the F1 of the normalized texts as bags of words; `if_empty` if neither has words."""
     true, guessed = normalize(answer).split(), normalize(predicted).split()
     if not true and not guessed:
-        return nothings
+        return if_empty
     common = (Counter(true) & Counter(guessed)).total()
     if not common:
         return 0.0
@@ -44,7 +44,7 @@ def f1(answer: str, predicted: str, nothings: float = 0.0) -> float:
 
 
 def squad_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
-    """SQuAD 1.1's `exact_match` and `f1`.
+    """Returns `exact_match` and `f1` of SQuAD 1.1.
 
     Raises:
       ValueError: there is no question, or one without an answer.
@@ -52,7 +52,7 @@ def squad_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     _check(gold)
     for key, answers in gold.items():
         if not answers:
-            raise ValueError(f"Question {key!r} has no answer: this takes the rules of SQuAD 2.0.")
+            raise ValueError(f"Question {key!r} has no answer: use the rules of SQuAD 2.0.")
     sums = np.zeros(2)
     for key in gold.keys() & predictions.keys():
         sums[0] += max(exact(answer, predictions[key]) for answer in gold[key])
@@ -67,17 +67,19 @@ def squad_v2(
     na_probs: Mapping[str, float] | None = None,
     na_prob_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """SQuAD 2.0's scores, over all questions and for those with and without an answer.
+    """Returns the scores of SQuAD 2.0, of all questions and of those with and without answer.
 
     Args:
-      na_probs: how sure it is that a question has no answer, probabilities or, as BERT has them,
-        differences of scores. With these the result has the best thresholds too.
-      na_prob_threshold: "" is predicted where `na_probs` is greater, whatever `predictions` says.
+      gold: id of a question -> texts of its answers.
+      predictions: id -> text; "" is no answer.
+      na_probs: id -> score of no answer: a probability or, as in BERT, a difference of scores.
+        With these, the result has the best thresholds too.
+      na_prob_threshold: where `na_probs` is greater, the prediction is "".
 
     Returns:
       `exact`, `f1`, `total`; the same after HasAns_ and NoAns_, where there are such questions;
       with `na_probs` also `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`. A best
-      threshold is 0.0 also where none is better than answering nothing at all.
+      threshold is also 0.0 where no answer to every question is best.
 
     Raises:
       ValueError: there is no question, or one that is predicted lacks its na_prob.
@@ -91,14 +93,14 @@ def squad_v2(
         )
     raw = {"exact": {}, "f1": {}}
     for key in answered:
-        # An answer that is nothing but articles and punctuation cannot be hit.
+        # An answer of articles and punctuation only cannot be matched.
         answers = [answer for answer in gold[key] if normalize(answer)] or [""]
         raw["exact"][key] = max(exact(answer, predictions[key]) for answer in answers)
-        raw["f1"][key] = max(f1(answer, predictions[key], nothings=1.0) for answer in answers)
+        raw["f1"][key] = max(f1(answer, predictions[key], if_empty=1.0) for answer in answers)
 
     def with_threshold(key: str, score: float) -> float:
-        says_nothing = na_probs is not None and na_probs[key] > na_prob_threshold
-        return float(not gold[key]) if says_nothing else score
+        is_unanswered = na_probs is not None and na_probs[key] > na_prob_threshold
+        return float(not gold[key]) if is_unanswered else score
 
     groups = {
         "": list(gold),
@@ -126,11 +128,10 @@ def _best_threshold(
     scores: Mapping[str, float],
     na_probs: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The highest score that a threshold gives, and the lowest such threshold.
+    """Returns the highest score of all thresholds, and the lowest such threshold.
 
-    From nothing answered on, the questions are answered one by one, the least likely to be without
-    an answer first. Of equal na_probs each is a step of its own, in the order of `na_probs`: so the
-    official script has it.
+    The threshold is raised from no question answered, one question at a time, by ascending na_prob.
+    As in the official script, equal na_probs are separate steps, in the order of `na_probs`.
     """
     order = [key for key in sorted(na_probs, key=na_probs.__getitem__) if key in scores]
     gains = [scores[key] if gold[key] else -float(predictions[key] != "") for key in order]

@@ -250,22 +250,22 @@ class TextAnswers:
                 for example, value in zip(self._examples, self._logits[:, 0], strict=True)
             ]
         exp = np.exp(self._logits - self._logits.max(-1, keepdims=True))
-        shares = exp / exp.sum(-1, keepdims=True)
+        probabilities = exp / exp.sum(-1, keepdims=True)
         if self._kind == "multi":
-            shares = 0.5 * (1 + np.tanh(self._logits / 2))
+            probabilities = 0.5 * (1 + np.tanh(self._logits / 2))
         return [
             {"id": example.id, **self._choice(row), "probabilities": self._named(row)}
-            for example, row in zip(self._examples, shares, strict=True)
+            for example, row in zip(self._examples, probabilities, strict=True)
         ]
 
-    def _choice(self, shares: np.ndarray) -> dict[str, Any]:
+    def _choice(self, probabilities: np.ndarray) -> dict[str, Any]:
         if self._kind == "single":
-            return {"label": self._labels[int(shares.argmax())]}
-        found = zip(self._labels, shares, strict=True)
-        return {"labels": [name for name, share in found if share > 0.5]}
+            return {"label": self._labels[int(probabilities.argmax())]}
+        pairs = zip(self._labels, probabilities, strict=True)
+        return {"labels": [name for name, probability in pairs if probability > 0.5]}
 
-    def _named(self, shares: np.ndarray) -> dict[str, float]:
-        return dict(zip(self._labels, map(float, shares), strict=True))
+    def _named(self, probabilities: np.ndarray) -> dict[str, float]:
+        return dict(zip(self._labels, map(float, probabilities), strict=True))
 
 
 CLASSIFICATION = TaskRow(

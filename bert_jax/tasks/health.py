@@ -22,7 +22,7 @@ def verdict(
     token, share = train["most_frequent_token"]["piece"], train["most_frequent_token"]["share"]
     entropy = train["unigram_entropy"]
     loss, accuracy = values["masked_lm_loss"], values["masked_lm_accuracy"]
-    pairs = values.get("next_sentence_accuracy")  # None: the model is not asked
+    pairs = values.get("next_sentence_accuracy")  # None: the model has no such head
     chance = max(held_out["random_next_share"], 1 - held_out["random_next_share"])
     margin = _STANDARD_ERRORS * (chance * (1 - chance) / held_out["rows"]) ** 0.5
 
@@ -31,7 +31,7 @@ def verdict(
         advice.append(
             "The masked-word loss is no better than knowing how frequent each token is: train"
             " longer, or look at optimizer.learning_rate and warmup, and at the data with"
-            " python -m bert_jax.prepare --workdir=DIR --dump=5."
+            " python -m bert_jax prepare --workdir=DIR --dump=5."
         )
     elif not accuracy > share:
         advice.append("It does not beat always saying the most frequent token yet: train longer.")

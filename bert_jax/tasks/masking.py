@@ -1,19 +1,18 @@
-"""Which tokens the model has to guess: drawn on the device, anew at each step.
+"""Which tokens are masked: drawn on the device, independently at each step.
 
 A pure function of (key, batch, rule). The procedure is the one of `create_masked_lm_predictions`
-in google-research/bert: of each example a share of the tokens, [CLS] and [SEP] counted, at least
-one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary. How many tokens
-that share is has two other definitions in use: see `MaskingRule.rounding`.
+in google-research/bert: of each example a fraction of the tokens, [CLS] and [SEP] counted, at
+least one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary.
+`MaskingRule.rounding` has two other definitions of that number of tokens.
 """
 
 import dataclasses
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-Batch = Mapping[str, jax.Array]
+from bert_jax.models.model import Batch
 
 MASKINGS = ("subword", "whole_word", "span")
 ROUNDINGS = ("half_even", "stochastic", "bernoulli")
@@ -27,11 +26,11 @@ class MaskingRule:
     """How to mask; hashable, so that it can be a static argument.
 
     Attributes:
-      masked_lm_prob: share of an example's tokens to predict.
+      masked_lm_prob: fraction of an example's tokens to predict.
       max_predictions: P, slots for predictions in a row. A row of several examples should be
-        packed so that all their predictions fit; where they do not, a random choice of P is made.
+        packed so that all their predictions fit; otherwise P of them are chosen at random.
       masking: `subword` chooses tokens; `whole_word` words, in random order, leaving out those
-        that no longer fit; `span` runs of words, cut off where the share is reached.
+        that no longer fit; `span` runs of words, truncated where the number of tokens is reached.
       vocab_size: ids that a random token is drawn from, special ones included.
       mask_id: id of [MASK].
       never_masked: ids of [CLS], [SEP] and [PAD].
@@ -39,7 +38,7 @@ class MaskingRule:
       rounding: of the n tokens of an example are chosen, p being `masked_lm_prob`,
         `half_even`: round(n * p), at least one, as in google-research/bert under Python 3;
         `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
-        `bernoulli`: each candidate by itself with probability p, so that any number is possible
+        `bernoulli`: each candidate independently with probability p, so that any number is possible
         (transformers, `DataCollatorForLanguageModeling`); for `subword` only.
     """
 

@@ -1,4 +1,4 @@
-"""Which of several endings goes on from a text (paper, section 4.4)."""
+"""Multiple choice: which of several endings continues a text (paper, section 4.4)."""
 
 import dataclasses
 from collections import Counter
@@ -125,22 +125,22 @@ class ChoiceAnswers:
 
     def __init__(self, examples: Sequence[ChoiceExample], num_choices: int):
         self._examples = examples
-        self._shares = np.zeros((len(examples), num_choices), np.float32)
+        self._probabilities = np.zeros((len(examples), num_choices), np.float32)
 
     def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
         is_row = row_numbers >= 0
-        self._shares[row_numbers[is_row]] = answers["probabilities"][is_row]
+        self._probabilities[row_numbers[is_row]] = answers["probabilities"][is_row]
 
     def predictions(self) -> list[Prediction]:
         """`choice`, its number and `ending`, and the `probabilities` of all."""
         return [
             {
                 "id": example.id,
-                "choice": (choice := int(shares[: len(example.endings)].argmax())),
+                "choice": (choice := int(probabilities[: len(example.endings)].argmax())),
                 "ending": example.endings[choice],
-                "probabilities": [float(share) for share in shares[: len(example.endings)]],
+                "probabilities": [float(value) for value in probabilities[: len(example.endings)]],
             }
-            for example, shares in zip(self._examples, self._shares, strict=True)
+            for example, probabilities in zip(self._examples, self._probabilities, strict=True)
         ]
 
 

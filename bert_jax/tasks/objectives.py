@@ -4,14 +4,12 @@ A loss or a score is a numerator and a denominator, both sums over examples, so 
 batch (microbatches, devices, batches of an evaluation) add up exactly; one division comes last.
 """
 
-from collections.abc import Mapping
-
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-Batch = Mapping[str, jax.Array]
+from bert_jax.models.model import Batch
 
 
 @flax.struct.dataclass

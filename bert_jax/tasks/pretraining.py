@@ -202,7 +202,10 @@ class PretrainingData:
         return health.verdict(values, training.statistics, evaluation[0].statistics)
 
     def describe_evaluation(
-        self, evaluation: Sequence[CorpusRows], origin: Mapping[str, Any]
+        self,
+        training: CorpusRows | None,
+        evaluation: Sequence[CorpusRows],
+        origin: Mapping[str, Any],
     ) -> dict[str, Any]:
         (rows,) = evaluation
         return {

@@ -97,8 +97,12 @@ class Labelled:
         ]
 
     def describe_evaluation(
-        self: LabelledData, evaluation: Sequence[LabelledRows], origin: Mapping[str, Any]
+        self: LabelledData,
+        training: LabelledRows | None,
+        evaluation: Sequence[LabelledRows],
+        origin: Mapping[str, Any],
     ) -> dict[str, Any]:
+        all_rows = (*([training] if training else ()), *evaluation)
         return {
             **origin,
             "baseline": self.baseline(_eval_examples(evaluation)),
@@ -108,7 +112,7 @@ class Labelled:
                     "sha256": rows.sha256,
                     "examples": len(rows.examples),
                 }
-                for rows in evaluation
+                for rows in all_rows
             },
         }
 

@@ -96,8 +96,8 @@ class Tagging(Supervised):
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
         if outputs.crf is not None:
             return {"tags": crf.decode(outputs.crf, outputs.logits, batch["is_word"])}
-        shares = jax.nn.softmax(outputs.logits)
-        return {"tags": shares.argmax(-1), "probabilities": shares.max(-1)}
+        probabilities = jax.nn.softmax(outputs.logits)
+        return {"tags": probabilities.argmax(-1), "probabilities": probabilities.max(-1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,14 +263,14 @@ class TagAnswers:
         self._entities, self._between_words = entities, between_words
         num_words = int(rows.example_starts[-1])
         self._tags = np.zeros(num_words, np.int32)
-        self._shares = np.full(num_words, np.nan, np.float32)
+        self._probabilities = np.full(num_words, np.nan, np.float32)
 
     def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
         words = self._rows.predicted_words(row_numbers, length)
         is_predicted = words >= 0
         self._tags[words[is_predicted]] = answers["tags"][is_predicted]
         if "probabilities" in answers:
-            self._shares[words[is_predicted]] = answers["probabilities"][is_predicted]
+            self._probabilities[words[is_predicted]] = answers["probabilities"][is_predicted]
 
     def predictions(self) -> list[Prediction]:
         """`words`, `tags`, `entities`, and `probabilities` of the tags where the head has them."""
@@ -281,8 +281,8 @@ class TagAnswers:
             prediction: Prediction = {"id": example.id, "words": list(example.words), "tags": tags}
             if self._entities:
                 prediction["entities"] = self._find_entities(example.words, tags)
-            if not np.isnan(self._shares[here]).any():
-                prediction["probabilities"] = [float(share) for share in self._shares[here]]
+            if not np.isnan(self._probabilities[here]).any():
+                prediction["probabilities"] = [float(value) for value in self._probabilities[here]]
             predictions.append(prediction)
         return predictions
 

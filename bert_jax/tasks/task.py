@@ -13,11 +13,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch, Rows
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer
 
-Batch = Mapping[str, jax.Array]
 # What is written for an example: JSON values.
 Prediction = dict[str, Any]
 
@@ -130,11 +129,12 @@ class TaskData(Protocol):
         ...
 
     def describe_evaluation(
-        self, evaluation: Sequence[Rows], origin: Mapping[str, Any]
+        self, training: Rows | None, evaluation: Sequence[Rows], origin: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Returns what an evaluation was computed on, for results.json.
 
         Args:
+          training: the rows that the run trains on; None in a run that is evaluated only.
           evaluation: the rows.
           origin: `task` and `init_from` of the configuration.
         """

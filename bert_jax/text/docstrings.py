@@ -1,7 +1,7 @@
-"""Docstrings -> English sentences: code, markup, tables and lists of parameters are left out.
+"""Extracts English prose from docstrings, without code, markup, tables and lists of parameters.
 
-What comes in is reStructuredText as Python projects write it (Sphinx, numpydoc, Google style).
-What comes out is for training on, not for reading a manual: where it is not sure, it leaves out.
+The input is reStructuredText as Python projects write it (Sphinx, numpydoc, Google style). The
+output is for training: text that is not clearly prose is left out.
 """
 
 import re
@@ -54,17 +54,17 @@ _INLINE = (
     (re.compile(r"\s+"), " "),
 )
 
-# The dot in `package.Name` ends no sentence; a character of private use stands for it meanwhile.
+# The dot in `package.Name` ends no sentence: a private-use character replaces it while splitting.
 _DOT_IN_NAME = re.compile(r"(?<=\w)\.(?=\w)")
 _DOT = "\ue000"
 
 _WORD = re.compile(r"""["'(\[]*(?:[A-Za-z]+(?:['/-][A-Za-z]+)*|\d+(?:\.\d+)?)[]\])"',;:.!?]*$""")
 _NO_PROSE = re.compile(r">>>|%\(|\\|https?:|www\.|[{}|`]|::|\.\. |==|\$|(?<!\w)\.\.\.(?=\w)")
-# What a reference left behind: `as shown in [1]_.`
+# The remains of a removed reference: `as shown in [1]_.`
 _CUT_OFF = re.compile(r"\b(?:and|at|by|for|from|in|of|on|see|the|to|with)[.:]$", re.IGNORECASE)
 _SENTENCE = re.compile(r"""["'(]?[A-Z].*[.!?:]["')]*$""")
 _MIN_WORDS, _MAX_WORDS = 4, 120
-_MIN_SHARE_OF_WORDS = 0.7
+_MIN_WORD_FRACTION = 0.7
 
 
 def prose_of(docstring: str) -> list[str]:
@@ -83,19 +83,19 @@ def prose_of(docstring: str) -> list[str]:
 
 
 def is_prose(sentence: str) -> bool:
-    """Tells whether a text looks like one whole English sentence."""
+    """Returns whether a text looks like one complete English sentence."""
     words = sentence.split()
     return (
         _MIN_WORDS <= len(words) <= _MAX_WORDS
         and _SENTENCE.match(sentence) is not None
         and _NO_PROSE.search(sentence) is None
         and _CUT_OFF.search(sentence) is None
-        and sum(_WORD.match(word) is not None for word in words) >= _MIN_SHARE_OF_WORDS * len(words)
+        and sum(_WORD.match(word) is not None for word in words) >= _MIN_WORD_FRACTION * len(words)
     )
 
 
 def _plain(paragraph: str) -> str:
-    """Takes markup off the text, and the name off the description of a parameter."""
+    """Removes markup, and the name before the description of a parameter."""
     if entry := _ENTRY.match(paragraph):
         text = paragraph[entry.end() :]
         paragraph = text[0].upper() + text[1:]
@@ -105,10 +105,10 @@ def _plain(paragraph: str) -> str:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[str]:
-    """Yields each run of lines of one indentation, joined; blocks that are no prose are left out.
+    """Yields each run of lines of one indentation, joined, without blocks that are not prose.
 
-    Left out are doctests to their blank line, all that is indented below `::` or below a directive
-    of no prose, titles, tables, and the sections of references.
+    Those are doctests up to their blank line, everything indented below `::` or below a directive
+    without prose, titles, tables, and sections of references.
     """
     paragraph: list[str] = []
     indent, hangs = 0, False
@@ -140,9 +140,9 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
         )
         bullet = None if is_break else _BULLET.match(text)
         starts_entry = not is_break and _ENTRY.match(text) is not None
-        # What starts behind a name or a directive goes on below it, more indented.
-        goes_on = line_indent == indent or (hangs and line_indent > indent)
-        if paragraph and (is_break or bullet or starts_entry or not goes_on):
+        # Text after a name or a directive may continue below it with more indentation.
+        continues = line_indent == indent or (hangs and line_indent > indent)
+        if paragraph and (is_break or bullet or starts_entry or not continues):
             yield " ".join(paragraph)
             paragraph = []
         hangs = starts_entry or directive is not None

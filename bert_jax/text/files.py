@@ -1,4 +1,4 @@
-"""Files of text as blocks of UTF-8 bytes: compression, encodings, and where a file may be cut."""
+"""Reads text files as blocks of UTF-8: compression, encodings, and cutting files into ranges."""
 
 import bz2
 import codecs
@@ -31,8 +31,8 @@ _BYTE_ORDER_MARKS = (
 )
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 # Text has hardly any control bytes; random or compressed bytes have about 10 %.
-_BINARY_SHARE = 0.05
-_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
+_BINARY_FRACTION = 0.05
+_CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
 class FileRange(NamedTuple):
@@ -44,7 +44,7 @@ class FileRange(NamedTuple):
 
 
 def compression(path: str) -> str | None:
-    """Tells from a file's first bytes, whatever its name, how it is compressed."""
+    """Returns how a file is compressed, from its first bytes; None: it is not."""
     with open(path, "rb") as file:
         head = file.read(16)
     return next((name for name, magic in _COMPRESSIONS.items() if magic.match(head)), None)
@@ -54,7 +54,7 @@ def open_decompressed(path: str) -> BufferedIOBase | RawIOBase:
     """Opens a plain or compressed file for reading.
 
     Raises:
-      ValueError: zstd without the package that reads it.
+      ValueError: the file is compressed with zstd and the package zstandard is not installed.
     """
     match compression(path):
         case "gzip":
@@ -69,9 +69,9 @@ def open_decompressed(path: str) -> BufferedIOBase | RawIOBase:
 
 
 class _ZstandardFile(RawIOBase):
-    """A zstd file; unlike the reader of `zstandard`, it tells where the file ends too early."""
+    """A zstd file; unlike the reader of `zstandard`, it detects a truncated file."""
 
-    # So few bytes at a time, since a block of 4 bytes may grow to 128 KiB.
+    # Small, since a block of 4 bytes may decompress to 128 KiB.
     _STEP = 512
 
     def __init__(self, path: str):
@@ -87,7 +87,7 @@ class _ZstandardFile(RawIOBase):
         self._rest = b""
 
     def read(self, size: int = -1) -> bytes:
-        """Decompresses `size` bytes, and what comes with the last of them."""
+        """Decompresses at least `size` bytes, unless the file ends."""
         parts = bytearray()
         while len(parts) < size and (data := self._rest or self._file.read(self._STEP)):
             if self._frame.eof:
@@ -95,7 +95,7 @@ class _ZstandardFile(RawIOBase):
             parts += self._frame.decompress(data)
             self._rest = self._frame.unused_data
         if not parts and not self._frame.eof:
-            raise EOFError("it ends within a frame")
+            raise EOFError("a frame is incomplete")
         return bytes(parts)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ def read_blocks(
     """Yields the next `size` bytes of a file (None: all) in blocks.
 
     Raises:
-      ValueError: a compressed file is damaged or ends too early.
+      ValueError: a compressed file is corrupt or truncated.
     """
     remaining = size
     while remaining is None or remaining > 0:
@@ -118,9 +118,9 @@ def read_blocks(
             block = file.read(BLOCK if remaining is None else min(BLOCK, remaining))
         except Exception as error:
             # The errors of zstandard are known only where that package is installed.
-            if not isinstance(error, _DAMAGED) and type(error).__name__ != "ZstdError":
+            if not isinstance(error, _CORRUPT) and type(error).__name__ != "ZstdError":
                 raise
-            raise ValueError(f"{path} is damaged, or not wholly there: {error}") from error
+            raise ValueError(f"{path} is corrupt or truncated: {error}") from error
         if not block:
             return
         if remaining is not None:
@@ -129,16 +129,16 @@ def read_blocks(
 
 
 def encoding_of(head: bytes) -> str:
-    """Tells from the first bytes of a text: utf-8, utf-8-sig, utf-16, utf-32 or binary."""
+    """Returns utf-8, utf-8-sig, utf-16, utf-32 or binary, from the first bytes of a file."""
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return encoding
     controls = len(head) - len(head.translate(None, _CONTROL_BYTES))
-    return "binary" if controls > _BINARY_SHARE * len(head) else "utf-8"
+    return "binary" if controls > _BINARY_FRACTION * len(head) else "utf-8"
 
 
 def to_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Yields the same text as UTF-8; what is invalid in it becomes U+FFFD."""
+    """Yields the same text as UTF-8; invalid bytes become U+FFFD."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     for block in blocks:
         yield decoder.decode(block).encode()
@@ -146,10 +146,10 @@ def to_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def cut_file(path: str, may_cut_after: Callable[[bytes], bool] | None) -> list[FileRange]:
-    """Cuts a file into ranges of some RANGE_BYTES that can be read one apart from the other.
+    """Cuts a file into ranges of about RANGE_BYTES that can be read independently.
 
     Args:
-      path: a file; only plain UTF-8 is cut.
+      path: a file; only uncompressed UTF-8 is cut.
       may_cut_after: whether the file may be cut after this line; None: it may not be cut at all.
     """
     size = os.path.getsize(path)
@@ -167,9 +167,9 @@ def cut_file(path: str, may_cut_after: Callable[[bytes], bool] | None) -> list[F
 
 
 def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[bytes], bool]) -> int:
-    """The first end of a line after `position` where the file may be cut; else the file's end.
+    """Returns the first end of a line after `position` where the file may be cut, or its end.
 
-    Blank lines after that one are taken along, so that a file of several ranges has text.
+    Blank lines after it stay in the range before, so that no range has blank lines only.
     """
     file.seek(position)
     is_found, at_line_start = False, False
@@ -182,6 +182,6 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
 
 
 def lines_before(range: FileRange) -> int:
-    """Counts the lines of the file that stand before the range."""
+    """Returns the number of lines of the file before the range."""
     with open(range.path, "rb") as file:
         return sum(block.count(b"\n") for block in read_blocks(file, range.path, range.start))

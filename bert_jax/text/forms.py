@@ -1,4 +1,4 @@
-"""Lines -> sentences -> documents."""
+"""Splits lines into sentences and groups them into documents."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ Document = list[str]
 
 # A longer document, in characters, is cut into several, so that memory stays bounded.
 MAX_DOCUMENT = 16 << 20
-# The same for a paragraph that goes on over many lines.
+# The same for a paragraph of many lines.
 MAX_PARAGRAPH = 1 << 20
 
 # White space of several bytes, on which sentencex 1.0.32 can panic (after an abbreviation).
@@ -20,10 +20,10 @@ _SPACELESS = ("zh", "ja", "th", "lo", "km", "my")
 
 
 def check_language(language: str) -> None:
-    """Raises ValueError where `language` does not look like a code of a language."""
+    """Raises ValueError if `language` does not have the form of an ISO 639 code."""
     if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", language):
         raise ValueError(
-            f"data.language={language!r} is no language code: give one such as en, de or zh"
+            f"data.language={language!r} is not a language code: give one such as en, de or zh"
             " (ISO 639)."
         )
 
@@ -31,7 +31,7 @@ def check_language(language: str) -> None:
 def split_sentences(text: str, language: str) -> list[str]:
     """Splits one paragraph into its sentences, stripped and not empty.
 
-    A language that sentencex has no rules for gets those of a related language, or of English.
+    For a language without rules, sentencex uses those of a related language, or English.
     """
     if not text.isascii():
         text = _WIDE_SPACE.sub(" ", text)
@@ -40,7 +40,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def make_documents(
-    lines: Iterable[str], form: str, language: str, is_one: bool, counts: Counter
+    lines: Iterable[str], form: str, language: str, one_document: bool, counts: Counter
 ) -> Iterator[Document]:
     """Groups lines into documents of sentences.
 
@@ -48,12 +48,12 @@ def make_documents(
       lines: without their ends.
       form: `sentences`, `paragraphs` or `wrapped`, as in configs/base.py.
       language: of the rules that split sentences.
-      is_one: all lines are one document; else a line of white space ends a document.
-      counts: `cut_documents` and `cut_paragraphs` grow where one is too long and is cut.
+      one_document: all lines are one document; else a line of white space ends a document.
+      counts: `cut_documents` and `cut_paragraphs` count the cuts through overlong ones.
     """
     document, size = [], 0
     for sentences in _paragraphs(lines, form, language, counts):
-        if not sentences and not is_one and document:
+        if not sentences and not one_document and document:
             yield document
             document, size = [], 0
         for sentence in sentences:
@@ -82,7 +82,7 @@ def _paragraphs(
 
 
 def _unwrapped(lines: Iterable[str], joint: str, counts: Counter) -> Iterator[str]:
-    """Joins each run of lines that are not blank into one."""
+    """Yields each run of lines that are not blank, joined."""
     paragraph, size = [], 0
     for line in lines:
         line = line.strip()

@@ -1,8 +1,7 @@
-"""The documentation that every installation carries, as a corpus of English prose.
+"""The documentation of the installed packages as a corpus of English prose.
 
-The topics of the standard library's `pydoc_data`, and the docstrings of the standard library and of
-the scientific packages that this program needs. All is read from the source files where they stand,
-and nothing of it is imported.
+It has the topics of the standard library's `pydoc_data`, and the docstrings of the standard library
+and of the scientific packages that this program needs. The source files are parsed, not imported.
 """
 
 import ast
@@ -23,9 +22,9 @@ from typing import Any, NamedTuple
 from bert_jax.text.docstrings import prose_of
 from bert_jax.text.forms import Document
 
-# In the order of the corpus: jax.numpy repeats what numpy and scipy say, and the first one counts.
+# In the order of the corpus: jax.numpy repeats text of numpy and scipy, and the first copy is kept.
 PACKAGES = ("numpy", "scipy", "jax", "flax", "optax")
-# To be raised whenever the same files give other documents.
+# Raise it whenever the same files give other documents.
 CLEANING_VERSION = 1
 
 _NO_DOCUMENTATION = {
@@ -42,7 +41,7 @@ _NO_DOCUMENTATION = {
     "turtledemo",
 }
 _TOPICS = os.path.join("pydoc_data", "topics.py")
-# Shorter sentences may come again, as they do in any text.
+# Shorter sentences may repeat, as they do in any text.
 _MIN_DUPLICATE = 40
 _MIN_SENTENCES = 3
 # Characters of a unit of parallel work.
@@ -60,15 +59,15 @@ class Chunk(NamedTuple):
 class InstalledDocs:
     """`installed_docs`: a document is a module (its docstrings in their order) or a topic.
 
-    A sentence of more than 40 characters counts once, where it comes first; a document that is left
-    with less than three sentences is dropped. Both are counted (`duplicate_sentences`,
+    A sentence of more than 40 characters is kept at its first occurrence only; a document with
+    fewer than three sentences left is dropped. Both are counted (`duplicate_sentences`,
     `short_documents`), as are `missing_packages` and `unreadable_modules`.
     """
 
     packages: tuple[str, ...] = PACKAGES
 
     def chunks(self) -> list[Chunk]:
-        """Reads it all, since each document depends on those before it; some 20 s, once."""
+        """Reads everything, since each document depends on those before it: about 20 s, once."""
         return _chunks(self)
 
     def read(self, chunk: Chunk, counts: Counter) -> Iterator[Document]:
@@ -107,7 +106,7 @@ class InstalledDocs:
         }
 
     def _folders(self) -> list[tuple[str, str]]:
-        """(name, folder) of the standard library and of the packages that are there."""
+        """Returns (name, folder) of the standard library and of the installed packages."""
         folders = [("python", sysconfig.get_path("stdlib"))]
         for name in self.packages:
             spec = importlib.util.find_spec(name)
@@ -144,7 +143,7 @@ def _chunks(source: InstalledDocs) -> list[Chunk]:
 
 
 def source_files(folder: str) -> list[str]:
-    """Lists the Python files below a folder, but for tests and other projects' code, in order."""
+    """Returns the Python files below a folder, sorted, without tests and bundled projects."""
     paths = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in _NO_DOCUMENTATION]
@@ -153,20 +152,20 @@ def source_files(folder: str) -> list[str]:
 
 
 def docstrings_of(path: str) -> list[str]:
-    """Reads the docstrings of a module, of its classes and functions, and those for `add_newdoc`.
+    """Returns the docstrings of a module, its classes, functions and `add_newdoc` calls.
 
     Raises:
-      SyntaxError, ValueError, RecursionError: the file is no Python of this version.
+      SyntaxError, ValueError, RecursionError: the file is not Python of this version.
     """
-    found = []
+    docstrings = []
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if docstring := ast.get_docstring(node):
-                found.append(docstring)
+                docstrings.append(docstring)
         elif isinstance(node, ast.Call) and "add_newdoc" in ast.unparse(node.func):
-            found.extend(map(inspect.cleandoc, _multiline_strings(node)))
-        # Only statements hold what is looked for; expressions are the larger part of the tree.
+            docstrings.extend(map(inspect.cleandoc, _multiline_strings(node)))
+        # Docstrings are in statements only; expressions are the larger part of the tree.
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
                 visit(child)
@@ -174,7 +173,7 @@ def docstrings_of(path: str) -> list[str]:
                 visit(child)
 
     visit(_parse(path))
-    return found
+    return docstrings
 
 
 def topics_of(path: str) -> Iterator[list[str]]:
@@ -192,7 +191,7 @@ def topics_of(path: str) -> Iterator[list[str]]:
 
 def _parse(path: str) -> ast.Module:
     with open(path, "rb") as file, warnings.catch_warnings():
-        # Invalid escapes in other people's strings.
+        # Invalid escapes in strings of other projects.
         warnings.simplefilter("ignore")
         return ast.parse(file.read())
 

@@ -1,4 +1,4 @@
-"""Blocks of bytes -> lines of text, with one policy for whatever in them cannot be right."""
+"""Splits blocks of bytes into lines of text, with one policy for malformed text."""
 
 import re
 from collections import Counter
@@ -24,20 +24,26 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class BadText:
-    """What to do with text that cannot be right; everything met is counted.
+    """The policy for malformed text.
 
     Attributes:
-      policy: `replace` mends it, `skip` leaves it out, `error` raises ValueError.
-      counts: grows by one under the name of the fault at each meeting.
+      policy: `replace` repairs it, `skip` leaves it out, `error` raises ValueError.
+      counts: number of occurrences of each fault.
     """
 
     policy: str
     counts: Counter
 
-    def is_skipped(self, fault: str, problem: str, where: Callable[[], str]) -> bool:
-        """Counts a fault, and tells whether to leave its text out (else it is to be mended)."""
+    def skips(self, fault: str, problem: str, where: Callable[[], str]) -> bool:
+        """Counts a fault. Returns whether to leave the text out; otherwise, it is to be repaired.
+
+        Raises:
+          ValueError: the policy is `error`.
+        """
         if self.policy == "error":
-            raise ValueError(f"{where()}: {problem} (data.on_bad_text=replace or skip goes on).")
+            raise ValueError(
+                f"{where()}: {problem} (data.on_bad_text=replace repairs it, skip leaves it out)."
+            )
         self.counts[fault] += 1
         return self.policy == "skip"
 
@@ -57,12 +63,12 @@ def read_lines(
 
 
 def place(range: FileRange, number: int) -> str:
-    """Names a line of a range as file:line, by its number in the range."""
+    """Returns file:line of a line, from its number in the range."""
     return f"{range.path}:{lines_before(range) + number}"
 
 
 def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[bytes]:
-    """Judges a file by its first block: its blocks as UTF-8, or none at all."""
+    """Returns the blocks of a file as UTF-8, or none, depending on the encoding of the first."""
     head = next(blocks, b"")
     match encoding_of(head):
         case "utf-8-sig":
@@ -70,7 +76,7 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[
             head = head[3:]
         case "utf-16" | "utf-32" as encoding:
             name = encoding.upper()
-            if bad_text.is_skipped(
+            if bad_text.skips(
                 f"{encoding.replace('-', '')}_files",
                 f"a file in {name}; iconv -f {name} -t UTF-8 converts it",
                 lambda: path,
@@ -78,10 +84,10 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[
                 return iter(())
             return to_utf8(chain([head], blocks), encoding)
         case "binary":
-            # No text would come of mending this.
+            # Repairing it would not give text.
             if bad_text.policy != "skip":
                 raise ValueError(
-                    f"{path} is no text but a binary file, by its control bytes: take it out of"
+                    f"{path} is a binary file, judging by its control bytes: remove it from"
                     " data.source, or leave such files out with data.on_bad_text=skip."
                 )
             bad_text.counts["binary_files"] += 1
@@ -96,16 +102,16 @@ def split_lines(
     limit: int = MAX_LINE,
     may_cut: bool = True,
 ) -> Iterator[tuple[int, str]]:
-    r"""Cuts UTF-8 at '\n', and there only, and mends or leaves out the lines that are bad.
+    r"""Splits UTF-8 at '\n' only, and repairs malformed lines or leaves them out.
 
-    A line that is bad never comes out as a blank one, which would end a document.
+    A malformed line never becomes a blank one, which would end a document.
 
     Args:
       blocks: the text, cut anywhere.
-      bad_text: what to do with bad lines.
-      where: names the place of a line, by its number from 1 on, for messages.
+      bad_text: the policy for malformed lines.
+      where: returns the place of a line for messages, from its number, which starts at 1.
       limit: most bytes of a line.
-      may_cut: a longer line is mended by cutting it; False: it can only be left out.
+      may_cut: a longer line is repaired by cutting it; False: it is left out.
 
     Yields:
       (number of the line, line without its end).
@@ -118,8 +124,7 @@ def split_lines(
             if is_overlong:
                 problem = f"a line of more than {limit} bytes"
                 is_dropped = (
-                    bad_text.is_skipped("overlong_lines", problem, partial(where, number))
-                    or not may_cut
+                    bad_text.skips("overlong_lines", problem, partial(where, number)) or not may_cut
                 )
         is_rest = not is_last
         if is_dropped:
@@ -127,30 +132,30 @@ def split_lines(
         if is_last and piece.endswith(b"\r"):
             piece = piece[:-1]
             bad_text.counts["crlf_lines"] += 1
-        line = _mended(piece, bad_text, partial(where, number))
+        line = _repaired(piece, bad_text, partial(where, number))
         if line is not None and not (is_overlong and not line.strip()):
             yield number, line
 
 
-def _mended(line: bytes, bad_text: BadText, where: Callable[[], str]) -> str | None:
-    """Decodes a line; None: it is left out."""
+def _repaired(line: bytes, bad_text: BadText, where: Callable[[], str]) -> str | None:
+    """Returns a line, decoded; None: it is left out."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
         problem = f"invalid UTF-8 ({error.reason})"
-        if bad_text.is_skipped("invalid_utf8_lines", problem, where):
+        if bad_text.skips("invalid_utf8_lines", problem, where):
             return None
         text = line.decode(errors="replace")
     if "\0" not in text:
         return text
-    if bad_text.is_skipped("nul_lines", "a NUL byte", where):
+    if bad_text.skips("nul_lines", "a NUL byte", where):
         return None
     text = text.replace("\0", "")
     return text if text.strip() else None
 
 
 def _pieces(blocks: Iterable[bytes], limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Yields (piece of a line, is it its last one): lines up to `limit` bytes are one piece."""
+    """Yields (piece of a line, whether it is the last one); up to `limit` bytes are one piece."""
     rest = b""
     for block in blocks:
         *lines, rest = (rest + block).split(b"\n")
@@ -167,7 +172,7 @@ def _pieces(blocks: Iterable[bytes], limit: int) -> Iterator[tuple[bytes, bool]]
 
 
 def _cut(line: bytes, limit: int) -> tuple[bytes, bytes]:
-    """Cuts a line of more than `limit` bytes after white space, or else between two characters."""
+    """Cuts a line of more than `limit` bytes after white space, or between two characters."""
     stop = 1 + max(line.rfind(b" ", 0, limit), line.rfind(b"\t", 0, limit))
     if not stop:
         stop = limit
@@ -178,10 +183,10 @@ def _cut(line: bytes, limit: int) -> tuple[bytes, bytes]:
 
 
 def lines_of_text(text: str, bad_text: BadText, where: Callable[[], str]) -> Iterator[str]:
-    """Yields the lines of a text that came from elsewhere than a file of lines."""
+    """Yields the lines of a text that is not a file of lines."""
     if _SURROGATE.search(text):
-        problem = "half of a surrogate pair"
-        if bad_text.is_skipped("surrogate_texts", problem, where):
+        problem = "a lone surrogate"
+        if bad_text.skips("surrogate_texts", problem, where):
             return
         text = _SURROGATE.sub("\ufffd", text)
     for _, line in split_lines([text.encode()], bad_text, lambda _: where()):

@@ -1,4 +1,4 @@
-"""Which characters of a text each of its ids stands for.
+"""The characters of a text that each of its ids stands for.
 
 >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)
 >>> character_spans(tokenizer, "Unaffable, naïve")
@@ -16,10 +16,10 @@ _RUN = re.compile("[^" + SPACES.pattern.removeprefix("["))
 
 
 def character_spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
-    """The characters [start, stop) of `text` of each id of `tokenizer.encode(text)`.
+    """Returns the characters [start, stop) of `text` for each id of `tokenizer.encode(text)`.
 
     An unknown word's id stands for the whole word. Characters that the tokenizer drops (spaces,
-    control characters, accents of their own) belong to no id, or lie inside of one.
+    control characters, accents of their own) belong to no id, or lie within one.
     """
     if isinstance(tokenizer, SentencePieceTokenizer):
         return tokenizer.character_spans(text)
@@ -49,5 +49,5 @@ def _wordpiece_spans(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, int
 
 @functools.lru_cache(maxsize=1 << 16)
 def _num_kept(character: str, lowercase: bool) -> int:
-    """How many characters of the words come from one of the text; context changes only which."""
+    """Returns how many characters of the words a character gives, whatever its context."""
     return sum(map(len, basic_tokens(character, lowercase)))

@@ -42,7 +42,7 @@ class SentencePieceTokenizer:
       path: how errors name the model.
 
     Raises:
-      ValueError: it is no SentencePiece model, or a special token is missing.
+      ValueError: it is not a SentencePiece model, or a special token is missing.
     """
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the model"):
@@ -62,7 +62,7 @@ class SentencePieceTokenizer:
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
         self.fingerprint = make_fingerprint("sentencepiece", lowercase, vocabulary)
-        # Whatever the model says: a control symbol never comes out of text.
+        # Whatever types the model has: text never gives a control symbol.
         self._processor = self._make_processor(_Type.CONTROL)
 
     def __reduce__(self):
@@ -90,9 +90,9 @@ class SentencePieceTokenizer:
             seen = character.lower() if self.lowercase else character
             sources += [place] * len(seen.encode())
         seen = text.lower() if self.lowercase else text
-        found = _Text.FromString(self._processor.encode(seen, out_type="serialized_proto"))
+        encoded = _Text.FromString(self._processor.encode(seen, out_type="serialized_proto"))
         spans = []
-        for piece in found.pieces:
+        for piece in encoded.pieces:
             places = sources[piece.begin : piece.end]
             while places and text[places[0]].isspace():
                 places.pop(0)
@@ -112,7 +112,7 @@ class SentencePieceTokenizer:
         return text.strip()
 
     def _continues(self, index: int) -> bool:
-        """Whether no space goes before it; marks and ideographs are words, as in WordPiece."""
+        """Whether a piece continues a word; marks and ideographs are words, as in WordPiece."""
         piece = self.pieces[index]
         if index in self._special or not piece or piece.startswith(SPACE):
             return False
@@ -150,4 +150,4 @@ def _parse(vocabulary: bytes, path: str) -> Any:
         sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
         return _Model.FromString(vocabulary)
     except Exception as error:  # each of the two libraries has its own
-        raise ValueError(f"{path} is no SentencePiece model: it cannot be parsed.") from error
+        raise ValueError(f"{path} is not a SentencePiece model: it cannot be parsed.") from error

@@ -1,4 +1,4 @@
-r"""Sources of text: what `data.source` names, as documents of sentences.
+r"""Sources of text, named by `data.source`, as documents of sentences.
 
     text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
                    data.form says what a line is, data.document what ends a document.
@@ -6,13 +6,12 @@ r"""Sources of text: what `data.source` names, as documents of sentences.
     tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
     installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
 
-Files are plain or compressed (gzip, bz2, xz, zstd; told by their first bytes, not by their names).
-They are streamed, and plain ones are cut at the borders of documents into ranges of some 4 MB, so
-that the work is the same however many processes share it. The end of a file ends a document
-(the released program reads on into the next file until a blank line).
+Files are plain or compressed (gzip, bz2, xz, zstd; detected from their first bytes, not their
+names). They are streamed, and plain ones are cut between documents into ranges of about 4 MB, so
+that the units of work do not depend on the number of processes. The end of a file ends a document
+(the released program continues into the next file until a blank line).
 
-What cannot be right is handled by `data.on_bad_text`; what stands first is the name under which it
-is counted:
+`data.on_bad_text` is the policy for malformed text, which is counted by name:
 
     name                 what                                 replace        skip         error
     utf16_files          UTF-16 with its byte order mark      decoded        file left    error
@@ -22,16 +21,16 @@ is counted:
     overlong_lines       a JSON line of more than 16 MiB      line left      line left    error
     invalid_utf8_lines   bytes that are not UTF-8             U+FFFD         line left    error
     nul_lines            NUL characters                       removed        line left    error
-    malformed_json_lines a line that is no JSON object        line left      line left    error
+    malformed_json_lines a line that is not a JSON object     line left      line left    error
     missing_fields       no field data.field in the object    line left      line left    error
     non_text_fields      a field that is not a string         line left      line left    error
-    surrogate_texts      half a surrogate pair in a string    U+FFFD         text left    error
+    surrogate_texts      a lone surrogate in a string         U+FFFD         text left    error
 
-And whatever the policy:
+Whatever the policy:
 
     utf8_boms            byte order mark of UTF-8: dropped
     crlf_lines           '\r' at the end of a line: dropped
-    files_without_text   files that gave no sentence
+    files_without_text   files without any sentence
     cut_documents        cuts through documents of more than 16 Mi characters
     cut_paragraphs       cuts through wrapped paragraphs of more than 1 Mi characters
 
@@ -60,18 +59,18 @@ MAX_JSON_LINE = 16 << 20
 
 
 class Source(Protocol):
-    """A corpus. What `read` yields for one chunk after the other are its documents, in order."""
+    """A corpus. Its documents are those that `read` yields for each chunk, in order."""
 
     def chunks(self) -> list[Any]:
-        """The units of work, picklable; they depend on nothing but the input."""
+        """Returns the units of work, which can be pickled and depend on the input only."""
         ...
 
     def read(self, chunk: Any, counts: Counter) -> Iterator[Document]:
-        """Streams the documents of one chunk, and counts what was mended or left out."""
+        """Streams the documents of one chunk, and counts what was repaired or left out."""
         ...
 
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the input, as JSON."""
+        """Returns JSON that identifies the input."""
         ...
 
 
@@ -79,7 +78,7 @@ def make_source(config: DataConfig) -> Source:
     """Makes the source that `config.source` names.
 
     Raises:
-      ValueError: no such source, or nothing there.
+      ValueError: the source is unknown, or has no data.
     """
     kind, _, argument = config.source.partition(":")
     if kind not in SOURCES:
@@ -102,13 +101,13 @@ class TextFiles:
         """Cuts the files into chunks.
 
         Raises:
-          ValueError: there is no text in any of them.
+          ValueError: none of them has any text.
         """
         chunks = self._cut()
         counts = Counter()
         if not any(True for chunk in chunks for _ in self.read(chunk, counts)):
-            met = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
-            raise ValueError(f"There is no text in data.source={self.config.source!r} ({met}).")
+            faults = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
+            raise ValueError(f"There is no text in data.source={self.config.source!r} ({faults}).")
         return chunks
 
     def _cut(self) -> list[tuple[FileRange, ...]]:
@@ -128,7 +127,7 @@ class TextFiles:
             for document in self._read_range(part, counts):
                 is_empty = False
                 yield document
-            # A part of a file may be left out by the policy, which is counted there.
+            # The policy may leave out a range of a file, which it counts.
             if is_empty and part.stop is None:
                 counts["files_without_text"] += 1
 
@@ -146,14 +145,14 @@ class TextFiles:
         }
 
     def _may_cut_after(self) -> Callable[[bytes], bool] | None:
-        # White space beyond ASCII ends a document too, but it is no place to cut the file at.
+        # A line of white space beyond ASCII ends a document too, but files are not cut there.
         return None if self.config.document == "file" else lambda line: not line.strip()
 
     def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
         config = self.config
         lines = (line for _, line in read_lines(part, BadText(config.on_bad_text, counts)))
-        is_one = config.document == "file"
-        return make_documents(lines, config.form, config.language, is_one, counts)
+        one_document = config.document == "file"
+        return make_documents(lines, config.form, config.language, one_document, counts)
 
 
 @dataclass(frozen=True)
@@ -174,34 +173,34 @@ class JsonLines(TextFiles):
                 yield from make_documents(lines, config.form, config.language, True, counts)
 
     def _text(self, line: str, bad_text: BadText, where: Callable[[], str]) -> str | None:
-        """The text in a line of JSON, or None where there is none and the policy goes on."""
+        """Returns the text in a line of JSON; None: the line is left out."""
         field = self.config.field
         try:
             value = json.loads(line)
         # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
         except (ValueError, RecursionError) as error:
-            bad_text.is_skipped("malformed_json_lines", f"no JSON: {error}", where)
+            bad_text.skips("malformed_json_lines", f"invalid JSON: {error}", where)
             return None
         if not isinstance(value, dict):
-            problem = f"a JSON {type(value).__name__} where an object belongs"
-            bad_text.is_skipped("malformed_json_lines", problem, where)
+            problem = f"a JSON {type(value).__name__} instead of an object"
+            bad_text.skips("malformed_json_lines", problem, where)
         elif field not in value:
             problem = f"no field {field!r} (data.field) but {', '.join(map(repr, value))}"
-            bad_text.is_skipped("missing_fields", problem, where)
+            bad_text.skips("missing_fields", problem, where)
         elif not isinstance(value[field], str):
             problem = f"field {field!r} is a {type(value[field]).__name__}, not a string"
-            bad_text.is_skipped("non_text_fields", problem, where)
+            bad_text.skips("non_text_fields", problem, where)
         else:
             return value[field]
         return None
 
 
 def _find_files(globs: str) -> tuple[str, ...]:
-    """The files that match; each once, where it matches first."""
+    """Returns the files that match, each once, at its first match."""
     paths = []
     for pattern in map(str.strip, globs.split(",")):
-        found = glob.glob(os.path.expanduser(pattern), recursive=True)
-        if not (files := sorted(filter(os.path.isfile, found))):
+        matches = glob.glob(os.path.expanduser(pattern), recursive=True)
+        if not (files := sorted(filter(os.path.isfile, matches))):
             raise ValueError(f"No file matches {pattern!r} in data.source.")
         paths += files
     return tuple(dict.fromkeys(paths))
@@ -210,7 +209,7 @@ def _find_files(globs: str) -> tuple[str, ...]:
 def _text_files(globs: str, config: DataConfig) -> Source:
     if config.form == "wrapped" and config.document != "file":
         raise ValueError(
-            "data.form=wrapped needs data.document=file: blank lines already end paragraphs there."
+            "data.form=wrapped needs data.document=file, since blank lines end paragraphs."
         )
     return TextFiles(_find_files(globs), config)
 
@@ -222,7 +221,7 @@ def _json_lines(globs: str, config: DataConfig) -> Source:
 def _installed_docs(argument: str, config: DataConfig) -> Source:
     del config  # The corpus is English, and cleaned.
     if argument:
-        raise ValueError(f"data.source=installed_docs takes nothing more, and got {argument!r}.")
+        raise ValueError(f"data.source=installed_docs takes no argument, but got {argument!r}.")
     return InstalledDocs()
 
 

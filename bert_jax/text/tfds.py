@@ -1,8 +1,8 @@
 """Datasets of tensorflow-datasets as text, without TensorFlow.
 
-What is read is a dataset already prepared on this machine, straight from its files: the code that
-once built it is not needed, so any dataset and version will do. Without TensorFlow it must lie in a
-format of random access; to prepare one so:
+A dataset that is already prepared on this machine is read from its files. The code that built it is
+not needed, so any dataset and version can be read. Without TensorFlow, it must be in a format with
+random access; to prepare one:
 
     import tensorflow_datasets as tfds
     import tensorflow_datasets.text  # wikipedia, glue and other builders of the older style
@@ -23,9 +23,9 @@ from bert_jax.text.files import RANGE_BYTES
 from bert_jax.text.forms import Document, make_documents
 from bert_jax.text.lines import BadText, split_lines
 
-# Records that are read, and held, at once.
+# Records that are read at once.
 _BATCH = 64
-# Records of a chunk where the dataset does not tell its size.
+# Records of a chunk if the dataset does not know its size.
 _RECORDS = 4096
 
 
@@ -44,10 +44,10 @@ class TfdsText:
         found in TFDS_DATA_DIR or else ~/tensorflow_datasets, or the directory of one prepared
         dataset (`/data/lm1b/1.1.0`). SPLIT may be a slice, as in `lm1b[train[:10%]]`; it is
         `train` if none is given.
-      config: tells the field, the form of the text and what to do with bad text.
+      config: the field, the form of the text and the policy for malformed text.
 
     Raises:
-      ValueError: it is not there, not readable without TensorFlow, or has no such split or field.
+      ValueError: it does not exist, needs TensorFlow, or has no such split or field.
     """
 
     def __init__(self, argument: str, config: DataConfig):
@@ -56,7 +56,7 @@ class TfdsText:
         features = open_builder(self.name).info.features
         if config.field not in features:
             raise ValueError(
-                f"data.field={config.field!r} is no field of {self.name}, which has"
+                f"data.field={config.field!r} is not a field of {self.name}, which has"
                 f" {', '.join(sorted(features))}."
             )
         open_split(self.name, self.split)
@@ -78,7 +78,8 @@ class TfdsText:
                 text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
                 if not isinstance(text, bytes):
                     raise ValueError(
-                        f"{place}: data.field={config.field!r} is a {type(text).__name__}, no text."
+                        f"{place}: data.field={config.field!r} is a {type(text).__name__}, not"
+                        " text."
                     )
                 lines = split_lines([text], bad_text, functools.partial(_place, place))
                 yield from make_documents(
@@ -86,7 +87,7 @@ class TfdsText:
                 )
 
     def fingerprint(self) -> dict[str, Any]:
-        """Name, version and split, and of the files the names and sizes, not the contents."""
+        """Returns name, version and split, and a hash of the names and sizes of the files."""
         builder = open_builder(self.name)
         folder = os.fspath(builder.data_dir)
         files = sorted(name for name in os.listdir(folder) if not name.startswith("."))
@@ -101,14 +102,14 @@ class TfdsText:
 
 
 def parse_name(argument: str) -> tuple[str, str]:
-    """Takes NAME or NAME[SPLIT] apart.
+    """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given.
 
     Raises:
-      ValueError: it is neither.
+      ValueError: the argument is neither.
     """
     match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
     if not match:
-        raise ValueError(f"tfds:{argument} is no name: give tfds:NAME or tfds:NAME[SPLIT].")
+        raise ValueError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
     return match[1], match[2] or "train"
 
 
@@ -121,15 +122,15 @@ def open_builder(name: str) -> Any:
     """Opens a prepared dataset, by its name or its folder.
 
     Raises:
-      ValueError: it is not there.
+      ValueError: it does not exist.
     """
-    # Slow to import, and wanted by few.
+    # Slow to import, and rarely needed.
     from tensorflow_datasets.core import read_only_builder, registered
 
     if os.path.exists(os.path.join(name, "dataset_info.json")):
         return read_only_builder.builder_from_directory(name)
     if os.path.isabs(name):
-        raise ValueError(f"{name} is no prepared dataset: it has no dataset_info.json.")
+        raise ValueError(f"{name} is not a prepared dataset: it has no dataset_info.json.")
     try:
         folder = os.environ.get("TFDS_DATA_DIR")
         return read_only_builder.builder_from_files(name, data_dir=folder)
@@ -144,19 +145,19 @@ def open_split(name: str, split: str) -> Any:
     """Opens a split, or a slice of one, for reading by record number.
 
     Raises:
-      ValueError: there is none, or it is not readable without TensorFlow.
+      ValueError: there is no such split, or it needs TensorFlow.
     """
     builder = open_builder(name)
     try:
         return builder.as_data_source(split=split)
     except NotImplementedError:
         raise ValueError(
-            f"tfds:{name} lies as {builder.info.file_format.value}, which only TensorFlow reads:"
-            f" {_prepare(name)}"
+            f"tfds:{name} is stored as {builder.info.file_format.value}, which only TensorFlow"
+            f" reads: {_prepare(name)}"
         ) from None
     except (KeyError, ValueError) as error:
         raise ValueError(
-            f"tfds:{name} has no split {split!r} but"
+            f"tfds:{name} has no split {split!r}; it has"
             f" {', '.join(sorted(builder.info.splits))} ({error})."
         ) from error
 
@@ -164,5 +165,5 @@ def open_split(name: str, split: str) -> Any:
 def _prepare(name: str) -> str:
     return (
         f"prepare it with tensorflow_datasets.builder({name!r}, file_format='array_record')"
-        ".download_and_prepare(), or point TFDS_DATA_DIR to where it is."
+        ".download_and_prepare(), or set TFDS_DATA_DIR to the folder that has it."
     )

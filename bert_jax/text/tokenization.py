@@ -1,13 +1,13 @@
-"""Text to ids and back: the WordPiece tokenizer of BERT, and the door to every kind of tokenizer.
+"""Converts text to ids and back: BERT's WordPiece tokenizer, and loading any tokenizer.
 
     >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)
     >>> [tokenizer.pieces[i] for i in tokenizer.encode("Unaffable, naïve [MASK]")]
     ['una', '##ffa', '##ble', ',', 'naive', '[', 'mask', ']']
 
 The ids are those of google-research/bert's `tokenization.FullTokenizer` (commit eedf571) on the
-same Python, for every text. Only the way there differs: that program walks through the characters
-one by one; here all of its rules on characters are two tables for `str.translate`, and each
-distinct run of text between spaces is worked out once.
+same Python, for every text. Only the implementation differs: that program loops over characters;
+here its rules on characters are tables for `str.translate`, and each distinct run of text between
+spaces is encoded once.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ CJK_RANGES = (
 
 
 class Tokenizer(Protocol):
-    """What the data pipeline and the tasks need from a tokenizer. Picklable, and light to load."""
+    """What the data pipeline and the tasks need from a tokenizer. It can be pickled."""
 
     lowercase: bool  # whether text is lower cased first
     pieces: tuple[str, ...]  # id -> piece
@@ -48,7 +48,7 @@ class Tokenizer(Protocol):
     cls_id: int
     sep_id: int
     mask_id: int
-    is_continuation: np.ndarray  # bool[vocab]: the piece goes on with the word before it
+    is_continuation: np.ndarray  # bool[vocab]: the piece continues the word before it
     random_words: np.ndarray  # int32[words]: ids of the distinct pieces, in the vocabulary's order
     fingerprint: str  # sha256 of kind, case and vocabulary: equal means that all ids are equal
 
@@ -65,13 +65,13 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
     """Loads a WordPiece vocabulary (`*.txt`) or a SentencePiece model (`*.model`).
 
     Raises:
-      ValueError: there is no such file, or it is no vocabulary of that kind.
+      ValueError: the file cannot be read, or is not a vocabulary of that kind.
     """
     path = os.fspath(path)
     suffix = os.path.splitext(path)[1]
     if suffix not in (".txt", ".model"):
         raise ValueError(
-            f"{path} is no known kind of vocabulary: its name should end in .txt (WordPiece) or"
+            f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece) or"
             " .model (SentencePiece)."
         )
     try:
@@ -91,7 +91,7 @@ def make_fingerprint(kind: str, lowercase: bool, vocabulary: bytes) -> str:
 
 
 class CharacterTable(dict[int, int | str | None]):
-    """A table for `str.translate` that works out a character when it first meets it."""
+    """A table for `str.translate` that computes the entry of a character on first use."""
 
     def __init__(self, rule: Callable[[str], int | str | None]):
         self._rule = rule
@@ -111,7 +111,7 @@ def is_punctuation(character: str) -> bool:
 
 
 def _clean(character: str) -> str | None:
-    """No control characters, one kind of space, spaces around ideographs."""
+    """Removes control characters, unifies spaces, and puts spaces around ideographs."""
     if SPACES.match(character):
         return " "
     if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
@@ -120,12 +120,12 @@ def _clean(character: str) -> str | None:
 
 
 def _split(character: str) -> str:
-    """Spaces around punctuation."""
+    """Puts spaces around punctuation."""
     return f" {character} " if is_punctuation(character) else character
 
 
 def _strip_and_split(character: str) -> str | None:
-    """No combining marks, and spaces around punctuation."""
+    """Removes combining marks, and puts spaces around punctuation."""
     return None if unicodedata.category(character) == "Mn" else _split(character)
 
 
@@ -236,7 +236,7 @@ class WordPieceTokenizer:
         return tuple(chain.from_iterable(map(self._word_ids.__getitem__, words)))
 
     def _encode_word(self, word: str) -> tuple[int, ...]:
-        """From the left, the longest piece that fits; [UNK] for the whole word if none does."""
+        """Returns the longest pieces from the left; [UNK] for the whole word if none matches."""
         if len(word) > MAX_WORD_LENGTH:
             return (self.unk_id,)
         ids: list[int] = []
@@ -260,7 +260,9 @@ def _read_pieces(vocabulary: bytes, path: str) -> tuple[str, ...]:
         lines = vocabulary.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = vocabulary.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path} is not UTF-8 text (line {line}), so no vocabulary.") from None
+        raise ValueError(
+            f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
+        ) from None
     return tuple(line.strip() for line in lines)
 
 
@@ -274,7 +276,7 @@ _TIDY = (
 
 
 def tidy(text: str) -> str:
-    """Takes out the spaces that tokenization puts around punctuation and ideographs."""
+    """Removes the spaces that tokenization puts around punctuation and ideographs."""
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
     return text

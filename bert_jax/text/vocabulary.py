@@ -4,7 +4,7 @@
     train_vocabulary("wordpiece", counts, vocab_size=30_522, path="vocab.txt")
 
 A vocabulary is a function of how often each word occurs. So the text is read once, in any number
-of processes, and what remains of it is a table of bounded size, merged in the order of the chunks.
+of processes, into tables of bounded size that are merged in the order of the chunks.
 
 All three kinds come from SentencePiece's trainers on one thread, which break every tie. Its BPE
 pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within one is `##b`.
@@ -41,14 +41,14 @@ MAX_WORDS = 250_000
 # SentencePiece sees longer runs of text without a space (Chinese, addresses) in parts.
 MAX_RUN_LENGTH = 48
 
-# Of the characters of the text, the share that the alphabet covers; the rarest are left out.
+# Fraction of the characters of the text that the alphabet covers; the rarest are left out.
 COVERAGE = 0.999_999_9
 
-# Characters with a meaning of their own in SentencePiece's trainers.
+# Characters with a special meaning in SentencePiece's trainers.
 RESERVED = frozenset(f"{SPACE}\u2585")
 
-# Characters of text that the unigram trainer gets, which spells out every occurrence: about 20
-# bytes of memory for each.
+# Characters of text for the unigram trainer, which expands every occurrence: about 20 bytes of
+# memory for each.
 UNIGRAM_CHARACTERS = 12_000_000
 
 MIN_SIZE = 64
@@ -59,7 +59,7 @@ class WordCounts:
 
     Attributes:
       counts: word -> occurrences.
-      dropped: `words` and `occurrences` of rare words that had to make room.
+      dropped: `words` and `occurrences` of rare words that were dropped to bound the memory.
     """
 
     def __init__(self):
@@ -72,7 +72,7 @@ class WordCounts:
             self._keep_most_frequent()
 
     def _keep_most_frequent(self) -> None:
-        """Cuts back to MAX_WORDS. Of equally frequent words, a checksum chooses."""
+        """Keeps MAX_WORDS words. Of equally frequent words, a checksum decides."""
         counts = self.counts
         values = np.fromiter(counts.values(), np.int64, len(counts))
         least = int(np.partition(values, -MAX_WORDS)[-MAX_WORDS])
@@ -89,13 +89,13 @@ def _checksum(word: str) -> tuple[int, str]:
 
 
 def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCounts:
-    """Counts what a vocabulary of a kind is trained on.
+    """Counts the words that a vocabulary is trained on.
 
     Args:
-      kind: one of KINDS. For `wordpiece` a word is what the tokenizer's first step gives: a word or
-        a punctuation mark; for SentencePiece it is all that stands between two spaces.
+      kind: one of KINDS. For `wordpiece`, a word is a word or a punctuation mark of the tokenizer's
+        first step; for SentencePiece, all text between two spaces.
       sentences: the text, cut anywhere between words.
-      lowercase: as the tokenizer will have it.
+      lowercase: whether the tokenizer lower cases text.
     """
     _check_kind(kind)
     runs = WordCounts()
@@ -117,7 +117,7 @@ def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
 
 
 def merge_counts(parts: Iterable[WordCounts]) -> WordCounts:
-    """Adds up the counts of the chunks of a text, taken in the order of the chunks."""
+    """Returns the sums of the counts of the chunks of a text, in the order of the chunks."""
     total = WordCounts()
     for part in parts:
         total.add(part.counts)
@@ -128,19 +128,18 @@ def merge_counts(parts: Iterable[WordCounts]) -> WordCounts:
 def train_vocabulary(
     kind: str, words: WordCounts, vocab_size: int, path: str | os.PathLike
 ) -> dict[str, int]:
-    """Trains a vocabulary and writes it, whole or not at all. Ids 0 to 4 are SPECIAL_TOKENS.
+    """Trains a vocabulary and writes it. Ids 0 to 4 are SPECIAL_TOKENS.
 
     Args:
       kind: `wordpiece` writes a vocab.txt, `unigram` and `bpe` a SentencePiece model.
       words: from `count_words` of the same kind.
-      vocab_size: entries to make; a text with too few different words gives fewer.
+      vocab_size: number of entries; a text with too few distinct words gives fewer.
       path: the file to write.
 
     Returns:
-      `entries` of the vocabulary; `words`, different ones, that it was trained on;
-      `words_left_out`, overlong or with a character that no piece can have; `words_dropped` as too
-      rare to be kept while counting; `characters` in the alphabet, and `characters_left_out` as
-      too rare for it.
+      `entries` of the vocabulary; distinct `words` that it was trained on; `words_left_out`, too
+      long or with a character that no piece can have; `words_dropped` while counting, too rare;
+      `characters` of the alphabet, and `characters_left_out` of it, too rare.
 
     Raises:
       ValueError: the kind is unknown, the text has no words, or the size is too small.
@@ -179,14 +178,14 @@ def train_vocabulary(
 
 
 def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathLike) -> None:
-    """Checks that every id has a row in a table of `vocab_size` rows.
+    """Checks that a vocabulary fits in an embedding table of `vocab_size` rows.
 
     Raises:
       ValueError: the vocabulary at `path` is larger.
     """
     if (size := len(tokenizer.pieces)) > vocab_size:
         raise ValueError(
-            f"The vocabulary {os.fspath(path)} has {size} entries, the model a table of"
+            f"The vocabulary {os.fspath(path)} has {size} entries, more than"
             f" model.vocab_size={vocab_size}: set model.vocab_size={size}."
         )
 
@@ -201,7 +200,7 @@ def _is_usable(word: str) -> bool:
 
 
 def _alphabet(characters: Counter[str], kind: str, room: int) -> list[str]:
-    """The most frequent characters: up to COVERAGE, or as many as fill `room` with their pieces."""
+    """Returns the most frequent characters, up to COVERAGE or to `room` entries of pieces."""
     alphabet: list[str] = []
     uncovered = characters.total()
     left_out = uncovered * (1 - COVERAGE)
@@ -215,7 +214,7 @@ def _alphabet(characters: Counter[str], kind: str, room: int) -> list[str]:
 
 
 def _forms(character: str) -> list[str]:
-    """The WordPiece entries of a character; punctuation and ideographs are words of their own."""
+    """Returns the WordPiece entries of a character; punctuation and ideographs are words."""
     if is_punctuation(character) or is_cjk(character):
         return [character]
     return [character, f"##{character}"]
@@ -224,12 +223,12 @@ def _forms(character: str) -> list[str]:
 def _train_wordpiece(
     words: dict[str, int], alphabet: list[str], vocab_size: int
 ) -> tuple[bytes, int]:
-    """Special tokens, the alphabet, then merged pieces in the order of their making."""
+    """Returns special tokens, the alphabet, then merged pieces in the order of merging."""
     singles = [form for character in sorted(alphabet) for form in _forms(character)]
     longer = {word: n for word, n in words.items() if len(word) > 1}
     merged: list[str] = []
     if longer:
-        # Some of the trainer's pieces are no entries: "▁", "▁a", and the characters at its end.
+        # Some of the trainer's pieces are not entries: "▁", "▁a", and the characters at its end.
         spare = 3 * len(set().union(*longer)) + 1
         model = _train(
             "bpe",
@@ -249,7 +248,7 @@ def _train_wordpiece(
 
 
 def _thin_out(words: dict[str, int]) -> dict[str, int]:
-    """Scales the counts down to UNIGRAM_CHARACTERS; a checksum rounds up or down, without bias."""
+    """Scales the counts down to UNIGRAM_CHARACTERS; a checksum decides how each is rounded."""
     characters = sum(count * (len(word) + 1) for word, count in words.items())
     scale = min(1.0, UNIGRAM_CHARACTERS / characters)
     counts = {w: int(n * scale + _checksum(w)[0] / 2**32) for w, n in words.items()}

@@ -1,12 +1,13 @@
-"""Checkpoints: orbax behind one wrapper, with what it lacks, a checksum of every byte.
+"""Checkpoints: orbax behind one wrapper, with a checksum of every byte.
 
 A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone, which is
 all that evaluation and prediction read), `train_state` (the rest of the TrainState; imported
 parameters have none) and `meta` (JSON). orbax writes it in the background and moves it into place
-in one piece; then its files are hashed into `checkpoints/STEP.sha256.json`, which holds the metrics
-of that step too. A checkpoint without that list was never finished; one that does not agree with it
-is damaged, is moved aside, and the one before it is used. What is not to be kept loses its list
-first, so that a deletion cut short looks like a save cut short, not like damage.
+atomically; then its files are hashed into `checkpoints/STEP.sha256.json`, which also holds the
+metrics of that step. A checkpoint without this list is unfinished. A checkpoint whose files differ
+from the list is corrupt: it is moved aside and the previous one is used. A checkpoint that is
+deleted loses its list first, so that an interrupted deletion looks like an interrupted save, not
+like corruption.
 """
 
 import contextlib
@@ -58,24 +59,23 @@ class Checkpoints:
           keep: newest checkpoints to keep.
           keep_best: how many of the best ones to keep beside them.
           best_metric: metric that says which are best; a loss is best when it is lowest.
-          read_only: leave everything as it is, since the run may be going on: unfinished and
-            damaged checkpoints are passed over.
+          read_only: change nothing, since the run may be in progress: unfinished and corrupt
+            checkpoints are skipped.
 
         Raises:
-          ValueError: if the folder cannot be made.
+          ValueError: the folder cannot be created.
         """
         self._folder = pathlib.Path(workdir).absolute() / _FOLDER
         self._keep, self._keep_best, self._best_metric = keep, keep_best, best_metric
         self._read_only = read_only
-        # orbax calls back before the folder is in its place: what comes after that is ours to wait
-        # for, in a thread.
+        # orbax calls back before the folder is in its place, so a thread of ours waits for that.
         self._background = futures.ThreadPoolExecutor(1)
         self._saving: futures.Future[None] | None = None
         if processes.is_main() and not read_only:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise ValueError(f"{self._folder} cannot be made: {error}.") from error
+                raise ValueError(f"{self._folder} cannot be created: {error}.") from error
         processes.barrier("checkpoint folder")
         self._manager = ocp.CheckpointManager(
             self._folder,
@@ -91,7 +91,7 @@ class Checkpoints:
         )
 
     def save(self, state: TrainState, meta: dict[str, Any], metrics: dict[str, float]) -> None:
-        """Begins to save; training may go on at once (the state is copied off the devices first).
+        """Starts to save in the background; the state is copied from the devices first.
 
         Args:
           state: of training; its step names the checkpoint.
@@ -99,8 +99,8 @@ class Checkpoints:
           metrics: of an evaluation at this step, or empty.
 
         Raises:
-          ValueError: if this checkpoint or the one before it could not be written, or the metric
-            that says which are best is none of `metrics`.
+          ValueError: this checkpoint or the previous one could not be written, or `best_metric` is
+            not one of `metrics`.
         """
         if metrics and self._keep_best and self._best_metric not in metrics:
             raise ValueError(
@@ -111,10 +111,10 @@ class Checkpoints:
         self._begin_to_save(int(state.step), state.params, meta, metrics, train_state=rest)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
-        """Saves parameters that no training of ours has made, as step 0.
+        """Saves imported parameters as step 0.
 
         Raises:
-          ValueError: if they could not be written.
+          ValueError: they could not be written.
         """
         self._begin_to_save(0, params, meta, metrics={})
         self.wait()
@@ -133,22 +133,22 @@ class Checkpoints:
         self._saving = self._background.submit(self._finish, step, metrics)
 
     def wait(self) -> None:
-        """Waits until the checkpoint that is being saved is safe on disk, its checksums too.
+        """Waits until the checkpoint that is being saved is on disk, with its checksums.
 
         Raises:
-          ValueError: if it could not be written.
+          ValueError: it could not be written.
         """
         saving, self._saving = self._saving, None
         if saving:
             saving.result()
 
     def close(self) -> None:
-        """Waits for what is being saved and gives everything back."""
+        """Waits for the checkpoint that is being saved and releases all resources."""
         try:
             self.wait()
         finally:
             self._background.shutdown()
-            with contextlib.suppress(OSError):  # which wait has told
+            with contextlib.suppress(OSError):  # `wait` has raised it already
                 self._manager.close()
 
     @contextlib.contextmanager
@@ -158,8 +158,8 @@ class Checkpoints:
         except Exception as error:
             raise ValueError(
                 f"The checkpoint of step {step} could not be written to {self._folder}: {error}."
-                f" The ones before it are whole: {self._sealed_steps()}."
-                " Make room or mend the folder, and start again to go on from there."
+                f" The checkpoints before it are intact: {self._sealed_steps()}."
+                " Free disk space or repair the folder, and run the command again to resume."
             ) from error
 
     def _finish(self, step: int, metrics: dict[str, float]) -> None:
@@ -177,7 +177,7 @@ class Checkpoints:
             shutil.rmtree(self._folder / str(step))
 
     def _best(self, count: int) -> list[int]:
-        """The steps of the best values among the checkpoints that have metrics, best first."""
+        """Returns the steps with the best values of the metric, best first."""
         sign = 1 if "loss" in self._best_metric else -1
         ranks = {}
         for step in self._sealed_steps():
@@ -191,17 +191,17 @@ class Checkpoints:
         return sorted(int(name) for name in names if (self._folder / name).is_dir())
 
     def newest_good_step(self) -> int | None:
-        """The newest step whose checkpoint is whole; damaged ones are moved aside, loudly."""
+        """Returns the newest step whose checkpoint is intact; corrupt ones are moved aside."""
         return self._first_good(lambda: self._sealed_steps()[::-1])
 
     def chosen_step(self, use: str) -> int:
-        """The step whose checkpoint evaluates, predicts and is exported.
+        """Returns the step whose checkpoint is evaluated, predicts and is exported.
 
         Args:
-          use: `newest`, or `best` by the metric; the newest where none was evaluated.
+          use: `newest`, or `best` by the metric; the newest if none was evaluated.
 
         Raises:
-          ValueError: there is no whole checkpoint.
+          ValueError: there is no intact checkpoint.
         """
         step = None
         if use == "best":
@@ -212,20 +212,20 @@ class Checkpoints:
         return step
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics of a checkpoint's evaluation; empty if there was none."""
+        """Returns the metrics of a checkpoint's evaluation; empty if there was none."""
         return read_metrics(self._folder / str(step))
 
     def fingerprint(self, step: int) -> str:
-        """Of a checkpoint's list of checksums: two that differ have different ones."""
+        """Returns a hash that differs for different checkpoints."""
         return fingerprint(self._folder / str(step))
 
     def _first_good(self, candidates: Callable[[], list[int]]) -> int | None:
-        """The first of these steps whose checkpoint is whole, the same on all processes."""
+        """Returns the first of these steps whose checkpoint is intact, equal on all processes."""
         step = -1
         if processes.is_main():
             if not self._read_only:
                 self._remove_unfinished()
-            step = next(filter(self._is_whole, candidates()), -1)
+            step = next(filter(self._is_intact, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
         self._manager.reload()
@@ -235,36 +235,36 @@ class Checkpoints:
         for folder in self._folder.iterdir():
             is_step = folder.is_dir() and folder.name.isdecimal()
             if is_step and not checksum_file(folder).is_file():
-                logging.warning("Checkpoint %s was not finished and is removed.", folder.name)
+                logging.warning("Checkpoint %s is unfinished and is removed.", folder.name)
                 shutil.rmtree(folder)
 
-    def _is_whole(self, step: int) -> bool:
+    def _is_intact(self, step: int) -> bool:
         folder = self._folder / str(step)
-        if not (damage := find_corruption(folder)):
+        if not (corruption := find_corruption(folder)):
             return True
-        done = "passed over"
+        action = "skipped"
         if not self._read_only:
             aside = _free_name(self._folder / f"damaged-{step}")
             folder.rename(aside)
             checksum_file(folder).unlink()
-            done = f"moved to {aside}"
+            action = f"moved to {aside}"
         logging.warning(
-            "Checkpoint %d is damaged (%s): %s; the one before it is used.", step, damage, done
+            "Checkpoint %d is corrupt (%s): %s; the previous one is used.", step, corruption, action
         )
         return False
 
     def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Reads a checkpoint straight into the shardings of `like`.
+        """Reads a checkpoint directly into the shardings of `like`.
 
         Args:
-          step: which one.
+          step: of the checkpoint.
           like: abstract state (shapes, dtypes, shardings).
 
         Returns:
           The state, and the `meta` it was saved with.
 
         Raises:
-          ValueError: if its arrays have other names, shapes or dtypes than `like`.
+          ValueError: its arrays have other names, shapes or dtypes than `like`.
         """
         rest = _without_params(like)
         self._check_same(step, "params", like.params)
@@ -281,17 +281,17 @@ class Checkpoints:
         return state, restored["meta"]
 
     def restore_params(self, step: int, like: Any) -> Any:
-        """Reads the parameters alone, straight into the shardings of `like`.
+        """Reads the parameters alone, directly into the shardings of `like`.
 
         Raises:
-          ValueError: if they have other names, shapes or dtypes than `like`.
+          ValueError: they have other names, shapes or dtypes than `like`.
         """
         self._check_same(step, "params", like)
         args = ocp.args.Composite(params=ocp.args.StandardRestore(like))
         return self._manager.restore(step, args=args)["params"]
 
     def read_params(self, step: int) -> Any:
-        """The parameters as numpy arrays, of whatever model they are."""
+        """Returns the parameters as numpy arrays, of any model."""
         saved = self._manager.item_metadata(step)["params"]
         like = jax.tree.map(
             lambda leaf: np.empty(leaf.shape, leaf.dtype), getattr(saved, "tree", saved)
@@ -300,13 +300,13 @@ class Checkpoints:
         return self._manager.restore(step, args=args)["params"]
 
     def read_meta(self, step: int) -> dict[str, Any]:
-        """The `meta` that a checkpoint was saved with."""
+        """Returns the `meta` that a checkpoint was saved with."""
         return self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))[
             "meta"
         ]
 
     def _check_same(self, step: int, item: str, like: Any) -> None:
-        """orbax would cast another dtype silently and name only the first other shape."""
+        """orbax would cast other dtypes silently and name only the first shape that differs."""
         saved = self._manager.item_metadata(step)[item]
         lines = diff_of_trees(described(getattr(saved, "tree", saved)), described(like))
         if lines:
@@ -321,7 +321,7 @@ def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoint
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
 
     Raises:
-      ValueError: there is no whole checkpoint.
+      ValueError: there is no intact checkpoint.
     """
     reading = Checkpoints(workdir, best_metric=settings.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
@@ -329,7 +329,7 @@ def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoint
 
 
 def has_imported_params_only(workdir: str) -> bool:
-    """Whether the checkpoints of a workdir are such as `save_params` makes: no run can resume."""
+    """Returns whether a workdir has checkpoints of `save_params` only, which no run can resume."""
     folder = pathlib.Path(workdir, _FOLDER)
     steps = [path for path in folder.glob("*") if path.name.isdecimal()]
     return bool(steps) and not any((path / "train_state").exists() for path in steps)

@@ -107,12 +107,13 @@ def verdict(run: Run, values: dict[str, float], phase: Phase) -> list[str]:
 def write_results(run: Run, step: int, values: dict[str, float]) -> None:
     """Writes results.json: the metrics of a checkpoint, and what they were computed on."""
     origin = {name: run.config[name] for name in ("task", "init_from")}
-    rows = run.evaluation_rows(run.phase_at(step - 1))
+    phase = run.phase_at(step - 1)
+    training = run.training_rows(phase) if run.training else None
     results = {
         "eval": values,
         "step": step,
         "seed": run.config.seed,
-        **run.data.describe_evaluation(rows, origin),
+        **run.data.describe_evaluation(training, run.evaluation_rows(phase), origin),
     }
     path = os.path.join(run.workdir, "results.json")
     write_json(path, results, sort_keys=False)  # the metric that selects checkpoints comes first

@@ -13,7 +13,7 @@ from bert_jax.files.atomic import AppendFile, write_text
 
 
 class Totals:
-    """Numerators and denominators added up in float64, exactly restored from a checkpoint."""
+    """Sums of numerators and denominators in float64, restored exactly from a checkpoint."""
 
     def __init__(self, values: Mapping[str, list[float]] | None = None):
         self._values = {name: list(pair) for name, pair in (values or {}).items()}
@@ -30,23 +30,23 @@ class Totals:
         pair[1] += denominator
 
     def means(self) -> dict[str, float]:
-        """numerator / denominator of each name; nan where nothing was counted."""
+        """Returns numerator / denominator of each name; NaN where nothing was counted."""
         return {
             name: numerator / denominator if denominator else float("nan")
             for name, (numerator, denominator) in self._values.items()
         }
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Resets all sums."""
         self._values.clear()
 
     def to_json(self) -> dict[str, list[float]]:
-        """What the constructor takes; JSON keeps every bit of a float64."""
+        """Returns what the constructor takes; JSON keeps every bit of a float64."""
         return {name: list(pair) for name, pair in self._values.items()}
 
 
 def with_loss(means: dict[str, float], loss_terms: tuple[str, ...]) -> dict[str, float]:
-    """Puts the sum of the loss terms in front, as `loss`; nan where one was never counted."""
+    """Adds the sum of the loss terms in front, as `loss`; NaN if one was never counted."""
     return {"loss": sum(means.get(name, float("nan")) for name in loss_terms), **means}
 
 
@@ -54,7 +54,7 @@ class MetricsFile:
     """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
 
     Lines are `{"step": 10, "split": "train", "loss": ...}`. What depends on the clock (tokens a
-    second and the like) stands under "speed", apart from what is the same in every repetition.
+    second and so on) is under "speed", apart from the numbers that every repetition reproduces.
     """
 
     def __init__(self, workdir: str, first_step: int):
@@ -77,7 +77,7 @@ class MetricsFile:
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
     ) -> None:
         """Writes one line and its events."""
-        # JSON has no NaN: a mean of nothing (all updates of a window were left out) is null.
+        # JSON has no NaN: the mean of a window without applied updates is null.
         known = {name: None if np.isnan(value) else value for name, value in values.items()}
         row: dict[str, Any] = {"step": step, "split": split, **known}
         if speed:

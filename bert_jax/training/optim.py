@@ -1,7 +1,7 @@
-"""BERT's optimizer and its schedule, and the usual alternatives.
+"""BERT's optimizer and schedule, and the usual alternatives.
 
-An update is, in this order: clip the gradient by its global norm, Adam, add the weight decay, take
-the step's learning rate. `optimization.py` of google-research/bert does the same.
+An update is, in this order: clip the gradient by its global norm, Adam, add the weight decay,
+multiply by the learning rate of the step, as in `optimization.py` of google-research/bert.
 """
 
 import dataclasses
@@ -18,7 +18,9 @@ from bert_jax.devices.trees import map_paths
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of the optimizer; configs/base.py says what each field means.
+    """Settings of the optimizer; bert_jax/config/defaults.py describes the fields.
+
+    `encoder` is the top-level name of the encoder's parameters.
 
     Raises:
       ValueError: for an optimizer or a schedule that does not exist.
@@ -47,9 +49,9 @@ class OptimizerConfig:
 
 
 def bert_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """The released code's: a line to 0 that starts at step 0, and instead of it the warm-up.
+    """The released code's: linear decay from step 0 to 0, replaced by the warm-up at its start.
 
-    At the end of the warm-up the rate drops a little: with a peak of 1e-4, a million steps and
+    The rate drops slightly at the end of the warm-up: with a peak of 1e-4, a million steps and
     10,000 of warm-up it is 9.999e-5 at step 9,999 and 9.9e-5 at step 10,000.
     """
     decay = lambda step: peak * (num_steps - step) / num_steps  # noqa: E731
@@ -57,14 +59,14 @@ def bert_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedul
 
 
 def linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """Warm-up to the peak, then a line that reaches 0 at the last step."""
+    """Warm-up to the peak, then linear decay to 0 at the last step."""
     decay_steps = max(1, num_steps - warmup_steps)
     decay = lambda step: peak * (num_steps - step) / decay_steps  # noqa: E731
     return _after_warmup(decay, peak, warmup_steps)
 
 
 def constant(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """Warm-up, then the peak for ever."""
+    """Warm-up, then the constant peak."""
     del num_steps
     return _after_warmup(lambda step: jnp.full_like(step, peak), peak, warmup_steps)
 
@@ -88,7 +90,7 @@ SCHEDULES: dict[str, Callable[[float, int, int], optax.Schedule]] = {
 
 
 def bert_adam(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Adam as BERT was trained: no bias correction, and the weight decay decoupled."""
+    """Adam as in the released code: no bias correction, decoupled weight decay."""
     return optax.chain(
         scale_by_uncorrected_adam(config.beta1, config.beta2, config.epsilon),
         _decay(config),
@@ -113,10 +115,10 @@ OPTIMIZERS: dict[str, Callable[[OptimizerConfig], optax.GradientTransformation]]
 def make_optimizer(
     config: OptimizerConfig, num_steps: int, warmup_steps: int
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """Builds the whole chain.
+    """Returns the optimizer of a run.
 
     Args:
-      config: what to build.
+      config: its settings.
       num_steps: updates of the whole run.
       warmup_steps: the first of them, during which the learning rate rises.
 
@@ -132,7 +134,7 @@ def make_optimizer(
         )
     if config.frozen_layers:
         freeze = _by_path(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
-        stages = [freeze, *stages, freeze]  # before clipping: they add nothing to the norm
+        stages = [freeze, *stages, freeze]  # before clipping, so that they are not in the norm
     return optax.chain(*stages), schedule
 
 
@@ -156,7 +158,7 @@ def scale_by_uncorrected_adam(
 
 
 def _decay(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Adds weight_decay * parameter, apart from the moments (decoupled)."""
+    """Adds weight_decay * parameter after the moments (decoupled)."""
     return optax.add_decayed_weights(
         config.weight_decay, mask=lambda params: decay_mask(params, config.no_decay)
     )
@@ -228,7 +230,7 @@ _ABOVE = -1
 
 
 def _depth(name: str, encoder: str) -> int:
-    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for what stands on the encoder."""
+    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for heads and the pooler."""
     if not name.startswith(f"{encoder}/") or name.startswith(f"{encoder}/pooler/"):
         return _ABOVE
     match = re.search(r"/layer_(\d+)/", name)

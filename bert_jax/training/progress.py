@@ -29,14 +29,14 @@ PEAK_FLOPS = {
 
 
 def peak_flops() -> float | None:
-    """The peak of all devices together; None where it is not known (such as on CPUs)."""
+    """Returns the peak of all devices together in FLOP/s; None where unknown, as for CPUs."""
     kind = jax.devices()[0].device_kind
     known = [name for name in PEAK_FLOPS if kind.startswith(name)]
     return PEAK_FLOPS[max(known, key=len)] * jax.device_count() if known else None
 
 
 def parameter_table(params: Any) -> Iterable[str]:
-    """A line for each parameter: path, shape, dtype, how it is split, how many numbers."""
+    """Yields a line for each parameter: path, shape, dtype, sharding, number of values."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     rows = [
         (
@@ -68,7 +68,7 @@ def describe_devices(mesh: jax.sharding.Mesh) -> str:
 
 
 class Clock:
-    """How fast a run goes between two reports, and how long it waited for data."""
+    """Measures speed between two reports, and the time waited for data."""
 
     def __init__(self):
         self._start = time.perf_counter()
@@ -76,7 +76,7 @@ class Clock:
         self._waited = self._flops = 0.0
 
     def count(self, rows: int, tokens: int, flops: float, waited: float) -> None:
-        """Counts one update: rows, token slots, model FLOPs, the seconds it waited for data."""
+        """Counts one update: rows, positions, model FLOPs, seconds waited for data."""
         self._steps += 1
         self._rows += rows
         self._tokens += tokens
@@ -84,7 +84,7 @@ class Clock:
         self._waited += waited
 
     def read(self) -> dict[str, float]:
-        """Speed since the last reading, which begins anew."""
+        """Returns the speed since the last reading, and resets the clock."""
         seconds = max(time.perf_counter() - self._start, 1e-9)
         speed = {
             "steps_per_second": self._steps / seconds,
@@ -101,7 +101,7 @@ class Clock:
 def progress_line(
     step: int, steps: int, values: Mapping[str, float], speed: Mapping[str, float]
 ) -> str:
-    """One report of training, in one line."""
+    """Returns the line of one report of training."""
     parts = [f"step {step:>{len(str(steps))}}/{steps}", *named_values(values)]
     parts.append(f"{speed['tokens_per_second']:,.0f} tokens/s")
     parts.append(f"{speed['examples_per_second']:,.1f} examples/s")
@@ -138,7 +138,7 @@ def _duration(seconds: float) -> str:
 
 
 class Screen:
-    """Prints reports; on a terminal a bar between them says where the run is."""
+    """Prints lines, and on a terminal a progress bar below them."""
 
     def __init__(self, steps: int, enabled: bool = True):
         self._steps = steps
@@ -146,12 +146,12 @@ class Screen:
         self._bar = enabled and sys.stdout.isatty()
 
     def line(self, text: str = "") -> None:
-        """Prints a line that stays."""
+        """Prints a line above the bar."""
         if self._enabled:
             print("\r\x1b[K" + text if self._bar else text, flush=True)
 
     def tick(self, step: int) -> None:
-        """Moves the bar; nothing where the output is no terminal."""
+        """Moves the bar; does nothing if the output is not a terminal."""
         if self._bar:
             done = math.floor(40 * min(step / max(self._steps, 1), 1))
             bar = "#" * done + "-" * (40 - done)

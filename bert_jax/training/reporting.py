@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes
+from bert_jax.files.atomic import whole_file
 from bert_jax.training import metrics, progress
 from bert_jax.training.evaluate import verdict
 from bert_jax.training.run import Run
@@ -21,10 +22,10 @@ _STEPS_IN_FLIGHT = 2
 
 
 class Reporter:
-    """Collects metrics without making the device wait.
+    """Collects metrics without blocking the device.
 
-    `totals` are the sums since the last report; a checkpoint keeps them, so that the report after
-    a resumption is the one that would have come.
+    `totals` are the sums since the last report. Checkpoints hold them, so that the first report
+    after a resumption is the same as without an interruption.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Reporter:
             self._file = metrics.MetricsFile(run.workdir, int(state.step))
 
     def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
-        """Begins a phase; `host_batch(step)` is what is saved when an update is not finite."""
+        """Starts a phase; `host_batch(step)` returns the batch to save for a non-finite update."""
         self._phase = phase
         self._host_batch = host_batch
         self._loss_terms = self._run.task_at(phase).loss_terms
@@ -55,7 +56,7 @@ class Reporter:
     def push(
         self, step: int, step_metrics: StepMetrics, waited: float, shape: tuple[int, ...]
     ) -> None:
-        """Takes the metrics of the update that made the state's step `step`.
+        """Adds the metrics of the update that led to step `step`.
 
         Args:
           step: updates done.
@@ -64,7 +65,7 @@ class Reporter:
           shape: [batch, ..., sequence length] of the batch.
 
         Raises:
-          ValueError: if an update was not finite and the configuration says to stop.
+          ValueError: an update was not finite and the configuration says to abort.
         """
         self._in_flight.append((step, step_metrics))
         tokens = math.prod(shape)
@@ -75,7 +76,7 @@ class Reporter:
         self.drain(_STEPS_IN_FLIGHT)
 
     def drain(self, leave: int = 0) -> None:
-        """Looks at all metrics but those of the newest `leave` updates; raises as `push` does."""
+        """Reads all metrics but those of the newest `leave` updates; raises as `push` does."""
         while len(self._in_flight) > leave:
             step, on_device = self._in_flight.popleft()
             self._take(step, jax.device_get(on_device))
@@ -97,16 +98,17 @@ class Reporter:
         path = self._dump(step)
         if self._streak > limit:
             raise ValueError(
-                f"{message}, {self._streak} in a row (config.nonfinite={config.nonfinite}): nothing"
-                f" of it was applied. Its batch is in {path}; the checkpoints are whole. Lower"
-                " config.optimizer.learning_rate, or look at that batch."
+                f"{message}, {self._streak} in a row (config.nonfinite={config.nonfinite}): the"
+                f" update was not applied. Its batch is in {path}; the checkpoints are intact."
+                " Lower config.optimizer.learning_rate, or inspect that batch."
             )
         self._screen.line(f"{message}: not applied; its batch is in {path}.")
 
     def _dump(self, step: int) -> str:
         name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
         path = os.path.join(self._run.workdir, name)
-        np.savez(path, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
+        with whole_file(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
         return path
 
     def sync(self) -> None:
@@ -116,7 +118,7 @@ class Reporter:
             self._file.sync()
 
     def log(self, step: int) -> None:
-        """Reports the means since the last report."""
+        """Writes and prints the means since the last report."""
         self.drain()
         values = metrics.with_loss(self.totals.means(), self._loss_terms)
         self.totals.clear()
@@ -129,7 +131,7 @@ class Reporter:
         self._screen.line(progress.progress_line(step, self._run.steps, values, speed))
 
     def report_evaluation(self, step: int, values: dict[str, float], is_last: bool) -> None:
-        """Writes and prints the metrics of the held-out split; after the last one, the verdict."""
+        """Writes and prints the metrics of an evaluation; after the last one, the verdict."""
         if self._file:
             self._file.write(step, "validation", values, {})
         self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))

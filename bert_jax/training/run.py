@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import pathlib
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +12,12 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.config import store
-from bert_jax.config.fields import value_of
+from bert_jax.config.checks import check_corpus, check_labelled
+from bert_jax.config.fields import has_corpus, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases
 from bert_jax.corpus.batch import Rows
 from bert_jax.devices import sharding
-from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.atomic import copy_file, read_json, write_json
 from bert_jax.models import make_config
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
@@ -134,6 +134,9 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
     Raises:
       ValueError: for a task that does not exist, or settings that it cannot have.
     """
+    row = find_task(config.task)
+    check = check_corpus if has_corpus(row.default_config()) else check_labelled
+    check(config)  # the configuration of another task lacks fields
     settings = TaskSettings(
         model=config.model.to_dict(),
         data=config.data.to_dict(),
@@ -144,7 +147,7 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
         prediction_batch_size=config.eval.batch_size or config.global_batch_size,
         **more,
     )
-    return find_task(config.task).make(settings)
+    return row.make(settings)
 
 
 def make_checked_mesh(config: ConfigDict) -> Mesh:
@@ -169,7 +172,7 @@ def save_to_workdir(run: Run) -> None:
     name = "vocab" + os.path.splitext(run.vocabulary_path)[1]
     copy = os.path.join(run.workdir, name)
     if not (os.path.exists(copy) and os.path.samefile(copy, run.vocabulary_path)):
-        shutil.copy(run.vocabulary_path, copy)
+        copy_file(run.vocabulary_path, copy)
     if run.data.labels is not None:
         write_labels(run.workdir, run.data.labels)
 

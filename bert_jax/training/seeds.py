@@ -1,4 +1,4 @@
-"""One experiment with several seeds: the mean, the spread, and how many runs learned nothing.
+"""One configuration with several seeds: mean, spread, and the number of degenerate runs.
 
 Fine-tuning of BERT on small sets is unstable: some seeds end no better than the majority class
 (Devlin et al. 2019, section 4.1; Mosbach et al. 2021). One seed is no result.
@@ -18,10 +18,10 @@ from bert_jax.training.train import train
 
 
 def train_seeds(config: ConfigDict, workdir: str) -> None:
-    """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and sums them up.
+    """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
-    Seeds that are done are not trained again; a request to stop is one for all. `results.json` has
-    the means of all scores as `eval`, and of the first metric the spread.
+    Complete seeds are not trained again; a request to stop ends all. `results.json` has the means
+    of all scores as `eval`, and the spread of the first metric.
 
     Raises:
       ValueError: as `train`.
@@ -51,7 +51,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
 
 
 def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:
-    """results.json of several seeds, from that of each."""
+    """Returns results.json of several seeds, from that of each."""
     first, metric = next(iter(results.values())), config.metrics[0]
     scores = {seed: result["eval"][metric] for seed, result in results.items()}
     names = [name for name in first["eval"] if all(name in r["eval"] for r in results.values())]

@@ -1,4 +1,4 @@
-"""The state of training, and its creation straight into its shardings."""
+"""The state of training, and its creation directly in its shardings."""
 
 from typing import Any
 
@@ -13,21 +13,21 @@ from bert_jax.models import MODELS
 from bert_jax.models.heads import HEAD_RULES
 from bert_jax.tasks.task import Task
 
-# What a random key is for: folded into the seed's key first, the step or batch number second, so
-# that every random decision is a pure function of (seed, purpose, number).
+# The purposes of random keys. The purpose is folded into the seed's key first, the step or batch
+# number second, so that every random decision is a pure function of (seed, purpose, number).
 PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3}
 
 
 @flax.struct.dataclass
 class TrainState:
-    """All that an update changes.
+    """What an update changes.
 
     Attributes:
       step: int32[], updates so far, those not applied included; the number of the next batch.
       params: float32 tree.
       opt_state: of the optax transformation; moments have the structure of `params`.
-      nonfinite_streak: int32[], how many of the latest updates in a row were not applied because
-        the loss or the gradient was not finite.
+      nonfinite_streak: int32[], consecutive latest updates that were not applied because the loss
+        or the gradient was not finite.
     """
 
     step: jax.Array
@@ -37,7 +37,7 @@ class TrainState:
 
 
 def make_key(seed: int, purpose: str) -> jax.Array:
-    """The key (threefry2x32) that all randomness for one purpose comes from."""
+    """Returns the key (threefry2x32) of all randomness for one purpose."""
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), PURPOSES[purpose])
 
 
@@ -47,12 +47,12 @@ def parameter_rules(task: Task) -> sharding.Rules:
 
 
 def init_params(task: Task, key: jax.Array) -> Any:
-    """Random parameters, float32, as the task's model starts from."""
+    """Returns the initial parameters of a task's model, float32."""
     return task.make_model().init(key, task.example_batch(), deterministic=True)["params"]
 
 
 def abstract_params(task: Task, mesh: Mesh) -> Any:
-    """Shapes, dtypes and shardings of the parameters alone."""
+    """Returns shapes, dtypes and shardings of the parameters."""
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
@@ -62,7 +62,7 @@ def abstract_params(task: Task, mesh: Mesh) -> Any:
 
 
 def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """Shapes, dtypes and shardings of the state, before any array exists."""
+    """Returns shapes, dtypes and shardings of the state; no array is created."""
 
     def shapes(key):
         return _new_state(init_params(task, key), tx)
@@ -78,14 +78,14 @@ def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> 
 def init_state(
     task: Task, tx: optax.GradientTransformation, mesh: Mesh, key: jax.Array, params: Any = None
 ) -> TrainState:
-    """The state before the first update, each part made on the devices that hold it.
+    """Returns the state before the first update, created on the devices that hold it.
 
     Args:
       task: decides the model.
       tx: decides the optimizer's state.
       mesh: the devices.
       key: of the initial parameters.
-      params: start from these parameters, already in their shardings, instead of random ones.
+      params: initial parameters in their shardings; None: random ones.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh))
     if params is not None:

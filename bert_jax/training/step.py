@@ -124,7 +124,7 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
 def _accumulate(
     task: Task, params: Any, batch: Batch, dropout_key: jax.Array, num_microbatches: int
 ) -> tuple[Any, Sums]:
-    """Gradient of the loss of the whole batch, and its Sums."""
+    """Returns the gradient of the loss of the whole batch, and its Sums."""
     model = task.make_model()
     denominators = task.denominators(batch)
 
@@ -154,8 +154,8 @@ def _accumulate(
 def _split(batch: Batch, num_microbatches: int) -> Batch:
     """[batch, ...] -> [microbatches, rows, ...].
 
-    Microbatch i takes the rows i, i + n, i + 2n ...: a device's rows, which lie together, are
-    shared out among all microbatches, so that no row has to move to another device.
+    Microbatch i has the rows i, i + n, i + 2n ...: the rows of a device, which are contiguous, are
+    spread over all microbatches, so that no row moves to another device.
     """
 
     def split(array):

@@ -1,4 +1,4 @@
-"""The command `python -m bert_jax.commands.squad_metrics`: its files, its output, its errors."""
+"""The command `python -m bert_jax squad_metrics`: its files, its output, its errors."""
 
 import json
 import pathlib
@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from bert_jax.commands import squad_metrics
+from bert_jax.scores import answer_files
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parents[1] / "scores" / "goldens" / "squad_metrics.json").read_text(
@@ -36,7 +37,7 @@ def squad(*questions: dict, **more) -> dict:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "bert_jax.commands.squad_metrics", *arguments]
+    command = [sys.executable, "-m", "bert_jax", "squad_metrics", *arguments]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
 
 
@@ -55,14 +56,14 @@ def test_the_command_prints_what_the_official_script_prints(write):
 
 
 def scores_of(capsys, *arguments: str) -> dict:
-    squad_metrics.main(arguments)
+    squad_metrics.main(["squad_metrics", *arguments])
     return json.loads(capsys.readouterr().out)
 
 
 def test_version_1_and_missing_predictions(write, capsys):
     golden = GOLDEN["squad_v1"]
     files = write("data.json", golden["data"]), write("predictions.json", golden["predictions"])
-    squad_metrics.main(files)
+    squad_metrics.main(["squad_metrics", *files])
     printed = capsys.readouterr()
     assert json.loads(printed.out) == pytest.approx(golden["scores"])
     assert printed.err == (
@@ -122,19 +123,26 @@ def test_a_byte_order_mark_is_no_error(write, capsys):
         (b'{"data":\n [,]}', "data.json, line 2: not JSON"),
         (b"", "data.json, line 1: not JSON"),
         (b'{"data": "\xff"}', "data.json is not UTF-8 (byte 10)"),
-        ({"paragraphs": []}, "data.json is not in SQuAD's form, data > paragraphs > qas, nor"),
-        ({"data": [{"paragraphs": [{}]}]}, "data.json is not in SQuAD's form"),
-        ("text", "data.json is not in SQuAD's form"),
-        (squad(), "data.json: there are no questions."),
-        (squad({"id": "a"}), 'data.json: a question lacks its id, or answers with a text: {"id"'),
-        (squad({"answers": []}), "a question lacks its id"),
-        (squad({"id": "a", "answers": [{"text": 3}]}), "a question lacks its id, or answers"),
-        (squad(QUESTION, QUESTION), "data.json: the id 'a' is there twice."),
+        ({"paragraphs": []}, "data.json is not in SQuAD's format (data > paragraphs > qas), nor"),
+        ({"data": [{"paragraphs": [{}]}]}, "data.json is not in SQuAD's format"),
+        ("text", "data.json is not in SQuAD's format"),
+        (squad(), "data.json has no questions."),
+        (
+            squad({"id": "a"}),
+            'data.json: a question without an id, or without answers that have a text: {"id"',
+        ),
+        (squad({"answers": []}), "a question without an id"),
+        (
+            squad({"id": "a", "answers": [{"text": 3}]}),
+            "a question without an id, or without answers",
+        ),
+        (squad(QUESTION, QUESTION), "data.json: the id 'a' occurs twice."),
     ],
 )
 def test_data_that_cannot_be_read_is_refused(data, message, write):
     with pytest.raises(ValueError) as error:
-        squad_metrics.main([write("data.json", data), write("predictions.json", {"a": "yes"})])
+        files = write("data.json", data), write("predictions.json", {"a": "yes"})
+        squad_metrics.main(["squad_metrics", *files])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -150,7 +158,7 @@ def test_data_that_cannot_be_read_is_refused(data, message, write):
 def test_predictions_that_cannot_be_read_are_refused(predictions, message, write):
     with pytest.raises(ValueError) as error:
         files = write("data.json", squad(QUESTION)), write("predictions.json", predictions)
-        squad_metrics.main(files)
+        squad_metrics.main(["squad_metrics", *files])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -158,19 +166,21 @@ def test_predictions_that_cannot_be_read_are_refused(predictions, message, write
 def test_na_probs_must_be_numbers(value, write):
     files = write("data.json", squad(QUESTION)), write("predictions.json", {"a": "yes"})
     with pytest.raises(ValueError, match="na.json: 'a' must have a finite number, but has"):
-        squad_metrics.main([*files, "--na_prob", write("na.json", {"a": value})])
+        squad_metrics.main(["squad_metrics", *files, "--na_prob", write("na.json", {"a": value})])
 
 
 def test_flags_that_are_not_right_are_refused(write):
     with pytest.raises(ValueError, match="arguments are required: PREDICTIONS .see --help"):
-        squad_metrics.main(["data.json"])
+        squad_metrics.main(["squad_metrics", "data.json"])
     with pytest.raises(ValueError, match="--na_prob is for SQuAD 2.0"):
-        squad_metrics.main(["data.json", "predictions.json", "--cmrc", "--na_prob=na.json"])
+        squad_metrics.main(
+            ["squad_metrics", "data.json", "predictions.json", "--cmrc", "--na_prob=na.json"]
+        )
 
 
 def test_real_questions_answered_with_the_gold_are_all_right(shared_data, write, capsys):
     path = str(shared_data / "squad" / "dev-v2.0.3articles.json")
-    version, gold = squad_metrics.read_gold(path)
+    version, gold = answer_files.read_gold(path)
     assert version == "v2.0"
     predictions = {key: answers[-1] if answers else "" for key, answers in gold.items()}
     scores = scores_of(capsys, path, write("predictions.json", predictions))

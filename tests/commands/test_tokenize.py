@@ -1,4 +1,4 @@
-"""The command `python -m bert_jax.tokenize`, as it is run from a shell."""
+"""The command `python -m bert_jax tokenize`, as it is run from a shell."""
 
 import contextlib
 import subprocess
@@ -19,7 +19,7 @@ def vocab(tmp_path) -> str:
 
 
 def run(*arguments: str, text: bytes = b"", python: tuple[str, ...] = ()):
-    command = [sys.executable, *python, "-m", "bert_jax.commands.tokenize", *arguments]
+    command = [sys.executable, *python, "-m", "bert_jax", "tokenize", *arguments]
     return subprocess.run(command, input=text, capture_output=True)
 
 
@@ -43,7 +43,7 @@ def test_invalid_utf8_is_replaced_and_counted(vocab):
 
 
 def test_it_streams_and_stops_quietly_when_nobody_reads(vocab):
-    command = [sys.executable, "-m", "bert_jax.commands.tokenize", vocab]
+    command = [sys.executable, "-m", "bert_jax", "tokenize", vocab]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, **pipes)
     process.stdin.write(b"the the the\n" * 5000)
@@ -61,10 +61,12 @@ def test_it_streams_and_stops_quietly_when_nobody_reads(vocab):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "arguments are required: --vocab"),
+        ([], "--vocab is missing: a vocab.txt, or a SentencePiece .model."),
         (["--vocab=missing.txt"], "The vocabulary missing.txt cannot be read"),
-        (["--vocab=vocab.bin"], "vocab.bin is no known kind of vocabulary"),
-        (["--vocab=vocab.txt", "--piece", "--foo"], "unrecognized arguments: --foo"),
+        (["--vocab=vocab.bin"], "vocab.bin is not a known kind of vocabulary"),
+        (["--vocab=vocab.txt", "--piece"], "Unknown flag --piece: did you mean --pieces?"),
+        (["--vocab=vocab.txt", "--foo"], "Unknown flag --foo: see --help."),
+        (["--vocab=vocab.txt", "text"], "'text' is not a flag: flags begin with two dashes."),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(arguments, message):

@@ -1,10 +1,12 @@
-"""Settings of the data that exclude one another, and those that decide nothing."""
+"""Settings of the data: combinations that are refused, fields without effect, lengths."""
 
 import dataclasses
 
 import pytest
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config import checks
+from bert_jax.config.data import DataConfig, data_config
+from bert_jax.config.phases import make_phases
 
 CONFIG = DataConfig(
     source="installed_docs",
@@ -28,7 +30,7 @@ CONFIG = DataConfig(
     sequence_lengths=(128,),
     max_predictions_per_seq=(20,),
 )
-OF_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
+FOR_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
 
 
 @pytest.mark.parametrize(
@@ -53,18 +55,32 @@ OF_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_s
         ),
     ],
 )
-def test_settings_that_exclude_one_another_are_refused(changes, message):
+def test_invalid_combinations_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **changes)
 
 
 @pytest.mark.parametrize(
-    "changes, idle",
+    "changes, unused",
     [
         ({"mode": "static"}, set()),
-        ({}, OF_MASKS),
-        ({"segments": "full_sentences"}, OF_MASKS | {"dupe_factor", "short_seq_prob"}),
+        ({}, FOR_MASKS),
+        ({"segments": "full_sentences"}, FOR_MASKS | {"dupe_factor", "short_seq_prob"}),
     ],
 )
-def test_what_decides_nothing(changes, idle):
-    assert dataclasses.replace(CONFIG, **changes).idle == idle
+def test_fields_without_effect(changes, unused):
+    assert dataclasses.replace(CONFIG, **changes).unused == unused
+
+
+def test_data_are_made_for_each_sequence_length_once(make_config):
+    config = make_config(phases=((128, 0.5, 0, 20), (64, 0.3), (128, 0.2, 8, 20)))
+    data = data_config(config)
+    assert data.sequence_lengths == (64, 128)
+    assert data.max_predictions_per_seq == (10, 20)
+    assert data.vocab_size == config.model.vocab_size
+
+
+def test_without_stored_masks_phases_of_one_length_may_differ_in_predictions(make_config):
+    config = make_config(phases=((128, 0.5, 0, 20), (128, 0.5)))
+    checks.check(config)
+    assert [p.max_predictions_per_seq for p in make_phases(config, 10)] == [20, 19]

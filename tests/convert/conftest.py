@@ -1,15 +1,12 @@
-"""Folders of runs that no training has made: any parameters, any vocabulary, any task."""
+"""Folders of runs without training, and folders of other programs, with random weights."""
 
-import importlib
+import json
 import pathlib
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(REPOSITORY))  # for configs
 SIZES = {
     "vocab_size": 64,
     "hidden_size": 16,
@@ -27,19 +24,14 @@ VOCABULARY = "\n".join(
 
 @pytest.fixture
 def random_params() -> Callable[..., dict]:
-    """Parameters by path: far from their start, every bias and every scale is random too."""
-    import jax
-
-    from bert_jax.formats.tables import flatten
-    from bert_jax.tasks import Pretraining
-    from bert_jax.training.experiment import make_model_config
-    from bert_jax.training.state import init_params
+    """Returns a function that draws parameters by path; every bias and every scale is random."""
+    from bert_jax.training.initial import pretraining_shapes
+    from bert_jax.training.run import make_model_config
 
     def make(config, **heads: tuple[int, ...]) -> dict:
         """`heads` are shapes of further parameters, "/" written as "__"."""
-        task = Pretraining(make_model_config(config), None, 8, max_predictions_per_seq=1)
-        shapes = flatten(jax.eval_shape(lambda: init_params(task, jax.random.key(0))))
-        shapes = {name: leaf.shape for name, leaf in shapes.items()}
+        leaves = pretraining_shapes(make_model_config(config), config.model.next_sentence)
+        shapes = {name: leaf.shape for name, leaf in leaves.items()}
         if heads:
             shapes = {name: shape for name, shape in shapes.items() if name.startswith("bert/")}
             shapes |= {name.replace("__", "/"): shape for name, shape in heads.items()}
@@ -55,21 +47,20 @@ def random_params() -> Callable[..., dict]:
 @pytest.fixture
 def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     """Returns a function (**changes of the configuration, dots as __) -> folder of a run."""
-    from bert_jax.config import settings as config_lib
-    from bert_jax.formats.tables import unflatten
+    from bert_jax.config import store
+    from bert_jax.devices.trees import unflatten
+    from bert_jax.tasks import TASKS
     from bert_jax.training.checkpoints import Checkpoints
     from bert_jax.training.state import TrainState
 
     def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, **changes):
         workdir = tmp_path / "run"
         workdir.mkdir()
-        task = changes.get("task", "pretraining")
-        name = task if task in config_lib.TASKS[1:] else "base"
-        config = importlib.import_module(f"configs.{name}").get_config()
+        config = TASKS.get(changes.get("task", ""), TASKS["pretraining"]).default_config()
         config.model.update(SIZES)
         config.phases = ((config.model.max_position_embeddings, 1.0),)
         config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
-        config_lib.save(config, str(workdir))
+        store.save(config, str(workdir))
         if isinstance(vocabulary, str):
             (workdir / "vocab.txt").write_text(vocabulary, encoding="utf-8")
         else:
@@ -84,3 +75,58 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
         return workdir
 
     return make
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Returns a function that saves a random model of transformers with its vocabulary."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from tests.convert.hf_folders import HF_SIZES
+
+    def save(name: str = "BertForPreTraining", dtype=torch.float32, **changes):
+        torch.manual_seed(0)
+        config = transformers.BertConfig(**HF_SIZES | changes)
+        model = getattr(transformers, name)(config)
+        for parameter in model.parameters():  # every bias and every scale is random
+            parameter.data += 0.1 * torch.randn_like(parameter)
+        folder = tmp_path / "theirs"
+        model.to(dtype).save_pretrained(folder)
+        (folder / "vocab.txt").write_text(VOCABULARY)
+        return folder, model.eval()
+
+    return save
+
+
+@pytest.fixture
+def theirs(save) -> pathlib.Path:
+    """The folder of a random model of transformers with the heads of pre-training."""
+    return save()[0]
+
+
+@pytest.fixture
+def google(tmp_path, save):
+    """Returns a function that writes the same model in the format of google-research/bert."""
+    from bert_jax.formats import bert_names
+    from bert_jax.formats.weight_table import export_params
+    from tests.convert.bundle_writer import write_bundle
+    from tests.convert.hf_folders import HF_SIZES, from_hf
+
+    def write(name="BertForPreTraining", **more):
+        folder, model = save(name, hidden_act="gelu_new", num_labels=3)
+        run = from_hf(folder)
+        (tmp_path / "out").rename(tmp_path / "from_hf")
+        theirs = export_params(run.params, bert_names.GOOGLE, "google")
+        slots = {
+            f"{name}/adam_{slot}": array for name, array in theirs.items() for slot in ("m", "v")
+        }
+        google = tmp_path / "google"
+        google.mkdir()
+        write_bundle(google / "bert_model.ckpt", theirs | slots | more | {"global_step": 7}, 2)
+        values = json.loads((folder / "config.json").read_text()) | {"hidden_act": "gelu"}
+        kept = {k: v for k, v in values.items() if k in HF_SIZES or "dropout" in k or "act" in k}
+        (google / "bert_config.json").write_text(json.dumps(kept))
+        (google / "vocab.txt").write_text(VOCABULARY)
+        return google, run, model
+
+    return write

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -12,14 +11,12 @@ import numpy as np
 import pytest
 
 from bert_jax.commands import convert
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.convert import stablehlo
-from bert_jax.formats.tables import unflatten
-from bert_jax.models import BertForPreTraining
-from bert_jax.training.experiment import make_model_config
-
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-HEADING = "Take it away"
+from bert_jax.devices.trees import unflatten
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.training.run import make_model_config
+from tests.convert.documented import documented_code
 
 
 @pytest.fixture
@@ -57,15 +54,15 @@ def test_any_size_gives_our_numbers(export, random_params, next_sentence):
     workdir, folder = export(
         model__next_sentence=next_sentence, model__pad_vocab_to_multiple_of=50, dtype="bfloat16"
     )
-    config = config_lib.load(str(workdir))
+    config = store.load(str(workdir))
     params = random_params(config)
     config.dtype = "float32"
-    model = BertForPreTraining(make_model_config(config))
+    model = PreTrainingModel(make_model_config(config), next_sentence)
     program, weights = load(folder)
     assert weights.keys() == params.keys()
     for batch, seq, predictions in [(1, 1, 1), (3, 7, 2), (2, 40, 5)]:
         inputs = make_inputs(batch, seq, predictions)
-        found = jax.jit(program.call)(weights, inputs)
+        outputs = jax.jit(program.call)(weights, inputs)
         ours = model.apply(
             {"params": unflatten(params)},
             {
@@ -78,15 +75,15 @@ def test_any_size_gives_our_numbers(export, random_params, next_sentence):
             },
             deterministic=True,
         )
-        wanted = {"hidden": ours.hidden, "masked_lm_logits": ours.masked_lm_logits[..., :64]}
+        expected = {"hidden": ours.hidden, "masked_lm_logits": ours.masked_lm_logits[..., :64]}
         if next_sentence:
-            wanted["next_sentence_logits"] = ours.next_sentence_logits[:, 0]
-        assert found.keys() == wanted.keys()
-        for name, array in wanted.items():
-            np.testing.assert_allclose(found[name], array, atol=1e-5, rtol=0, err_msg=name)
+            expected["next_sentence_logits"] = ours.next_sentence_logits[:, 0]
+        assert outputs.keys() == expected.keys()
+        for name, array in expected.items():
+            np.testing.assert_allclose(outputs[name], array, atol=1e-5, rtol=0, err_msg=name)
 
 
-def test_it_is_lowered_for_all_platforms_and_describes_itself(export):
+def test_the_program_is_lowered_for_all_platforms_and_described(export):
     workdir, folder = export()
     program, _ = load(folder)
     assert program.platforms == ("cpu", "cuda", "tpu")
@@ -94,19 +91,22 @@ def test_it_is_lowered_for_all_platforms_and_describes_itself(export):
         *("model.json", "model.stablehlo", "vocab.txt", "weights.npz")
     ]
     assert (folder / "vocab.txt").read_bytes() == (workdir / "vocab.txt").read_bytes()
-    facts = json.loads((folder / "model.json").read_text())
-    assert facts["inputs"]["input_ids"] == {"dtype": "int32", "shape": ["batch", "seq"]}
-    assert facts["outputs"] == {
+    description = json.loads((folder / "model.json").read_text())
+    assert description["inputs"]["input_ids"] == {"dtype": "int32", "shape": ["batch", "seq"]}
+    assert description["outputs"] == {
         "hidden": {"dtype": "float32", "shape": ["batch", "seq", 16]},
         "masked_lm_logits": {"dtype": "float32", "shape": ["batch", "predictions", 64]},
         "next_sentence_logits": {"dtype": "float32", "shape": ["batch", 2]},
     }
-    assert facts["longest_sequence"] == 40 and facts["step"] == 7
-    assert facts["vocabulary"]["file"] == "vocab.txt" and facts["vocabulary"]["mask_id"] == 4
-    assert facts["sha256"].keys() == {"model.stablehlo", "vocab.txt", "weights.npz"}
+    assert description["longest_sequence"] == 40 and description["step"] == 7
+    assert (
+        description["vocabulary"]["file"] == "vocab.txt"
+        and description["vocabulary"]["mask_id"] == 4
+    )
+    assert description["sha256"].keys() == {"model.stablehlo", "vocab.txt", "weights.npz"}
 
 
-def test_what_it_cannot_take_is_refused(export):
+def test_invalid_inputs_are_refused(export):
     _, folder = export()
     program, weights = load(folder)
     with pytest.raises(ValueError, match="refining shapes"):
@@ -115,18 +115,10 @@ def test_what_it_cannot_take_is_refused(export):
         program.call(weights, {k: v.astype(np.float32) for k, v in make_inputs(1, 4, 1).items()})
 
 
-def readme_code() -> str:
-    """The lines of README that load the program."""
-    section = (REPOSITORY / "README.md").read_text().split(f"## {HEADING}\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE)
-    (block,) = [block for block in blocks if "deserialize" in block]
-    return re.sub(r"^    ", "", block, flags=re.MULTILINE)
-
-
-def test_the_lines_of_readme_run_without_this_package(export, tmp_path):
+def test_the_documented_code_runs_without_this_package(export, tmp_path):
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] the of list is returned ."
     _, folder = export(vocabulary="\n".join(words.split()), model__vocab_size=11)
-    code = readme_code().replace("runs/mine-stablehlo", str(folder))
+    code = documented_code("deserialize").replace("runs/mine-stablehlo", str(folder))
     assert str(folder) in code
     program = tmp_path / "alone.py"
     program.write_text(
@@ -147,7 +139,7 @@ def test_the_lines_of_readme_run_without_this_package(export, tmp_path):
     assert len(json.loads(done.stdout.replace("'", '"'))) == 5, done.stdout
 
 
-def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
+def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     workdir = make_workdir(task="span", heads={"span__kernel": (16, 2), "span__bias": (2,)})
     with pytest.raises(ValueError, match="are required: OUT"):
         convert.main(["convert", "to_stablehlo", str(workdir)])
@@ -158,7 +150,7 @@ def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_nothing_is_left_of_an_export_that_fails(make_workdir, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
     workdir = make_workdir()
     monkeypatch.setattr(stablehlo.shutil, "copyfile", lambda *_: 1 / 0)
     before = sorted(tmp_path.iterdir())

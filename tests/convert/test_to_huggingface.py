@@ -2,18 +2,24 @@
 
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bert_jax.commands import convert
-from bert_jax.config import settings as config_lib
-from bert_jax.convert import certificate, to_huggingface
-from bert_jax.convert import workdir as workdirs
-from bert_jax.formats.tables import FORMATS, import_params, unflatten
-from bert_jax.models import Bert, BertForPreTraining
+from bert_jax.config import store
+from bert_jax.convert import to_huggingface
+from bert_jax.convert.certificate import weights_sha256
+from bert_jax.convert.trained_run import read_run
+from bert_jax.devices.trees import unflatten
+from bert_jax.formats import bert_names
+from bert_jax.formats.weight_table import import_params
+from bert_jax.models import make_encoder
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenization import load_tokenizer
-from bert_jax.training.experiment import make_model_config
+from bert_jax.training.run import make_model_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -34,6 +40,14 @@ HEADS = {
     "tagging": {"classifier__kernel": (16, 5), "classifier__bias": (5,)},
     "span": {"span__kernel": (16, 2), "span__bias": (2,)},
     "multiple_choice": {"classifier__kernel": (16, 1), "classifier__bias": (1,)},
+}
+CLASSES = {
+    "pretraining": "BertForPreTraining",
+    "masked_lm": "BertForMaskedLM",
+    "classification": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+    "multiple_choice": "BertForMultipleChoice",
 }
 AUTO = {
     "pretraining": "AutoModelForPreTraining",
@@ -65,11 +79,11 @@ def load(folder: pathlib.Path, auto: str):
 
 
 def our_config(workdir: pathlib.Path):
-    return make_model_config(config_lib.load(str(workdir)))
+    return make_model_config(store.load(str(workdir)))
 
 
 def our_batch(theirs) -> dict[str, np.ndarray]:
-    """The same batch in our form, every position asked for."""
+    """The same batch in our form, with a prediction at every position."""
     names = ("input_ids", "token_type_ids", "attention_mask")
     ids, types, mask = (theirs[name].numpy() for name in names)
     every = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
@@ -92,7 +106,7 @@ def test_the_export_of_a_pretrained_model_gives_the_same_numbers(
     workdir, out = export(model__activation=activation, **changes)
     assert sorted(path.name for path in out.iterdir()) == FILES
     model = load(out, AUTO[task])
-    assert type(model).__name__ == to_huggingface.CLASSES[task]
+    assert type(model).__name__ == CLASSES[task]
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     ours = load_tokenizer(workdir / "vocab.txt", lowercase=True)
     batch = tokenizer(*zip(*TEXTS, strict=True), padding=True, return_tensors="pt")
@@ -101,15 +115,18 @@ def test_the_export_of_a_pretrained_model_gives_the_same_numbers(
         ids = [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
         assert row == ids + [ours.pad_id] * (len(row) - len(ids))
 
-    params = random_params(config_lib.load(str(workdir)))
+    params = random_params(store.load(str(workdir)))
     config, tree, arrays = our_config(workdir), unflatten(params), our_batch(batch)
-    hidden = Bert(config).apply({"params": tree["bert"]}, arrays, deterministic=True, keep_all=True)
+    encoded: Any = make_encoder(config).apply(
+        {"params": tree["bert"]}, arrays, deterministic=True, keep_all=True
+    )
     with torch.no_grad():
         theirs = model(**batch, output_hidden_states=True)
     is_text = arrays["example_ids"] > 0
-    for mine, other in zip(hidden.all_hidden, theirs.hidden_states, strict=True):
-        np.testing.assert_allclose(mine[is_text], other.numpy()[is_text], atol=1e-5, rtol=0)
-    mine = BertForPreTraining(config).apply({"params": tree}, arrays, deterministic=True)
+    for state, other in zip(encoded.all_hidden, theirs.hidden_states, strict=True):
+        np.testing.assert_allclose(state[is_text], other.numpy()[is_text], atol=1e-5, rtol=0)
+    model = PreTrainingModel(config, next_sentence=task == "pretraining")
+    mine: Any = model.apply({"params": tree}, arrays, deterministic=True)
     logits = theirs.logits if task == "masked_lm" else theirs.prediction_logits
     np.testing.assert_allclose(
         mine.masked_lm_logits[is_text], logits.numpy()[is_text], atol=1e-5, rtol=0
@@ -123,19 +140,21 @@ def test_the_export_of_a_pretrained_model_gives_the_same_numbers(
 def test_the_export_of_a_task_gives_the_same_numbers(export, random_params, task):
     workdir, out = export(task=task, heads=HEADS[task])
     model = load(out, AUTO[task])
-    assert type(model).__name__ == to_huggingface.CLASSES[task]
-    params = random_params(config_lib.load(str(workdir)), **HEADS[task])
+    assert type(model).__name__ == CLASSES[task]
+    params = random_params(store.load(str(workdir)), **HEADS[task])
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     batch = tokenizer(*zip(*TEXTS, strict=True), padding=True, return_tensors="pt")
     shaped = {k: v[None] if task == "multiple_choice" else v for k, v in batch.items()}
     config, arrays = our_config(workdir), our_batch(batch)
     tree = unflatten(params)
-    ours = Bert(config).apply({"params": tree["bert"]}, arrays, deterministic=True)
+    encoder = EncoderWithPooler(config)
+    outputs: Any = encoder.apply({"params": tree["bert"]}, arrays, deterministic=True)
+    encoded, pooled = outputs
     with torch.no_grad():
         theirs = model(**shaped)
     on_cls = task in ("classification", "multiple_choice")
     head = tree["span" if task == "span" else "classifier"]
-    mine = np.asarray(ours.pooled[:, 0] if on_cls else ours.hidden) @ head["kernel"] + head["bias"]
+    mine = np.asarray(pooled[:, 0] if on_cls else encoded.hidden) @ head["kernel"] + head["bias"]
     if task == "span":
         other = torch.stack([theirs.start_logits, theirs.end_logits], -1)
     else:
@@ -144,22 +163,22 @@ def test_the_export_of_a_task_gives_the_same_numbers(export, random_params, task
     np.testing.assert_allclose(mine[keep], other.numpy()[keep], atol=1e-5, rtol=0)
 
 
-def test_weights_come_back_bit_for_bit(export, random_params):
+def test_exported_weights_are_equal_bit_for_bit(export, random_params):
     workdir, out = export()
-    params = random_params(config_lib.load(str(workdir)))
+    params = random_params(store.load(str(workdir)))
     tensors = safetensors_numpy.load_file(out / "model.safetensors")
     shapes = {name: array.shape for name, array in params.items()}
-    back, report = import_params(tensors, FORMATS["huggingface"], 2, shapes)
-    assert back.keys() == params.keys() and not report.fresh
+    back, report = import_params(tensors, bert_names.HUGGINGFACE, 2, shapes, "bert")
+    assert back.keys() == params.keys() and not report.missing
     for name, array in params.items():
         assert back[name].tobytes() == array.tobytes(), name
 
 
 @pytest.mark.parametrize("task", ["pretraining", "classification"])
-def test_an_export_comes_back_by_from_hf_and_goes_out_the_same(export, tmp_path, task):
+def test_an_export_is_the_same_after_an_import(export, tmp_path, task):
     workdir, out = export(task=task, heads=HEADS.get(task))
     convert.main(["convert", "from_hf", str(out), str(tmp_path / "back"), "--nocomparison"])
-    first, second = workdirs.read(str(workdir)), workdirs.read(str(tmp_path / "back"))
+    first, second = read_run(str(workdir)), read_run(str(tmp_path / "back"))
     assert first.params.keys() == second.params.keys()
     for name, array in first.params.items():
         assert array.tobytes() == second.params[name].tobytes(), name
@@ -171,7 +190,7 @@ def test_an_export_comes_back_by_from_hf_and_goes_out_the_same(export, tmp_path,
         assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
 
 
-def test_what_transformers_saves_again_is_the_same(export, tmp_path):
+def test_transformers_saves_the_same_folder(export, tmp_path):
     """Byte for byte: the tensors that it would store, under its names, in its order."""
     _, out = export()
     load(out, "AutoModelForPreTraining").save_pretrained(tmp_path / "again")
@@ -187,29 +206,29 @@ def test_what_transformers_saves_again_is_the_same(export, tmp_path):
 @pytest.mark.parametrize("task", ["pretraining", "tagging"])
 def test_the_certificate_compares_what_was_written(make_workdir, tmp_path, random_params, task):
     workdir = make_workdir(task=task, heads=HEADS.get(task))
-    proof = to_huggingface.export(str(workdir), str(tmp_path / "out"))
-    assert proof == json.loads((tmp_path / "out" / "certificate.json").read_text())
-    params = random_params(config_lib.load(str(workdir)), **HEADS.get(task, {}))
+    certificate = to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert certificate == json.loads((tmp_path / "out" / "certificate.json").read_text())
+    params = random_params(store.load(str(workdir)), **HEADS.get(task, {}))
     if task == "pretraining":
-        assert proof["weights_sha256"] == certificate.weights_sha256(params)
-    assert proof["class"] == to_huggingface.CLASSES[task]
-    assert proof["tensors"]["in"] == len(params)
-    assert "transformers" in proof["comparison"]["with"]
-    differences = proof["comparison"]["largest_difference"]
+        assert certificate["weights_sha256"] == weights_sha256(params)
+    assert certificate["class"] == CLASSES[task]
+    assert certificate["tensors"]["in"] == len(params)
+    assert "transformers" in certificate["comparison"]["with"]
+    differences = certificate["comparison"]["largest_difference"]
     assert "hidden states" in differences and max(differences.values()) < 1e-5
 
 
-def test_rows_of_padding_and_unused_poolers_are_left_out_loudly(export, capsys):
+def test_rows_of_padding_and_unused_poolers_are_left_out_and_reported(export, capsys):
     _, out = export(task="span", heads=HEADS["span"], model__pad_vocab_to_multiple_of=50)
     tensors = safetensors_numpy.load_file(out / "model.safetensors")
     assert tensors["bert.embeddings.word_embeddings.weight"].shape == (64, 16)
     assert not any("pooler" in name for name in tensors)
-    said = capsys.readouterr().out
-    assert "word_embeddings/embedding[64:]: 36 rows of padding" in said
-    assert "bert/pooler/kernel: BertForQuestionAnswering has no pooler" in said
+    printed = capsys.readouterr().out
+    assert "word_embeddings/embedding[64:]: 36 rows of padding" in printed
+    assert "bert/pooler/kernel: BertForQuestionAnswering has no pooler" in printed
 
 
-def test_a_sentencepiece_run_loads_too(export, sentencepiece_model):
+def test_a_run_with_sentencepiece_loads(export, sentencepiece_model):
     workdir, out = export(vocabulary=sentencepiece_model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     ours = load_tokenizer(workdir / "vocab.model", lowercase=True)
@@ -228,7 +247,7 @@ def sentencepiece_model(tmp_path) -> bytes:
     return path.read_bytes()
 
 
-def test_nothing_is_left_of_an_export_that_fails(make_workdir, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
     workdir = make_workdir()
     monkeypatch.setattr(to_huggingface.shutil, "copyfile", lambda *_: 1 / 0)
     before = sorted(tmp_path.iterdir())
@@ -244,12 +263,34 @@ def test_a_head_on_other_layers_has_no_class(make_workdir, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("norm_place", "pre"),
+        ("positions", "rotary"),
+        ("visibility", "causal"),
+        ("feed_forward", "gated"),
+    ],
+)
+def test_model_options_that_transformers_lacks_are_refused(make_workdir, tmp_path, field, value):
+    workdir = make_workdir(**{f"model__{field}": value})
+    message = f"transformers' BERT has no config.model.{field}='{value}', only .*to_stablehlo"
+    with pytest.raises(ValueError, match=message):
+        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_any_implementation_of_attention_is_exported(export):
+    _, out = export(model__attention="dot_product", model__attention_dropout_rate=0.0)
+    load(out, "AutoModelForPreTraining")
+
+
+def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     workdir = make_workdir(task="translation")
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="are required: OUT"):
         convert.main(["convert", "to_hf", str(workdir)])
-    with pytest.raises(ValueError, match="no class for config.task='translation': only for"):
+    with pytest.raises(ValueError, match="Unknown config.task='translation'. Available: "):
         to_huggingface.export(str(workdir), str(out))
     with pytest.raises(ValueError, match="holds no run"):
         to_huggingface.export(str(tmp_path / "nowhere"), str(out))
@@ -257,7 +298,7 @@ def test_what_cannot_be_exported_is_said_in_one_line(make_workdir, tmp_path):
     with pytest.raises(ValueError, match="has no checkpoint yet"):
         to_huggingface.export(str(workdir), str(out))
     (workdir / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match="holds no vocabulary"):
+    with pytest.raises(ValueError, match="has no vocabulary"):
         to_huggingface.export(str(workdir), str(out))
     assert not out.exists()
     out.mkdir()

@@ -1,11 +1,11 @@
-"""The order of rows, the parts of batches, and the thread that runs ahead."""
+"""The order of rows, and the parts of batches."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from bert_jax.corpus.loader import WINDOW_BLOCKS, Loader, evaluation_batches, permute
+from bert_jax.corpus.loader import WINDOW_BLOCKS, Loader, permute
 from bert_jax.corpus.shards import ROWS_PER_BLOCK
 
 WINDOW = WINDOW_BLOCKS * ROWS_PER_BLOCK
@@ -113,13 +113,5 @@ def test_impossible_batches_are_refused():
         loader(0, 4)
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         loader(4, 0)
-    with pytest.raises(ValueError, match="Rows 3 to 5 are no part of a batch of 4"):
+    with pytest.raises(ValueError, match="Rows 3 to 5 are not part of a batch of 4"):
         loader(4, 4).batch(0, 3, 5)
-
-
-def test_evaluation_goes_through_all_rows_in_order_and_pads_the_last_batch():
-    rows = FakeRows(10)
-    batches = [batch["row"].tolist() for batch in evaluation_batches(rows, 4)]  # pyright: ignore
-    assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, -1, -1]]
-    part = [batch["row"].tolist() for batch in evaluation_batches(rows, 4, 2, 4)]  # pyright: ignore
-    assert part == [[2, 3], [6, 7], [-1, -1]]

@@ -25,7 +25,7 @@ def test_what_is_not_there_is_refused(manifest, tmp_path):
     for split, length in (("validation", 16), ("train", 32)):
         with pytest.raises(ValueError, match="splits train at sequence lengths 16"):
             manifest.rows(split, length)
-    with pytest.raises(ValueError, match="holds no finished data .no manifest.json."):
+    with pytest.raises(ValueError, match="has no prepared data .no manifest.json."):
         Manifest.load(str(tmp_path / "nowhere"))
 
 
@@ -40,40 +40,42 @@ def test_a_flipped_bit_is_found_and_the_file_named(name, manifest, tmp_path):
     data = bytearray((tmp_path / name).read_bytes())
     data[len(data) // 2] ^= 16
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(ValueError, match=f"{tmp_path / name} is damaged: its SHA-256"):
+    with pytest.raises(ValueError, match=f"{tmp_path / name} is corrupt: its SHA-256"):
         manifest.verify()
 
 
 def test_a_truncated_or_missing_file_is_found_on_opening(manifest, tmp_path):
     data = (tmp_path / "second").read_bytes()
     (tmp_path / "second").write_bytes(data[:-1])
-    message = f"{tmp_path / 'second'} should have {len(data)} bytes and is {len(data) - 1} bytes"
+    message = f"{tmp_path / 'second'} has {len(data) - 1} bytes instead of {len(data)}"
     with pytest.raises(ValueError, match=message):
         manifest.rows("train", 16)
     (tmp_path / "second").unlink()
-    with pytest.raises(ValueError, match="and is missing: delete the manifest.json beside it"):
+    with pytest.raises(ValueError, match="second is missing: delete manifest.json in its folder"):
         manifest.rows("train", 16)
-    with pytest.raises(ValueError, match="and is missing"):
+    with pytest.raises(ValueError, match="second is missing"):
         manifest.verify()
 
 
 def test_another_vocabulary_is_refused(manifest, tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text(path.read_text().replace("a\nb", "b\na"))
-    with pytest.raises(ValueError, match="is not the vocabulary that the data beside it"):
+    with pytest.raises(ValueError, match="is not the vocabulary of the data in its folder"):
         manifest.tokenizer()
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"version": 1', "[]"])
-def test_a_damaged_manifest_is_named(content, tmp_path):
+def test_a_corrupt_manifest_is_named(content, tmp_path):
     (tmp_path / NAME).write_text(content)
-    with pytest.raises(ValueError, match=f"{tmp_path / NAME} is damaged"):
+    with pytest.raises(ValueError, match=f"{tmp_path / NAME} is corrupt"):
         Manifest.load(str(tmp_path))
 
 
 def test_another_version_is_refused(manifest, tmp_path):
     (tmp_path / NAME).write_text(json.dumps(manifest.content | {"version": 99}))
-    with pytest.raises(ValueError, match=f"is of version 99, this program reads version {VERSION}"):
+    with pytest.raises(
+        ValueError, match=f"has version 99, but this program reads version {VERSION}"
+    ):
         Manifest.load(str(tmp_path))
 
 

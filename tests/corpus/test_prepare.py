@@ -190,7 +190,9 @@ def test_other_settings_are_refused(state, text, tmp_path, monkeypatch):
             prepare(make_config(text), str(tmp_path), 1)
     before = contents_of_tree(tmp_path)
     changed = make_config(text, seed=2, dupe_factor=3)
-    message = f"{tmp_path}.* settings \\(dupe_factor: 2 there, 3 asked for; seed: 1 there, 2 asked"
+    message = (
+        f"{tmp_path}.* settings \\(dupe_factor: 2 there, 3 requested; seed: 1 there, 2 requested"
+    )
     with pytest.raises(ValueError, match=message):
         prepare(changed, str(tmp_path), 1)
     many = make_config(text, seed=2, dupe_factor=3, lowercase=False, short_seq_prob=0.2)
@@ -212,7 +214,7 @@ def test_other_text_is_refused_and_missing_text_is_said(tmp_path):
     with open(tmp_path / "text" / "2.txt", "a") as file:
         file.write("ba ba.\n")
     with pytest.raises(
-        ValueError, match=r"settings \(source.files.2.txt.bytes: \d+ there, \d+ ask"
+        ValueError, match=r"settings \(source.files.2.txt.bytes: \d+ there, \d+ request"
     ):
         prepare(config, folder, 1)
     for path in (tmp_path / "text").glob("[0-9].txt"):
@@ -251,7 +253,7 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             interrupt(patch, stage, after)
             prepare(config, str(folder), 1, lines.append)
-        with pytest.raises(ValueError, match="holds no finished data"):
+        with pytest.raises(ValueError, match="has no prepared data"):
             Manifest.load(str(folder))
     done = []
     with monkeypatch.context() as patch:
@@ -265,11 +267,11 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
         prepare(config, str(folder), 1, lines.append)
     assert contents(folder) == contents(tmp_path / "expected")
     assert set(done) == {"write"}
-    assert sum("Going on with the unfinished work" in line for line in lines) == len(stops)
+    assert sum("Continuing the unfinished work" in line for line in lines) == len(stops)
 
 
 def test_a_failure_of_the_text_leaves_no_unfinished_work(tmp_path):
-    """With the text mended, the same folder can be used at once."""
+    """With the text repaired, the same folder can be used at once."""
     write_text(tmp_path, 3)
     (tmp_path / "2.txt").write_bytes(b"ba\xff\n")
     config, folder = make_config(tmp_path, on_bad_text="error"), tmp_path / "data"
@@ -346,7 +348,7 @@ def command(text: pathlib.Path, *arguments: str) -> list[str]:
     names = ("source", "form", "vocab", "dupe_factor", "validation_share")
     values = [f"--config.data.{name}={getattr(config, name)}" for name in names]
     phases = "--config.phases=((32, 0.5), (64, 0.5))"
-    start = [sys.executable, "-m", "bert_jax.commands.prepare", "--config=configs/base.py", phases]
+    start = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/base.py", phases]
     return [*start, *values, "--config.data.num_processes=2", *arguments]
 
 
@@ -472,5 +474,5 @@ def test_settings_of_pairs_do_not_matter_to_full_sentences(text, tmp_path):
     manifest = prepare(config, str(tmp_path), 1)
     again = dataclasses.replace(config, dupe_factor=7, short_seq_prob=0.5)
     assert prepare(again, str(tmp_path), 1).fingerprint == manifest.fingerprint
-    with pytest.raises(ValueError, match="segments: full_sentences there, pairs asked for"):
+    with pytest.raises(ValueError, match="segments: full_sentences there, pairs requested"):
         prepare(make_config(text), str(tmp_path), 1)

@@ -163,13 +163,13 @@ def test_every_flipped_bit_is_met_by_an_error_or_harmless(tmp_path):
     rng = np.random.default_rng(0)
     errors = 0
     for position in rng.integers(0, len(whole), 60):
-        damaged = bytearray(whole)
-        damaged[position] ^= 1 << int(rng.integers(8))
-        (tmp_path / "shard").write_bytes(damaged)
+        corrupt = bytearray(whole)
+        corrupt[position] ^= 1 << int(rng.integers(8))
+        (tmp_path / "shard").write_bytes(corrupt)
         try:
             batch = ShardRows([path], [300], form()).read(np.arange(300))
         except ValueError as error:
-            assert f"The shard {path} is damaged" in str(error)
+            assert f"The shard {path} is corrupt" in str(error)
             errors += 1
         else:
             assert all(np.array_equal(batch[name], intact[name]) for name in intact)
@@ -180,7 +180,7 @@ def test_every_flipped_bit_is_met_by_an_error_or_harmless(tmp_path):
 def test_what_is_no_shard_is_named(content, tmp_path):
     path = tmp_path / "shard"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"The shard {path} is damaged"):
+    with pytest.raises(ValueError, match=f"The shard {path} is corrupt"):
         ShardRows([str(path)], [5], form()).read(np.array([0]))
 
 

@@ -63,12 +63,15 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
     [
         ("", "f.csv has no examples"),
         (SWAG, "has no examples"),
-        ("sent1,ending0,ending1,label\na,b,c,0\n", r"line 2: no column 'sent2' .* but 'sent1'"),
-        ("sent1,sent2,ending0,label\na,b,c,0\n", r"line 2: 1 endings \(data.endings\), two or mo"),
+        ("sent1,ending0,ending1,label\na,b,c,0\n", r"line 2: no column 'sent2' .*; it has 'sent1'"),
+        (
+            "sent1,sent2,ending0,label\na,b,c,0\n",
+            "line 2: 1 endings, .* set data.endings",
+        ),
         (SWAG + "a,b,c,d,0\na,b,c, ,0\n", "line 3: ending 1 is empty"),
-        (SWAG + "a,b,c,d,2\n", "line 2: the label '2' is no number of an ending, 0 to 1"),
-        (SWAG + "a,b,c,d,\n", "the label '' is no number"),
-        (SWAG + "a,b,c,d,-1\n", "the label '-1' is no number"),
+        (SWAG + "a,b,c,d,2\n", "line 2: the label '2' is not a number of an ending, 0 to 1"),
+        (SWAG + "a,b,c,d,\n", "the label '' is not a number"),
+        (SWAG + "a,b,c,d,-1\n", "the label '-1' is not a number"),
         (SWAG + "a,b,c,0\n", "line 2: 4 columns where the header has 5"),
     ],
 )
@@ -81,9 +84,9 @@ def test_endings_and_labels_of_json_are_checked(read):
     row = {"sent1": "a", "sent2": "b", "ending0": "c", "ending1": 5, "label": 0}
     with pytest.raises(ValueError, match="line 1: an ending is a JSON int"):
         read(json.dumps(row), "f.json")
-    with pytest.raises(ValueError, match="the label True is no number"):
+    with pytest.raises(ValueError, match="the label True is not a number"):
         read(json.dumps(row | {"ending1": "d", "label": True}), "f.json")
-    with pytest.raises(ValueError, match="the label 0.5 is no number"):
+    with pytest.raises(ValueError, match="the label 0.5 is not a number"):
         read(json.dumps(row | {"ending1": "d", "label": 0.5}), "f.json")
 
 

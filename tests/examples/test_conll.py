@@ -80,7 +80,7 @@ def test_one_column_is_only_to_predict(read):
     examples, counts = read("a\nb\n\nc\n", labelled=False)
     assert content_of(examples) == [(("a", "b"), None, 0), (("c",), None, 1)]
     assert not counts
-    with pytest.raises(ValueError, match="line 1: one column, a word without a tag"):
+    with pytest.raises(ValueError, match="line 1: one column, but labelled files need"):
         read("a\nb\n")
 
 
@@ -104,8 +104,8 @@ def test_chinese_by_characters_with_blank_words(read):
         ("a O\nb X O\n", "line 2: 3 columns where the first line has 2"),
         ("a O\n\nb\n", "line 3: 1 columns where the first line has 2"),
         ("a\tO\nb\t\n", "line 2: 1 columns"),
-        ("a O\nb NN\n", "line 2: the tag 'NN' is of no scheme"),
-        (b"a O\n\xff O\n", "line 2: no UTF-8"),
+        ("a O\nb NN\n", "line 2: invalid tag 'NN'"),
+        (b"a O\n\xff O\n", "line 2: invalid UTF-8"),
     ],
 )
 def test_errors(read, content, message):
@@ -114,7 +114,7 @@ def test_errors(read, content, message):
 
 
 def test_a_column_that_is_not_there(read):
-    with pytest.raises(ValueError, match="line 1: no column 3 in 2 columns"):
+    with pytest.raises(ValueError, match="line 1: no column 3; the 2 columns"):
         read("a O\n", tags=3)
 
 
@@ -143,9 +143,9 @@ def test_json_lines(read):
 @pytest.mark.parametrize(
     "row, message",
     [
-        ({"words": []}, r"line 1: no column 'tokens' \(data.text_a\) but 'words'"),
-        ({"tokens": ["a"]}, r"no column 'tags' \(data.label\) but 'tokens'"),
-        ({"tokens": "a b"}, "'tokens' .* is no list but str"),
+        ({"words": []}, r"line 1: no column 'tokens' \(data.text_a\); it has 'words'"),
+        ({"tokens": ["a"]}, r"no column 'tags' \(data.label\); it has 'tokens'"),
+        ({"tokens": "a b"}, "'tokens' .* is not a list but a str"),
         ({"tokens": ["a", 5]}, "an element of 'tokens' .* is a JSON int"),
         ({"tokens": ["a"], "tags": [0]}, "an element of 'tags' .* is a JSON int"),
         ({"tokens": ["a"], "tags": ["O", "O"]}, "line 1: 1 words with 2 tags"),

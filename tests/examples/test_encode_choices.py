@@ -50,7 +50,7 @@ def test_what_is_too_long_is_cut_and_counted():
 @pytest.mark.parametrize(
     "endings, label, message",
     [
-        (["d"], 0, "swag.csv, line 3: 1 endings, and there must be two"),
+        (["d"], 0, "swag.csv, line 3: 1 endings, but two or more are needed"),
         (["d", "e"], 2, "swag.csv, line 3: the label 2 is not the number of an ending, 0 to 1"),
         (["d", "e"], -1, "swag.csv, line 3: the label -1 is not the number of an ending, 0 to 1"),
     ],

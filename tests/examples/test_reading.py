@@ -30,7 +30,7 @@ def test_lines_end_at_newlines_only(write):
     assert lines_of(write(text.encode()))[0] == [(1, text.split("\n")[0]), (2, ""), (3, "last")]
 
 
-def test_marks_carriage_returns_and_nul_are_mended_and_counted(write):
+def test_marks_carriage_returns_and_nul_are_repaired_and_counted(write):
     content = b"\xef\xbb\xbffirst\r\n" + b"second\n" * 30 + b"th\0ird\r\n"
     lines, counts = lines_of(write(content))
     assert [lines[0], lines[1], lines[-1]] == [(1, "first"), (2, "second"), (32, "third")]
@@ -49,9 +49,9 @@ def test_compressed_files_are_read(write):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"good\n\xc4\xe3\xba\xc3\n", r"line 2: no UTF-8 \(.* at byte 0\); iconv converts"),
+        (b"good\n\xc4\xe3\xba\xc3\n", r"line 2: invalid UTF-8 \(.* at byte 0\); iconv converts"),
         ("text".encode("utf-16"), "is in UTF-16: iconv -f UTF-16 -t UTF-8"),
-        (bytes(range(256)), "is no text but a binary file"),
+        (bytes(range(256)), "is a binary file"),
     ],
 )
 def test_other_encodings_are_errors(write, content, message):
@@ -86,10 +86,10 @@ def test_objects_a_line_or_in_an_array(write, content, places):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{"a": 1}\n{"a": 1', r"line 2: no JSON \("),
-        ('{"a": 1}\n5', "line 2: a JSON int where an object belongs"),
-        ("[{}, []]", "element 2: a JSON list where"),
-        ("[" * 100_000, "no JSON"),
+        ('{"a": 1}\n{"a": 1', r"line 2: invalid JSON \("),
+        ('{"a": 1}\n5', "line 2: a JSON int instead of an object"),
+        ("[{}, []]", "element 2: a JSON list instead"),
+        ("[" * 100_000, "invalid JSON"),
     ],
 )
 def test_broken_objects(write, content, message):

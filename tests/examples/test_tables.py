@@ -122,18 +122,30 @@ def test_only_the_rows_of_one_value(read):
         ("a\tb\tlabel\n\n", "f.tsv", "has no examples"),
         ("a\tb\tlabel\nx\ty\n", "f.tsv", "line 2: 2 columns where the header has 3"),
         ("a\tb\tlabel\nx\ty\tz\t1\n", "f.tsv", "line 2: 4 columns where the header has 3"),
-        ("a\ttext\tlabel\nx\ty\tz\n", "f.tsv", r"no column 'b' \(data.text_b\) but 'a', 'text', '"),
+        (
+            "a\ttext\tlabel\nx\ty\tz\n",
+            "f.tsv",
+            r"no column 'b' \(data.text_b\); it has 'a', 'te",
+        ),
         ("a\tb\ta\nx\ty\tz\n", "f.tsv", "the header has 'a' more than once"),
         ("a\tb\tlabel\nx\ty\tz\nx\ty\t\n", "f.tsv", "line 3: no label"),
         ('a,b,label\nx,y,z\n"x,y,z\nx,y,z\n', "f.csv", "line 3: .* quote that is never closed"),
         ('a,b,label\n"x"x,y,z\n', "f.csv", "line 2: a broken row of CSV"),
-        ("a\tb\tlabel\nx\t\xff\tz\n".encode("latin-1"), "f.tsv", "line 2: no UTF-8"),
-        ('{"a": "x", "b": "y"}', "f.jsonl", r"line 1: no column 'label' \(data.label\) but 'a',"),
-        ('{"a": "x", "b": 5, "label": 1}', "f.jsonl", r"'b' \(data.text_b\) is a JSON int, 5, wh"),
-        ('{"a": "x", "b": "\\ud800", "label": 1}', "f.jsonl", "'b' .* half of a surrogate pair"),
+        ("a\tb\tlabel\nx\t\xff\tz\n".encode("latin-1"), "f.tsv", "line 2: invalid UTF-8"),
+        (
+            '{"a": "x", "b": "y"}',
+            "f.jsonl",
+            r"no column 'label' \(data.label\); it has 'a'",
+        ),
+        (
+            '{"a": "x", "b": 5, "label": 1}',
+            "f.jsonl",
+            r"'b' \(data.text_b\) is a JSON int, 5, ins",
+        ),
+        ('{"a": "x", "b": "\\ud800", "label": 1}', "f.jsonl", "'b' .* lone surrogate"),
         ('{"a": "x", "b": "y", "label": null}', "f.jsonl", "line 1: no label"),
-        ('{"a": "x", "b": "y", "label": {}}', "f.jsonl", "a JSON dict where a label belongs"),
-        ("text\nlabel\n", "f", "f is no table: .tsv, .csv or .json"),
+        ('{"a": "x", "b": "y", "label": {}}', "f.jsonl", "a JSON dict instead of a label"),
+        ("text\nlabel\n", "f", "f is not a table: its name must end in .tsv, .csv or .json"),
     ],
 )
 def test_errors(read, content, name, message):
@@ -142,7 +154,7 @@ def test_errors(read, content, name, message):
 
 
 def test_an_indicator_that_is_none(read):
-    with pytest.raises(ValueError, match="line 2: '-1' for the label 'p', where 1 or 0 belongs"):
+    with pytest.raises(ValueError, match="line 2: '-1' for the label 'p', instead of 1 or 0"):
         read("a,p,q\nx,-1,0\n", Columns("a", label=("p", "q")), "f.csv")
 
 
@@ -152,7 +164,7 @@ def test_names_and_numbers_do_not_mix():
 
 
 def test_labels_without_a_column(read):
-    with pytest.raises(ValueError, match="no column of labels was named"):
+    with pytest.raises(ValueError, match="data.label is missing: name the column"):
         read("a\nx\n", Columns("a"))
 
 

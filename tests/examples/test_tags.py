@@ -103,7 +103,7 @@ def test_plain_tags_stay():
 
 @pytest.mark.parametrize("tag", ["NN", "", "B-", "b-PER", "PER-B", "X-PER", "I_PER", "o"])
 def test_other_tags_are_errors(tag):
-    with pytest.raises(ValueError, match=f"f, line 2: the tag '{tag}' is of no scheme"):
+    with pytest.raises(ValueError, match=f"f, line 2: invalid tag '{tag}'"):
         convert(("O", tag))
 
 

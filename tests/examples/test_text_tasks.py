@@ -1,10 +1,8 @@
 """GLUE's own files with their quirks, the Chinese sets, and what is handed in."""
 
-import pathlib
 from collections import Counter
 
 import pytest
-from bert_jax.inference.submission import write_submission
 
 from bert_jax.examples.text_tasks import CHINESE, GLUE
 
@@ -120,9 +118,21 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
         ),
         ("rte", "", "line 1: no columns"),
         ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
-        ("cola", "gj04\t2\t\tx\n", "line 1: unknown label '2', not of unacceptable, acceptable, 0"),
-        ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\t5.1\n", "'5.1' is no number from 0"),
-        ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\tx\n", "line 2: 'x' is no number fr"),
+        (
+            "cola",
+            "gj04\t2\t\tx\n",
+            "line 1: unknown label '2'. Available: unacceptable, acce",
+        ),
+        (
+            "stsb",
+            f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\t5.1\n",
+            "'5.1' is not a number fr",
+        ),
+        (
+            "stsb",
+            f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\tx\n",
+            "line 2: 'x' is not a numb",
+        ),
     ],
 )
 def test_errors(tmp_path, name, content, message):
@@ -134,44 +144,5 @@ def test_errors(tmp_path, name, content, message):
 def test_missing_files_and_sets():
     with pytest.raises(ValueError, match="none.tsv: there is no such file"):
         GLUE["rte"].read("none.tsv", Counter())
-    with pytest.raises(ValueError, match="not read from tensorflow-datasets"):
+    with pytest.raises(ValueError, match="tensorflow-datasets does not have this set"):
         CHINESE["lcqmc"].read("tfds:lcqmc", Counter())
-
-
-@pytest.mark.parametrize(
-    "name, split, prediction, file, written",
-    [
-        ("cola", "test", "acceptable", "CoLA.tsv", "1"),
-        ("sst2", "test", "negative", "SST-2.tsv", "0"),
-        ("mrpc", "test", "equivalent", "MRPC.tsv", "1"),
-        ("qqp", "test", "not_duplicate", "QQP.tsv", "0"),
-        ("stsb", "test", "5.25", "STS-B.tsv", "5.000"),
-        ("stsb", "test", "1.23456", "STS-B.tsv", "1.235"),
-        ("mnli", "test_matched", "neutral", "MNLI-m.tsv", "neutral"),
-        ("mnli", "test_mismatched", "contradiction", "MNLI-mm.tsv", "contradiction"),
-        ("qnli", "test", "entailment", "QNLI.tsv", "entailment"),
-        ("rte", "test", "not_entailment", "RTE.tsv", "not_entailment"),
-        ("wnli", "test", "entailment", "WNLI.tsv", "1"),
-        ("mnli", "test_diagnostic", "neutral", "AX.tsv", "neutral"),
-        ("ax", "test", "neutral", "AX.tsv", "neutral"),
-    ],
-)
-def test_submissions(tmp_path, name, split, prediction, file, written):
-    path = write_submission(str(tmp_path), GLUE[name], split, [("3", prediction)])
-    assert pathlib.Path(path) == tmp_path / file
-    assert pathlib.Path(path).read_text() == f"index\tprediction\n3\t{written}\n"
-
-
-@pytest.mark.parametrize(
-    "name, split, rows, message",
-    [
-        ("rte", "validation", [], "Nothing is handed in for 'validation' but test"),
-        ("rte", "test", [("1", "entailment")] * 2, "id '1' has two predictions for RTE.tsv"),
-        ("rte", "test", [("1", "neutral")], "id '1' has the unknown label 'neutral'"),
-        ("stsb", "test", [("1", "nan")], "id '1' has 'nan', which is no number"),
-    ],
-)
-def test_submissions_that_the_server_would_refuse(tmp_path, name, split, rows, message):
-    with pytest.raises(ValueError, match=message):
-        write_submission(str(tmp_path), GLUE[name], split, rows)
-    assert not list(tmp_path.iterdir())

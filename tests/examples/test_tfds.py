@@ -69,10 +69,10 @@ def test_tags():
         (
             "tiny_tasks",
             Columns("premise"),
-            "'premise' is no feature of tiny_tasks, which has idx, l",
+            "'premise' is not a feature of tiny_tasks, which has idx, l",
         ),
-        ("tiny_tasks", Columns("idx"), "record 0: 'idx' is a int, no text"),
-        ("tiny_tasks[dev]", Columns("sentence1"), "no split 'dev' but test, train"),
+        ("tiny_tasks", Columns("idx"), "record 0: 'idx' is a int, not text"),
+        ("tiny_tasks[dev]", Columns("sentence1"), "no split 'dev'; it has test, train"),
         ("tiny_tasks[train[:0]]", Columns("sentence1"), "no split 'train\\[:0\\]'"),
         ("none", Columns("sentence1"), "tfds:none is not prepared"),
     ],

@@ -36,7 +36,7 @@ def test_any_flipped_bit_changes_it():
         data[position] ^= 4
 
 
-def test_the_mask_can_be_undone():
+def test_the_mask_can_be_inverted():
     value = 0x12345678
     rotated = (masked(value) - 0xA282EAD8) & 0xFFFFFFFF
     assert (rotated >> 17 | rotated << 15) & 0xFFFFFFFF == value

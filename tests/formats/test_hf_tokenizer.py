@@ -1,4 +1,4 @@
-"""The exported tokenizer.json, read by the `tokenizers` library, gives our ids."""
+"""The exported tokenizer.json, loaded by the `tokenizers` library, gives our ids."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ from bert_jax.text.vocabulary import count_words, train_vocabulary
 
 tokenizers = pytest.importorskip("tokenizers")
 
-# Scripts with everything that the rules speak of.
+# Scripts with characters for every rule.
 BLOCKS = (
     *((0x0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x5D0, 0x669), (0x905, 0x96F), (0xE01, 0xE3A)),
     *((0x1E00, 0x1FFF), (0x2000, 0x20B5), (0x3001, 0x30FF), (0x3400, 0x34FF), (0x4E00, 0x4EFF)),
@@ -49,7 +49,7 @@ TEXTS = st.lists(PARTS, max_size=10).map("".join)
 
 @functools.cache
 def vocabulary() -> bytes:
-    """Most characters of BLOCKS in both forms: that a rule is broken shows in the ids."""
+    """Most characters of BLOCKS in both forms, so that a wrong rule changes the ids."""
     codes = itertools.chain(*(range(first, last + 1) for first, last in BLOCKS))
     known = [chr(code) for code in codes if code % 31 and chr(code).strip()]
     pieces = [*SPECIAL_TOKENS, *known, *(f"##{c}" for c in known), "mask", "οδος", "ΟΔΟΣ", "##zzz"]
@@ -58,7 +58,7 @@ def vocabulary() -> bytes:
 
 @functools.cache
 def pair(lowercase: bool):
-    """Ours, and theirs made of our tokenizer.json."""
+    """Our tokenizer, and the library's with our tokenizer.json."""
     ours = WordPieceTokenizer(vocabulary(), lowercase)
     return ours, exported(ours, vocabulary())
 
@@ -68,11 +68,11 @@ def exported(ours, content: bytes):
 
 
 def differences(ours, theirs, texts: Iterable[str]) -> list[str]:
-    """The texts of which the two have other ids; in none of them is a special token looked for."""
+    """The texts whose ids differ; special tokens are ordinary text."""
     theirs.encode_special_tokens = True
     texts = list(texts)
-    found = theirs.encode_batch(texts, add_special_tokens=False)
-    return [t for t, other in zip(texts, found, strict=True) if other.ids != ours.encode(t)]
+    encodings = theirs.encode_batch(texts, add_special_tokens=False)
+    return [t for t, other in zip(texts, encodings, strict=True) if other.ids != ours.encode(t)]
 
 
 @settings(max_examples=400, deadline=None)
@@ -84,15 +84,15 @@ def test_any_text_gives_our_ids(text, lowercase):
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, st.booleans())
-def test_special_tokens_in_text_stand_for_themselves_unless_told_otherwise(text, lowercase):
+def test_special_tokens_in_text_are_recognized_on_request(text, lowercase):
     ours, theirs = pair(lowercase)
     theirs.encode_special_tokens = False
-    found = theirs.encode(text, add_special_tokens=False).ids
-    assert found == ours.encode(text, special_tokens=True)
+    ids = theirs.encode(text, add_special_tokens=False).ids
+    assert ids == ours.encode(text, special_tokens=True)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_every_character_is_treated_alike(lowercase):
+def test_every_character_is_treated_the_same(lowercase):
     """Alone, in a word and before a sigma, whatever the vocabulary.
 
     Of the private planes, and of those in which nothing is assigned, a sample.
@@ -145,7 +145,7 @@ def test_all_real_text_gives_our_ids(shared_data, name, lowercase):
 
 
 def real_lines(folder, every: int = 1) -> list[str]:
-    """All lines, and strings of JSON, that there are; of large files each `every`th."""
+    """All lines, and strings of JSON; of large files each `every`th."""
     lines = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".txt", ".raw", ".json", ".conll"):
@@ -158,7 +158,9 @@ def test_final_sigma_depends_on_the_word():
     ours, theirs = pair(True)
     texts = ["ΟΔΟΣ. ΟΔΟΣ", "ΣΑΣ", "Α'Σ", "Α'Σ'Α", "'Σ", "Σ", "ΑΣ\u0301", "Α" + "\u0301" * 30 + "Σ"]
     assert differences(ours, theirs, texts) == []
-    too_far = "Α" + "\u0301" * 31 + "Σ"  # known to differ: it looks back 30 characters
+    too_far = (
+        "Α" + "\u0301" * 31 + "Σ"
+    )  # known to differ: the lookbehind is limited to 30 characters
     assert differences(ours, theirs, [too_far]) == [too_far]
 
 
@@ -178,7 +180,7 @@ def test_decoded_text_is_readable():
     assert theirs.decode(ours.encode("mask οδος zzzz.")) == "mask οδος zzzz."
 
 
-def test_of_equal_lines_of_a_vocabulary_the_last_one_counts():
+def test_the_last_of_equal_lines_of_a_vocabulary_counts():
     content = "\r\n".join([*SPECIAL_TOKENS, "a", "b ", "a", "##c"]).encode()
     ours = WordPieceTokenizer(content, lowercase=True)
     assert exported(ours, content).encode("a b ac").ids == [2, 7, 6, 7, 8, 3]
@@ -194,10 +196,10 @@ def sentencepiece_model(request, tmp_path_factory):
 
 
 def pieces_of_text() -> list[str]:
-    """Docstrings of the standard library that every Python carries."""
+    """Docstrings of the standard library."""
     modules = [argparse, asyncio, collections, functools, itertools, json, unicodedata]
-    found = [getattr(m, n).__doc__ or "" for m in modules for n in dir(m) if n[0] != "_"]
-    return [line for text in found for line in text.splitlines()]
+    texts = [getattr(m, n).__doc__ or "" for m in modules for n in dir(m) if n[0] != "_"]
+    return [line for text in texts for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -209,8 +211,8 @@ def test_sentencepiece_models_give_our_ids(sentencepiece_model, lowercase):
     assert differences(ours, theirs, texts) == []
     theirs.encode_special_tokens = False
     for text in ["a [MASK].", "[MASK] is", "the[MASK]of [SEP] [MASK]  end [CLS]"]:
-        found = theirs.encode(text, add_special_tokens=False).ids
-        assert found == ours.encode(text, special_tokens=True), text
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert ids == ours.encode(text, special_tokens=True), text
 
 
 def test_a_mark_after_a_character_that_is_normalized_is_lost_in_the_library(sentencepiece_model):
@@ -224,11 +226,11 @@ def test_a_mark_after_a_character_that_is_normalized_is_lost_in_the_library(sent
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "char"}, "Only SentencePiece models of the kinds unigram and bpe"),
-        ({"add_dummy_prefix": False}, "keeps spaces as they are or puts none before a text"),
+        ({"model_type": "char"}, "Only SentencePiece models of type unigram or bpe"),
+        ({"add_dummy_prefix": False}, "without add_dummy_prefix, remove_extra_whitespaces"),
     ],
 )
-def test_models_that_the_library_does_not_have_are_refused(options, message):
+def test_unsupported_models_are_refused(options, message):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a few words of text"] * 9),

@@ -1,4 +1,4 @@
-"""TensorFlow checkpoints: a real one, and ones of a writer that shares no code with the reader."""
+"""TensorFlow checkpoints: a real one, and those of a writer that shares no code with the reader."""
 
 import ml_dtypes
 import numpy as np
@@ -51,7 +51,7 @@ def flip(path, position):
     path.write_bytes(content)
 
 
-def test_damage_is_named(tmp_path):
+def test_corrupt_and_missing_files_are_named(tmp_path):
     prefix = str(tmp_path / "m")
     data, index = tmp_path / "m.data-00000-of-00001", tmp_path / "m.index"
 
@@ -60,25 +60,31 @@ def test_damage_is_named(tmp_path):
 
     write()
     flip(data, 5)
-    with pytest.raises(ValueError, match="m.data-00000-of-00001 is damaged: a has another checks"):
+    with pytest.raises(
+        ValueError, match="00001 is corrupt: the checksum of a differs from that in"
+    ):
         Bundle(prefix).read("a")
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="is cut off: a is not in it as a whole"):
+    with pytest.raises(ValueError, match="is truncated: it does not have all of a"):
         Bundle(prefix).read("a")
     data.unlink()
     with pytest.raises(ValueError, match="m.data-00000-of-00001 is missing: the index names"):
         Bundle(prefix).read("a")
     write()
     flip(index, 3)
-    with pytest.raises(ValueError, match="m.index cannot be read: it is damaged: a block has"):
+    with pytest.raises(
+        ValueError, match="m.index cannot be read: it is corrupt: the checksum of a block"
+    ):
         Bundle(prefix)
     index.write_bytes(index.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="m.index cannot be read: it does not end like an index"):
+    with pytest.raises(
+        ValueError, match="m.index cannot be read: its footer is not that of an index"
+    ):
         Bundle(prefix)
 
 
 @pytest.mark.parametrize("position", range(0, 200, 3))
-def test_any_damaged_byte_of_an_index_is_a_clear_error(tmp_path, position):
+def test_any_corrupt_byte_of_an_index_is_reported(tmp_path, position):
     write_bundle(tmp_path / "m", {"a": np.ones(9, np.float32), "b": np.ones(3, np.float32)})
     path = tmp_path / "m.index"
     flip(path, position % len(path.read_bytes()))
@@ -86,7 +92,7 @@ def test_any_damaged_byte_of_an_index_is_a_clear_error(tmp_path, position):
         bundle = Bundle(str(tmp_path / "m"))
     except ValueError as error:
         assert "m.index cannot be read" in str(error)
-    else:  # a byte of the footer's padding, which nothing reads
+    else:  # a byte of the footer's padding, which is not used
         assert [bundle.read(name).sum() for name in bundle.entries] == [9, 3]
 
 
@@ -96,18 +102,18 @@ def test_any_damaged_byte_of_an_index_is_a_clear_error(tmp_path, position):
         ({"compression": 1}, "it is compressed"),
         ({"endianness": 1}, "its numbers are big-endian"),
         ({"slices": True}, "a variable is stored in slices"),
-        ({"dtype": 7}, "a tensor has the type number 7"),
+        ({"dtype": 7}, "a tensor has the dtype number 7"),
     ],
 )
-def test_forms_that_are_not_read(tmp_path, oddity, message):
+def test_unsupported_features_are_reported(tmp_path, oddity, message):
     write_bundle(tmp_path / "m", {"a": np.ones(9, np.float32)}, **oddity)
     with pytest.raises(ValueError, match=message):
         Bundle(str(tmp_path / "m"))
 
 
-def test_the_first_format_and_a_missing_index(tmp_path):
+def test_version_1_and_a_missing_index_are_reported(tmp_path):
     with pytest.raises(ValueError, match="m.index is missing"):
         Bundle(str(tmp_path / "m"))
     (tmp_path / "m").write_bytes(b"anything")
-    with pytest.raises(ValueError, match="TensorFlow's first checkpoint format"):
+    with pytest.raises(ValueError, match="has version 1 of TensorFlow's checkpoint format"):
         Bundle(str(tmp_path / "m"))

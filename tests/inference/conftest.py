@@ -1,34 +1,53 @@
-"""Workdirs with random weights: what is asked of them is how, not how well, they answer."""
+"""Workdirs with random parameters: tests check how predictions are made, not how good they are."""
 
+import importlib
 import pathlib
-import sys
+import random
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.devices import sharding
-from bert_jax.tasks import Pretraining
+from bert_jax.tasks import pretraining, supervised, tagging
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.experiment import make_model_config
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
-from bert_jax.training.state import abstract_params, init_state
+from bert_jax.training.run import (
+    load_workdir_tokenizer,
+    make_model_config,
+    make_task_data,
+    write_labels,
+)
+from bert_jax.training.state import abstract_params
+from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(REPOSITORY))  # for configs
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "list", "is", "re", "##turn", "##ed", "una", "##ffa", "##ble", ",", ".", "naive"]
-VOCABULARY = [*SPECIAL, *WORDS]
+VOCABULARY = [*tiny.SPECIAL, *WORDS]
+TAGS = ("O", "B-PER", "I-PER")
+LABELS = {"classification": ("bad", "good"), "tagging": TAGS}
+FINE_TUNING = {
+    "global_batch_size": 8,
+    "data__lengths": (12, 24),
+    "head__max_query_length": 8,
+    "head__doc_stride": 8,
+}
 
+MakeRun = Callable[..., tuple[ConfigDict, str]]
 MakeWorkdir = Callable[..., str]
 
 
+def make_texts(count: int, seed: int = 0) -> list[str]:
+    """Returns texts of 1 to 16 random words."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 16))) for _ in range(count)]
+
+
 def random_params(like: Any, seed: int = 0) -> Any:
-    """Far from their start: every bias and every scale is random too."""
+    """Returns parameters far from initial ones: biases and scales are random too."""
     rng = np.random.default_rng(seed)
 
     def draw(path, leaf):
@@ -39,57 +58,76 @@ def random_params(like: Any, seed: int = 0) -> Any:
     return jax.tree_util.tree_map_with_path(draw, like)
 
 
-def write_workdir(workdir: str, config: Any, params: Any = None) -> str:
-    """A workdir with one checkpoint: the given parameters, or random ones."""
-    mesh = sharding.make_mesh()
-    task = Pretraining(make_model_config(config), None, 8, 1)
-    values = config.optimizer.to_dict()
-    del values["warmup"]
-    tx, _ = make_optimizer(OptimizerConfig(**values), num_steps=1, warmup_steps=0)
-    like = abstract_params(task, mesh)
-    if params is None:
-        params = random_params(like)
-    params = jax.tree.map(lambda x, leaf: jax.device_put(x, leaf.sharding), params, like)
-    state = init_state(task, tx, mesh, jax.random.key(0), params)
-    checkpoints = Checkpoints(workdir)
-    checkpoints.save(state, {}, {})
-    checkpoints.close()
-    config_lib.save(config, workdir)
-    return workdir
-
-
 @pytest.fixture(scope="session")
-def make_config():
-    """Returns a function that makes the configuration of a small model."""
-    from configs import base
+def make_run(tmp_path_factory) -> MakeRun:
+    """Returns a function that writes a workdir and returns its configuration and path.
 
-    def make(**changes: Any) -> Any:
-        config = base.get_config()
-        values = {
-            "phases": ((40, 1.0),),
-            "model.vocab_size": len(VOCABULARY) + 3,  # rows that no piece has
-            "model.hidden_size": 16,
-            "model.num_layers": 4,
-            "model.num_heads": 2,
-            "model.intermediate_size": 32,
-            "model.max_position_embeddings": 40,
+    Its arguments: name of a configuration with an optional argument ("glue:mrpc"), labels, and
+    changes with "__" in the place of dots.
+    """
+
+    def make(name: str, labels: tuple[str, ...] = (), **changes: Any) -> tuple[ConfigDict, str]:
+        folder = tmp_path_factory.mktemp("run")
+        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+        name, _, argument = name.partition(":")
+        get_config = importlib.import_module(f"configs.{name}").get_config
+        config = get_config(argument) if argument else get_config()
+        sizes = {
+            "phases": ((24, 1.0),),
+            "model__vocab_size": len(VOCABULARY),
+            "model__num_layers": 1,
+            "model__max_position_embeddings": 40,
         }
-        config.update_from_flattened_dict(values | changes)
-        return config
+        sizes |= FINE_TUNING if "head" in config else {}
+        config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
+        data = make_task_data(config)
+        if data.labels is not None:
+            data = data.with_labels(data.labels or labels or LABELS.get(config.task, ()))
+            write_labels(str(folder), data.labels)
+        tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)
+        task = data.make_task(make_model_config(config), tokenizer)
+        checkpoints = Checkpoints(str(folder))
+        checkpoints.save_params(random_params(abstract_params(task, sharding.make_mesh())), {})
+        checkpoints.close()
+        store.save(config, str(folder))
+        return config, str(folder)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def make_workdir(make_config, tmp_path_factory) -> MakeWorkdir:
-    """Returns a function that makes a workdir; its arguments change the configuration."""
+def classifier(make_run) -> tuple[ConfigDict, str]:
+    return make_run("classification")
+
+
+@pytest.fixture(scope="session")
+def make_workdir(make_run) -> MakeWorkdir:
+    """Returns a function that makes the workdir of a pre-trained model; see `make_run`."""
 
     def make(**changes: Any) -> str:
-        folder = tmp_path_factory.mktemp("workdir")
-        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-        return write_workdir(str(folder), make_config(**changes))
+        values = {
+            "phases": ((40, 1.0),),
+            "model__vocab_size": len(VOCABULARY) + 3,  # rows that no piece has
+            "model__num_layers": 4,
+        }
+        return make_run("base", **values | changes)[1]
 
     return make
+
+
+@pytest.fixture
+def set_window(monkeypatch) -> Callable[[int], None]:
+    """Returns a function that sets the number of examples that are predicted together."""
+
+    def set_to(size: int) -> None:
+        for module, name in (
+            (supervised, "WINDOW"),
+            (tagging, "WINDOW"),
+            (pretraining, "_WINDOW"),
+        ):
+            monkeypatch.setattr(module, name, size)
+
+    return set_to
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, extract
 from bert_jax.inference.model import TrainedModel
@@ -38,7 +38,7 @@ def model(folder, tmp_path_factory) -> TrainedModel:
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
     convert(open_checkpoint(str(folder), "huggingface"), workdir, compare=False)
-    return TrainedModel(config_lib.load(workdir), workdir, batch_tokens=1024)
+    return TrainedModel(store.load(workdir), workdir, batch_tokens=1024)
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from bert_jax.devices.trees import path_name
-from bert_jax.models import Bert, BertForPreTraining
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.training.state import init_params
 
-# Ours -> theirs, written here once more and apart from bert_jax.convert. A module's leaves follow
-# by LEAVES; a dense kernel is the transpose of their weight.
+# Ours -> theirs, on purpose independent of bert_jax.formats. A module's leaves follow by LEAVES; a
+# dense kernel is the transpose of their weight.
 MODULES = {
     "bert/embeddings/word_embeddings": "bert.embeddings.word_embeddings",
     "bert/embeddings/position_embeddings": "bert.embeddings.position_embeddings",
@@ -80,8 +81,8 @@ def from_theirs():
 
 @pytest.fixture(autouse=True)
 def as_users_run_it():
-    """With XLA's optimizations, which other tests do without, and torch on one thread: its threads
-    get in each other's way where tests run side by side."""
+    """Turns on XLA's optimizations, which are off in other tests, and limits torch to one thread,
+    since threads of tests that run in parallel slow each other down."""
     pytest.importorskip("torch").set_num_threads(1)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
@@ -131,10 +132,10 @@ def make_model(make_task, to_theirs):
 
 
 def random_params(task):
-    """Weights that keep values of order 1 on their way; every bias and scale is random too.
+    """Weights for values of order 1 in all layers; every bias and scale is random too.
 
-    Those of queries and keys are larger: attention is then uneven as in trained models, and the
-    tokens do not become alike, which would leave nothing but rounding for a gradient.
+    Those of queries and keys are larger: attention is then uneven as in trained models. Otherwise
+    all tokens become similar, and gradients consist of rounding errors.
     """
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     rng = np.random.default_rng(0)
@@ -190,20 +191,23 @@ def ours():
     def make(config, heads=True):
         @jax.jit
         def run(params, batch):
-            encoded = Bert(config).apply(
-                {"params": params["bert"]}, batch, deterministic=True, keep_all=True
+            encoded, pooled = EncoderWithPooler(config).apply(
+                {"params": params["bert"]},
+                batch,
+                deterministic=True,
+                keep_all=True,
+                keep_attention=True,
             )
             outputs = {
                 "hidden states": encoded.all_hidden,
                 "attention": encoded.attention,
-                "pooled output": encoded.pooled[:, 0],
+                "pooled output": pooled[:, 0],
             }
             if heads:
-                answers = BertForPreTraining(config).apply(
-                    {"params": params}, batch, deterministic=True
-                )
-                outputs["masked LM logits"] = answers.masked_lm_logits
-                outputs["next sentence logits"] = answers.next_sentence_logits[:, 0]
+                model = PreTrainingModel(config, next_sentence=True)
+                logits = model.apply({"params": params}, batch, deterministic=True)
+                outputs["masked LM logits"] = logits.masked_lm_logits
+                outputs["next sentence logits"] = logits.next_sentence_logits[:, 0]
             return outputs
 
         return lambda params, batch: jax.tree.map(np.asarray, run(params, batch))
@@ -232,10 +236,10 @@ def theirs():
                 "pooled output": encoded.pooler_output,
             }
             if hasattr(model, "cls"):
-                asked = tensors["masked_lm_positions"].long()[..., None]
-                asked = encoded.last_hidden_state.take_along_dim(asked, 1)
-                answers = model.cls(asked, encoded.pooler_output)
-                outputs["masked LM logits"], outputs["next sentence logits"] = answers
+                masked = tensors["masked_lm_positions"].long()[..., None]
+                masked = encoded.last_hidden_state.take_along_dim(masked, 1)
+                logits = model.cls(masked, encoded.pooler_output)
+                outputs["masked LM logits"], outputs["next sentence logits"] = logits
         return jax.tree.map(lambda tensor: tensor.numpy(), outputs)
 
     return run
@@ -250,12 +254,12 @@ def assert_same():
 
     def compare(mine, other, batch, tolerance, to_scale=False):
         assert mine.keys() == other.keys()
-        real, asked = batch["example_ids"] > 0, batch["masked_lm_weights"] > 0
+        real, masked = batch["example_ids"] > 0, batch["masked_lm_weights"] > 0
         of_positions = {
             "hidden states": lambda x: x[real],
             # [batch, heads, query, key] -> [real queries, heads, key]
             "attention": lambda x: np.moveaxis(x, 1, 2)[real],
-            "masked LM logits": lambda x: x[asked],
+            "masked LM logits": lambda x: x[masked],
         }
         for name in mine:
             pick = of_positions.get(name, lambda x: x)

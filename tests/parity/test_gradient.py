@@ -1,5 +1,7 @@
 """The gradient that the optimizer gets, for every parameter, against torch's."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import optax
 import pytest
 
 from bert_jax.training.state import TrainState
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import train_step
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -17,9 +19,10 @@ def loss_and_gradient(task, params, batch):
     """Of the real training step: an optimizer that keeps the gradient and changes nothing."""
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
     key = jax.random.key(0)
-    step = jax.jit(make_train_step(task, tx, dropout_key=key, masking_key=key))
+    keys = {"dropout": key, "masking": key}
+    step = jax.jit(functools.partial(train_step, task=task, tx=tx))
     zero = jnp.zeros((), jnp.int32)
-    state, metrics = step(TrainState(zero, params, tx.init(params), zero), batch)
+    state, metrics = step(TrainState(zero, params, tx.init(params), zero), batch, keys)
     sums = (metrics.sums[name] for name in task.loss_terms)
     return sum(float(s.numerator / s.denominator) for s in sums), state.opt_state[0].trace
 
@@ -45,10 +48,10 @@ def test_gradient_of_the_loss_for_every_parameter(make_model, make_rows, to_thei
     loss, grads = loss_and_gradient(task, params, batch)
 
     tensors = {name: torch.tensor(array).long() for name, array in batch.items()}
-    asked = tensors["masked_lm_weights"] > 0
+    masked = tensors["masked_lm_weights"] > 0
     labels = torch.full_like(tensors["input_ids"], -100)
-    rows = torch.nonzero(asked)[:, 0]
-    labels[rows, tensors["masked_lm_positions"][asked]] = tensors["masked_lm_ids"][asked]
+    rows = torch.nonzero(masked)[:, 0]
+    labels[rows, tensors["masked_lm_positions"][masked]] = tensors["masked_lm_ids"][masked]
     outputs = model(
         input_ids=tensors["input_ids"],
         token_type_ids=tensors["token_type_ids"],

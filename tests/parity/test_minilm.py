@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models import Bert, parameter_count
+from bert_jax.models.model import parameter_count, parameter_shapes
+from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenization import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -34,28 +35,27 @@ def folder():
 def minilm(folder, make_task, from_theirs):
     """Our config and parameters, and their model."""
     load_file = pytest.importorskip("safetensors.numpy").load_file
-    stated = json.loads((folder / "config.json").read_text())
-    assert stated["hidden_act"] == "gelu"  # the exact one
+    config = json.loads((folder / "config.json").read_text())
+    assert config["hidden_act"] == "gelu"  # the exact one
     task = make_task(
-        vocab_size=stated["vocab_size"],
-        hidden_size=stated["hidden_size"],
-        num_layers=stated["num_hidden_layers"],
-        num_heads=stated["num_attention_heads"],
-        intermediate_size=stated["intermediate_size"],
-        max_position_embeddings=stated["max_position_embeddings"],
-        type_vocab_size=stated["type_vocab_size"],
-        layer_norm_epsilon=stated["layer_norm_eps"],
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_layers=config["num_hidden_layers"],
+        num_heads=config["num_attention_heads"],
+        intermediate_size=config["intermediate_size"],
+        max_position_embeddings=config["max_position_embeddings"],
+        type_vocab_size=config["type_vocab_size"],
+        layer_norm_epsilon=config["layer_norm_eps"],
         activation="gelu",
     )
-    init = Bert(task.model).init
-    example = task.example_batch()
-    shapes = jax.eval_shape(lambda: init(jax.random.key(0), example, deterministic=True)["params"])
+    module, example = EncoderWithPooler(task.model), task.example_batch()
+    shapes = parameter_shapes(module, example)
     arrays = load_file(folder / "model.safetensors")
     assert arrays.pop("embeddings.position_ids").tolist() == [list(range(512))]  # no parameter
     assert sum(array.size for array in arrays.values()) == 22_713_216
     params = from_theirs({f"bert.{name}": a for name, a in arrays.items()}, {"bert": shapes})
     assert len(jax.tree.leaves(params)) == len(arrays)
-    assert parameter_count(task.model, heads=False) == 22_713_216
+    assert parameter_count(module, example) == 22_713_216
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager")
     return task.model, params, model.eval()
 

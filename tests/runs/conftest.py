@@ -1,4 +1,4 @@
-"""Whole training runs of a really small model, in this process and in processes of their own."""
+"""Whole runs of the small model, in this process and in others, with all optimizations of XLA."""
 
 import dataclasses
 import json
@@ -12,40 +12,37 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests import tiny
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(REPOSITORY))  # for configs
-_CACHE = "JAX_COMPILATION_CACHE_DIR"
-# Two phases, so that runs stop and go on in both of them and at the change.
-SMALL = {
-    "steps": 20,
-    "phases": ((16, 0.5), (32, 0.5)),
-    "global_batch_size": 8,
-    "prng_impl": "threefry2x32",
-    "model.vocab_size": 96,
-    "model.hidden_size": 16,
-    "model.num_layers": 1,
-    "model.intermediate_size": 32,
-    "model.max_position_embeddings": 32,
-    "data.form": "sentences",
-    "data.dupe_factor": 2,
-    "data.validation_share": 0.1,
-    "data.num_processes": 1,
-    "optimizer.learning_rate": 1e-3,
-    "optimizer.warmup": "2",
-    "log.every": "2",
-    "eval.every": "7",
-    "eval.batches": 2,
-    "checkpoint.every": "3",
-}
+# Without what makes other tests compile faster.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
+# Two phases, so that runs stop and resume in both of them and between them.
+SMALL = tiny.make_overrides(
+    model__vocab_size=96,
+    model__num_layers=1,
+    steps=20,
+    phases=((16, 0.5), (32, 0.5)),
+    global_batch_size=8,
+    data__form="sentences",
+    data__dupe_factor=2,
+    data__validation_share=0.1,
+    data__num_processes=1,
+    optimizer__learning_rate=1e-3,
+    optimizer__warmup="2",
+    log__every="2",
+    eval__every="7",
+    eval__batches=2,
+    checkpoint__every="3",
+)
 
 
 @dataclasses.dataclass
 class Run:
-    """A run in a folder of its own, on data and a compilation cache that all runs share."""
+    """A run in a folder of its own, on data that all runs share."""
 
     workdir: pathlib.Path
     values: dict
-    environment: dict[str, str]
 
     @property
     def config(self):
@@ -57,14 +54,14 @@ class Run:
         return config
 
     def start(self, *flags: str, mode: str = "train", **environment: str) -> subprocess.Popen:
-        """Starts `python -m bert_jax.main` in a process of its own."""
+        """Starts `python -m bert_jax.main` in another process."""
         command = [sys.executable, "-m", "bert_jax.main", f"--mode={mode}"]
         command += [f"--workdir={self.workdir}", "--config=configs/tiny.py"]
         command += [f"--config.{name}={value}" for name, value in self.values.items()]
         return subprocess.Popen(
             [*command, *flags],
             cwd=REPOSITORY,
-            env=self.environment | environment,
+            env=ENVIRONMENT | environment,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,7 +85,7 @@ class Run:
         return [{k: v for k, v in json.loads(line).items() if k != "speed"} for line in lines]
 
     def steps_done(self) -> int:
-        """The step that metrics.jsonl has come to; 0 while there is none."""
+        """The last step in metrics.jsonl; 0 if there is none."""
         path = self.workdir / "metrics.jsonl"
         whole = [line for line in path.read_text().split("\n")[:-1]] if path.is_file() else []
         return json.loads(whole[-1])["step"] if whole else 0
@@ -117,7 +114,7 @@ class Run:
 
 
 def outcome(process: subprocess.Popen, timeout: float = 200) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a process, once it has ended."""
+    """Waits for a process; returns exit code, standard output, standard error."""
     try:
         out, err = process.communicate(timeout=timeout)
     finally:
@@ -126,7 +123,7 @@ def outcome(process: subprocess.Popen, timeout: float = 200) -> tuple[int, str, 
 
 
 def write_corpus(path: pathlib.Path, documents: int = 300) -> None:
-    """Documents of a few short sentences of made-up words."""
+    """Writes documents of a few short sentences of random words."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 5))) for _ in range(200)]
     sentence = lambda: " ".join(rng.choices(words, k=rng.randint(3, 8)))  # noqa: E731
@@ -139,10 +136,6 @@ def make_run(tmp_path_factory) -> Callable[..., Run]:
     """Returns a function (**changes of the configuration, dots as __) -> Run."""
     shared = tmp_path_factory.mktemp("shared")
     write_corpus(shared / "corpus.txt")
-    environment = os.environ | {
-        _CACHE: str(shared / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
     values = SMALL | {
         "data.source": f"text:{shared / 'corpus.txt'}",
         "data.dir": str(shared / "data"),
@@ -150,30 +143,30 @@ def make_run(tmp_path_factory) -> Callable[..., Run]:
 
     def make(**changes) -> Run:
         named = {name.replace("__", "."): value for name, value in changes.items()}
-        return Run(tmp_path_factory.mktemp("run"), values | named, environment)
+        return Run(tmp_path_factory.mktemp("run"), values | named)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def finished_run(make_run) -> Run:
-    """A run that nothing interrupted, with the checkpoint of each of its steps."""
+    """An uninterrupted run, with the checkpoint of each of its steps."""
     run = make_run(checkpoint__every="1", checkpoint__keep=100)
     code, _, err = run.finish()
     assert code == 0, err
     return run
 
 
-@pytest.fixture
-def compilation_cache(make_run):
-    """Lets this process share the compiled programs of the runs."""
+@pytest.fixture(scope="module", autouse=True)
+def all_optimizations():
+    """Makes this process compile as the program does for users, and as its other processes do."""
     import jax
-    from jax.experimental.compilation_cache import compilation_cache
 
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", make_run().environment[_CACHE])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    compilation_cache.reset_cache()
+    def compile_with(disabled: bool) -> None:
+        jax.config.update("jax_disable_most_optimizations", disabled)
+        jax.clear_caches()
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    compile_with(False)
     yield
-    jax.config.update("jax_compilation_cache_dir", before)
-    compilation_cache.reset_cache()
+    compile_with(before)

@@ -1,4 +1,4 @@
-"""A run that was stopped anywhere goes on exactly as if it had not been."""
+"""A run that is stopped or killed anywhere resumes exactly, bit for bit."""
 
 import concurrent.futures
 import os
@@ -71,7 +71,7 @@ def run_with_kills(run, seed, kills=3):
     return run
 
 
-def test_a_run_killed_three_times_ends_as_if_it_had_not_been(make_run, finished_run):
+def test_a_run_killed_three_times_ends_as_if_uninterrupted(make_run, finished_run):
     runs = [make_run() for _ in range(2)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for run in pool.map(run_with_kills, runs, (0, 1)):
@@ -85,7 +85,7 @@ def test_ten_runs_killed_three_to_five_times(make_run, finished_run, seed):
     assert_same_run(run_with_kills(run, seed, kills=3 + seed % 3), finished_run)
 
 
-# ------------------------------------------------------------------ asked to stop
+# ------------------------------------------------------------------ stopped
 
 
 def stop_after(monkeypatch, step, number=signal.SIGTERM):
@@ -100,22 +100,21 @@ def stop_after(monkeypatch, step, number=signal.SIGTERM):
     monkeypatch.setattr(reporting.Reporter, "push", push_and_signal)
 
 
-def test_a_run_stopped_after_each_of_its_steps(
-    make_run, finished_run, compilation_cache, monkeypatch, capfd
-):
+def test_a_run_stopped_after_each_of_its_steps(make_run, finished_run, monkeypatch, capfd):
     run = make_run(checkpoint__keep=100)
     for step in range(1, 20):
         with monkeypatch.context() as patch:
             stop_after(patch, step, signal.SIGINT if step % 2 else signal.SIGTERM)
-            assert int(train(run.config, str(run.workdir)).step) == step
+            assert int(train(run.config, str(run.workdir))[0].step) == step
         assert f"after step {step}, which is saved" in capfd.readouterr().out
         assert_same_state(run, finished_run, step)
-    train(run.config, str(run.workdir))
+    state, is_complete = train(run.config, str(run.workdir))
+    assert is_complete and int(state.step) == 20
     assert_same_run(run, finished_run)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
-    make_run, compilation_cache, monkeypatch
+    make_run, monkeypatch
 ):
     drain = reporting.Reporter.drain
 
@@ -134,13 +133,14 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     monkeypatch.setattr(processes, "StopRequest", stopped)
     monkeypatch.setattr(reporting.Reporter, "drain", drain_and_signal)
     run = make_run(log__every="0", eval__every="0", checkpoint__every="0")
-    state = train(run.config, str(run.workdir))
+    state, is_complete = train(run.config, str(run.workdir))
+    assert not is_complete
     assert int(state.step) == 11
     assert (run.checkpoints / "11.sha256.json").is_file()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_from_outside_saves_and_says_how_to_go_on(make_run, finished_run, number):
+def test_a_signal_from_outside_saves_and_says_how_to_resume(make_run, finished_run, number):
     run = make_run(checkpoint__every="0")
     process = run.start()
     wait_for(process, lambda: run.steps_done() >= 4)
@@ -161,9 +161,7 @@ def test_a_signal_from_outside_saves_and_says_how_to_go_on(make_run, finished_ru
 # ------------------------------------------------------------------ refused, complete
 
 
-def test_a_finished_run_says_so_and_changes_nothing(
-    make_run, finished_run, compilation_cache, capfd
-):
+def test_a_finished_run_says_so_and_changes_nothing(make_run, finished_run, capfd):
     def content():
         files = (path for path in finished_run.workdir.rglob("*") if path.is_file())
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -174,24 +172,22 @@ def test_a_finished_run_says_so_and_changes_nothing(
     assert content() == before
 
 
-def test_other_settings_are_refused_with_the_list_of_differences(
-    make_run, compilation_cache, monkeypatch
-):
+def test_other_settings_are_refused_with_their_differences(make_run, monkeypatch):
     run = make_run()
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         train(run.config, str(run.workdir))
     run.values |= {"seed": 1, "optimizer.learning_rate": 0.5}
-    expected = r"other settings: optimizer.learning_rate: 0.001 -> 0.5; seed: 0 -> 1\. Take"
+    expected = r"other settings: optimizer.learning_rate: 0.001 -> 0.5; seed: 0 -> 1\. Choose"
     with pytest.raises(ValueError, match=expected):
         train(run.config, str(run.workdir))
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         run.values["checkpoint.allow_changes"] = True
-        assert int(train(run.config, str(run.workdir)).step) == 4
+        assert int(train(run.config, str(run.workdir))[0].step) == 4
 
 
-def test_other_data_are_refused(make_run, compilation_cache, monkeypatch, tmp_path):
+def test_other_data_are_refused(make_run, monkeypatch, tmp_path):
     run = make_run()
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
@@ -204,7 +200,7 @@ def test_other_data_are_refused(make_run, compilation_cache, monkeypatch, tmp_pa
         train(run.config, str(run.workdir))
 
 
-def test_metrics_of_both_splits_are_there(finished_run):
+def test_metrics_of_both_splits_are_written(finished_run):
     rows = finished_run.metrics()
     assert [row["step"] for row in rows if row["split"] == "train"] == list(range(2, 21, 2))
     assert [row["step"] for row in rows if row["split"] == "validation"] == [7, 14, 20]

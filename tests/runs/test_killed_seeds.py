@@ -1,7 +1,6 @@
-"""Fine-tuning with several seeds, killed in the first and in the second, ends as if it had not."""
+"""Fine-tuning with several seeds, killed in the first and the second, ends as if uninterrupted."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -10,28 +9,24 @@ import time
 
 import pytest
 
-from tests.runs.conftest import REPOSITORY, Run, outcome
+from tests import tiny
+from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run, outcome
 
 WORDS = "the a of moon river stone tree cloud leaf sand hill".split()
-SETTINGS = {
-    "init_from": "",
-    "seeds": 2,
-    "epochs": 8.0,
-    "phases": ((24, 1.0),),
-    "global_batch_size": 8,
-    "model.vocab_size": len(WORDS) + 7,
-    "model.hidden_size": 16,
-    "model.num_layers": 1,
-    "model.num_heads": 2,
-    "model.intermediate_size": 32,
-    "model.max_position_embeddings": 32,
-    "prng_impl": "threefry2x32",
-    "data.lengths": (24,),
-    "head.tagging": "crf",
-    "optimizer.name": "adamw",
-    "optimizer.learning_rate": 5e-3,
-    "checkpoint.keep": 20,
-}
+SETTINGS = tiny.make_overrides(
+    model__vocab_size=len(WORDS) + 7,
+    model__num_layers=1,
+    init_from="",
+    seeds=2,
+    epochs=8.0,
+    phases=((24, 1.0),),
+    global_batch_size=8,
+    data__lengths=(24,),
+    head__tagging="crf",
+    optimizer__name="adamw",
+    optimizer__learning_rate=5e-3,
+    checkpoint__keep=20,
+)
 
 
 def write_sentences(path, rng, count):
@@ -51,7 +46,7 @@ def start(tmp_path_factory):
     rng = random.Random(0)
     write_sentences(shared / "train.conll", rng, 60)
     write_sentences(shared / "eval.conll", rng, 11)
-    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS, "ann", "bob"]
+    pieces = [*tiny.SPECIAL, *WORDS, "ann", "bob"]
     (shared / "vocab.txt").write_text("\n".join(pieces) + "\n")
     values = SETTINGS | {
         "data.train": shared / "train.conll",
@@ -60,16 +55,12 @@ def start(tmp_path_factory):
     }
     command = [sys.executable, "-m", "bert_jax.main", "--config=configs/tagging.py"]
     command += [f"--config.{name}={value}" for name, value in values.items()]
-    environment = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
 
     def start(workdir):
         return subprocess.Popen(
             [*command, f"--workdir={workdir}"],
             cwd=REPOSITORY,
-            env=environment,
+            env=ENVIRONMENT,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,13 +78,13 @@ def kill_when(process, is_there):
 
 
 @pytest.mark.slow
-def test_seeds_that_were_killed_end_as_if_they_had_not_been(start, tmp_path):
+def test_killed_seeds_end_as_if_uninterrupted(start, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     code, out, err = outcome(start(whole))
     assert code == 0, err
     assert "f1 over 2 seeds: mean" in out
 
-    runs = [Run(killed / f"seed-{seed}", {}, {}) for seed in (0, 1)]
+    runs = [Run(killed / f"seed-{seed}", {}) for seed in (0, 1)]
     kill_when(start(killed), lambda: runs[0].checkpoints.is_dir() and any_step(runs[0]))
     kill_when(start(killed), lambda: runs[1].steps_done() > 0)
     code, out, err = outcome(start(killed))
@@ -103,7 +94,7 @@ def test_seeds_that_were_killed_end_as_if_they_had_not_been(start, tmp_path):
     read = lambda folder: json.loads((folder / "results.json").read_text())  # noqa: E731
     assert read(killed) == read(whole)
     for run in runs:
-        undisturbed = Run(whole / run.workdir.name, {}, {})
+        undisturbed = Run(whole / run.workdir.name, {})
         assert run.metrics() == undisturbed.metrics()
         arrays, expected = run.arrays(64), undisturbed.arrays(64)
         assert arrays.keys() == expected.keys()

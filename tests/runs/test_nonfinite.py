@@ -1,4 +1,4 @@
-"""A loss or gradient that is not finite is never applied, whatever the policy."""
+"""A non-finite loss or gradient is never applied, whatever the policy."""
 
 import os
 import signal
@@ -8,8 +8,6 @@ import pytest
 
 from bert_jax.training import feed, reporting
 from bert_jax.training.train import train
-
-pytestmark = pytest.mark.usefixtures("compilation_cache")
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def assert_same_params(run, step, other, other_step):
             assert arrays[name].tobytes() == expected[name].tobytes(), name
 
 
-def test_abort_stops_at_once_and_leaves_the_last_checkpoint(make_run, finished_run, spoil):
+def test_abort_ends_at_once_and_keeps_the_last_checkpoint(make_run, finished_run, spoil):
     run = make_run(checkpoint__every="4")
     spoil(7)
     with pytest.raises(ValueError, match="next_sentence_loss .*not finite at step 7") as raised:
@@ -51,7 +49,7 @@ def test_abort_stops_at_once_and_leaves_the_last_checkpoint(make_run, finished_r
     assert_same_params(run, 4, finished_run, 4)
 
 
-def test_the_dumped_batch_is_the_batch_and_a_mended_run_ends_as_if_nothing_had_been(
+def test_the_saved_batch_is_the_batch_and_a_repaired_run_ends_as_if_uninterrupted(
     make_run, finished_run, monkeypatch
 ):
     run = make_run(checkpoint__every="4")
@@ -78,7 +76,7 @@ def test_the_dumped_batch_is_the_batch_and_a_mended_run_ends_as_if_nothing_had_b
     assert_same_params(run, 20, finished_run, 20)
 
 
-def test_skip_goes_on_without_the_updates_and_counts_them(make_run, spoil, capfd):
+def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil, capfd):
     run = make_run(
         nonfinite="skip", nonfinite_limit=2, checkpoint__every="1", checkpoint__keep=99, steps=12
     )
@@ -96,7 +94,7 @@ def test_skip_goes_on_without_the_updates_and_counts_them(make_run, spoil, capfd
     assert "not finite at step 7: not applied; its batch is in" in out
 
 
-def test_skip_stops_after_too_many_in_a_row_also_when_resumed_among_them(
+def test_skip_aborts_after_too_many_in_a_row_also_when_resumed_among_them(
     make_run, spoil, monkeypatch
 ):
     run = make_run(nonfinite="skip", nonfinite_limit=2, checkpoint__every="4", steps=12)
@@ -110,13 +108,13 @@ def test_skip_stops_after_too_many_in_a_row_also_when_resumed_among_them(
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "push", push_and_stop)
-        assert int(train(run.config, str(run.workdir)).step) == 6
+        assert int(train(run.config, str(run.workdir))[0].step) == 6
     with pytest.raises(ValueError, match=r"at step 7, 3 in a row \(config.nonfinite=skip\)"):
         train(run.config, str(run.workdir))
     assert not (run.checkpoints / "8").exists()
 
 
-def test_the_command_says_it_in_one_line_and_ends_with_2(make_run):
+def test_the_command_reports_it_in_one_line_with_exit_code_2(make_run):
     run = make_run(optimizer__learning_rate=1e38, optimizer__warmup="0")
     code, _, err = run.finish()
     assert code == 2, err

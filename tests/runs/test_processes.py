@@ -1,4 +1,4 @@
-"""Two processes on one machine compute what one computes, and stop and go on together."""
+"""Two processes on one machine compute what one computes, and stop and resume together."""
 
 import signal
 import socket
@@ -56,7 +56,7 @@ def test_two_processes_train_as_one(together, finished_run):
             np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
 
 
-def test_a_signal_to_one_stops_both_at_one_step_and_both_go_on(together, make_run):
+def test_a_signal_to_one_stops_both_at_one_step_and_both_resume(together, make_run):
     run = make_run(checkpoint__keep=100)
     started = start_two(run)
     wait_for_step(run, started, 4)
@@ -73,7 +73,7 @@ def test_a_signal_to_one_stops_both_at_one_step_and_both_go_on(together, make_ru
         assert array.tobytes() == uninterrupted.arrays(20)[name].tobytes(), name
 
 
-def test_a_checkpoint_of_two_processes_goes_on_in_one(together):
+def test_a_checkpoint_of_two_processes_is_restored_in_one(together):
     run, _ = together
     code, out, err = run.finish()
     assert code == 0, err
@@ -104,6 +104,6 @@ def test_when_one_process_is_killed_the_other_does_not_hang(make_run):
         (("localhost:1", 2, 2), "--process_id=2 must be below --num_processes=2"),
     ],
 )
-def test_what_names_the_processes_is_checked(arguments, message):
+def test_flags_of_processes_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         processes.start(*arguments)

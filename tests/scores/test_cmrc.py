@@ -77,5 +77,5 @@ def test_the_best_gold_answer_counts_and_a_missing_prediction_is_zero():
 def test_what_cannot_be_scored_is_refused():
     with pytest.raises(ValueError, match="There are no questions to score"):
         cmrc_scores.cmrc2018({}, {})
-    with pytest.raises(ValueError, match="'q' has no answer, and CMRC 2018 has none such"):
+    with pytest.raises(ValueError, match="'q' has no answer, which CMRC 2018 requires"):
         cmrc_scores.cmrc2018({"q": []}, {"q": ""})

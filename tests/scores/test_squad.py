@@ -185,7 +185,7 @@ def test_what_cannot_be_scored_is_refused():
     for score in (squad_v1, squad_v2):
         with pytest.raises(ValueError, match="There are no questions to score"):
             score({}, {})
-    with pytest.raises(ValueError, match="'q' has no answer: this takes the rules of SQuAD 2.0"):
+    with pytest.raises(ValueError, match="'q' has no answer: use the rules of SQuAD 2.0"):
         squad_v1({"q": []}, {"q": ""})
     with pytest.raises(ValueError, match="1 of 2 predictions have no na_prob, .* 'b'"):
         squad_v2({"a": ["x"], "b": ["x"]}, {"a": "x", "b": "x"}, {"a": 0.5})

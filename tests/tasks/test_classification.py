@@ -7,8 +7,10 @@ import pytest
 
 from bert_jax.examples.schema import TextExample
 from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.task import TaskSettings
 
 DATA = {
+    "lengths": (16,),
     "published": "",
     "text_a": "text_a",
     "text_b": "",
@@ -19,7 +21,8 @@ DATA = {
 
 
 def make(kind="single", metrics=("accuracy",), **changes):
-    return ClassificationData.make(DATA | changes, {"labels": kind}, metrics, 16)
+    settings = TaskSettings({}, DATA | changes, {"labels": kind}, metrics, 16)
+    return ClassificationData.make(settings)
 
 
 def examples(*labels):

@@ -2,32 +2,32 @@
 
 import pytest
 
-from bert_jax.config.phases import Phase
-from bert_jax.corpus.manifest import Manifest
-from bert_jax.training import health
+from bert_jax.tasks import health
 
-PHASE = Phase(128, 32, 19, 1.0, 0, 100)
 GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}
 
 
-def manifest(rows: int = 1000, unknown: float = 0.001) -> Manifest:
-    statistics = {
+def make_statistics(rows: int = 1000, unknown: float = 0.001) -> dict:
+    return {
         "rows": rows,
         "unigram_entropy": 6.5,
         "most_frequent_token": {"id": 9, "piece": "the", "share": 0.05},
         "random_next_share": 0.48,
         "unknown_token_share": unknown,
     }
-    split = {"sequence_lengths": {"128": {"statistics": statistics, "files": []}}}
-    return Manifest("nowhere", {"splits": {"train": split, "validation": split}})
+
+
+def lines_of(values, **changes) -> list[str]:
+    statistics = make_statistics(**changes)
+    return health.verdict(values, statistics, statistics)
 
 
 def verdict(**values) -> str:
-    return health.verdict(GOOD | values, manifest(), PHASE)[-1]
+    return lines_of(GOOD | values)[-1]
 
 
 def test_good_numbers_are_called_good():
-    *yardsticks, last = health.verdict(GOOD, manifest(), PHASE)
+    *yardsticks, last = lines_of(GOOD)
     assert last == "health: good, it has learned from context."
     loss, accuracy, pairs = (line.split() for line in yardsticks)
     assert "3.000" in loss and loss[-1] == "6.500"
@@ -53,18 +53,18 @@ def test_bad_numbers_come_with_what_to_look_at(values, advice):
 
 def test_without_next_sentence_prediction_nothing_is_said_of_pairs():
     values = {name: value for name, value in GOOD.items() if not name.startswith("next_sentence")}
-    lines = health.verdict(values, manifest(), PHASE)
+    lines = lines_of(values)
     assert lines[-1] == "health: good, it has learned from context."
     assert len(lines) == 3 and "next-sentence" not in "".join(lines)
     values["masked_lm_loss"] = 6.6
-    assert "Next-sentence" not in health.verdict(values, manifest(), PHASE)[-1]
+    assert "Next-sentence" not in lines_of(values)[-1]
 
 
 def test_enough_pairs_make_a_small_difference_count():
     values = GOOD | {"next_sentence_accuracy": 0.55}
-    assert "good" in health.verdict(values, manifest(rows=100_000), PHASE)[-1]
+    assert "good" in lines_of(values, rows=100_000)[-1]
 
 
 def test_unknown_tokens_are_told():
-    last = health.verdict(GOOD, manifest(unknown=0.1), PHASE)[-1]
+    last = lines_of(GOOD, unknown=0.1)[-1]
     assert "10.0% of the tokens are unknown" in last

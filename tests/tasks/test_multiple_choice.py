@@ -5,8 +5,20 @@ import pytest
 
 from bert_jax.examples.schema import ChoiceExample
 from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
+from bert_jax.tasks.task import TaskSettings
 
-DATA = {"text_a": "sent1", "text_b": "", "endings": (), "label": "label", "id": ""}
+DATA = {
+    "lengths": (16,),
+    "text_a": "sent1",
+    "text_b": "",
+    "endings": (),
+    "label": "label",
+    "id": "",
+}
+
+
+def make(metrics=("accuracy",), **changes):
+    return MultipleChoiceData.make(TaskSettings({}, DATA | changes, {}, metrics, 16))
 
 
 def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
@@ -15,7 +27,7 @@ def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
         ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
         ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
     ]
-    data = MultipleChoiceData.make(DATA, {}, ("accuracy",), 16)
+    data = make()
     answers = ChoiceAnswers(gold, 3)
     shares = np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [1, 0, 0]], np.float32)
     answers.add(np.array([2, 0, 1, -1]), 8, {"probabilities": shares})
@@ -41,4 +53,4 @@ def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
 )
 def test_what_there_is_not_is_named(changes, metrics, message):
     with pytest.raises(ValueError, match=message):
-        MultipleChoiceData.make(DATA | changes, {}, metrics, 16)
+        make(metrics, **changes)

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.examples.schema import Question
 from bert_jax.tasks.span import SpanData
+from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenization import load_tokenizer
 
 HEAD = {
@@ -27,7 +28,8 @@ GOLD = [
 
 
 def make(metrics=("f1", "exact"), published="", **head):
-    return SpanData.make({"published": published}, HEAD | head, metrics, 9)
+    data = {"published": published, "lengths": (9,)}
+    return SpanData.make(TaskSettings({}, data, HEAD | head, metrics, 9))
 
 
 @pytest.fixture

@@ -1,16 +1,17 @@
 """What tagging makes of tags, and its scores, by hand."""
 
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bert_jax.examples.schema import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenization import load_tokenizer
+from tests.tiny import make_model
 
-DATA = {"text_a": "", "label": "", "published": ""}
+DATA = {"lengths": (9,), "text_a": "", "label": "", "published": ""}
 HEAD = {
     "entities": True,
     "tagging": "linear",
@@ -27,7 +28,7 @@ GOLD = [
 
 def make(metrics=("f1", "precision"), frozen=False, published="", **head):
     data = DATA | {"published": published}
-    return TaggingData.make(data, HEAD | head, metrics, 9, frozen)
+    return TaggingData.make(TaskSettings({}, data, HEAD | head, metrics, 9, frozen))
 
 
 @pytest.fixture
@@ -94,11 +95,11 @@ def test_what_there_is_not_is_named(metrics, head, message):
 
 
 @pytest.mark.parametrize("layers, least", [("sum_last_4", 4), ("second_to_last", 2)])
-def test_layers_that_the_model_does_not_have_are_refused(layers, least):
+def test_layers_that_the_model_does_not_have_are_refused(layers, least, tokenizer):
     data = make(layers=layers)
-    data.make_task(SimpleNamespace(num_layers=least))
+    data.make_task(make_model(num_layers=least), tokenizer)
     with pytest.raises(ValueError, match=f"'{layers}' takes {least} layers, and the model has"):
-        data.make_task(SimpleNamespace(num_layers=least - 1))
+        data.make_task(make_model(num_layers=least - 1), tokenizer)
 
 
 def words_of(data, path, content):

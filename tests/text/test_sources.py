@@ -136,7 +136,7 @@ def test_compressed_files_are_told_by_their_bytes(tmp_path, compress):
 def test_truncated_compressed_file_is_named(tmp_path, compress):
     data = compress("".join(f"{i * i % 977}\n" for i in range(200_000)).encode())
     source = write(tmp_path / "a.txt", data[: len(data) // 2])
-    with pytest.raises(ValueError, match="a.txt is damaged, or not wholly there"):
+    with pytest.raises(ValueError, match="a.txt is corrupt or truncated"):
         read(source)
 
 
@@ -190,7 +190,7 @@ def test_chinese_is_split_and_unwrapped_without_spaces(tmp_path):
 
 
 def test_an_odd_language_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="data.language='english' is no language code"):
+    with pytest.raises(ValueError, match="data.language='english' is not a language code"):
         read(write(tmp_path / "a.txt", "One."), language="english")
 
 
@@ -226,7 +226,7 @@ def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeyp
     assert counts == {"cut_paragraphs": 1, "cut_documents": 1}
 
 
-# What is bad: (bytes, name of its count, documents when mended, when skipped, message).
+# What is bad: (bytes, name of its count, documents when repaired, when skipped, message).
 BAD_TEXT = {
     "invalid UTF-8": (
         b"A good line.\nA b\xffd line.\n",
@@ -282,15 +282,15 @@ BAD_TEXT = {
 
 @pytest.fixture(params=BAD_TEXT)
 def bad_text(request, tmp_path, monkeypatch):
-    data, name, mended, skipped, message = BAD_TEXT[request.param]
+    data, name, repaired, skipped, message = BAD_TEXT[request.param]
     if name == "overlong_lines":
         monkeypatch.setattr(text_lines.read_lines, "__defaults__", (20, True))
-    return write(tmp_path / "a.txt", data), name, mended, skipped, message
+    return write(tmp_path / "a.txt", data), name, repaired, skipped, message
 
 
-def test_bad_text_is_mended_and_counted(bad_text):
-    source, name, mended, _, _ = bad_text
-    assert read(source, on_bad_text="replace") == (mended, {name: 1})
+def test_malformed_text_is_repaired_and_counted(bad_text):
+    source, name, repaired, _, _ = bad_text
+    assert read(source, on_bad_text="replace") == (repaired, {name: 1})
 
 
 def test_bad_text_is_skipped_and_counted(bad_text):
@@ -325,7 +325,7 @@ def test_bom_and_line_ends_of_windows_are_dropped_and_counted(tmp_path):
 @pytest.mark.parametrize("policy", ["replace", "error"])
 def test_binary_files_are_refused(tmp_path, policy):
     source = write(tmp_path / "a.bin", bytes(range(256)) * 40)
-    with pytest.raises(ValueError, match="a.bin is no text but a binary file"):
+    with pytest.raises(ValueError, match="a.bin is a binary file"):
         read(source, on_bad_text=policy)
 
 
@@ -374,11 +374,11 @@ def test_json_lines_that_are_bad_are_counted(tmp_path, policy, extra):
 @pytest.mark.parametrize(
     "line, message",
     [
-        ('{"text": "One.', "a.jsonl:2: no JSON: Unterminated string"),
-        ('["One."]', "a.jsonl:2: a JSON list where an object belongs"),
+        ('{"text": "One.', "a.jsonl:2: invalid JSON: Unterminated string"),
+        ('["One."]', "a.jsonl:2: a JSON list instead of an object"),
         ('{"a": 1}', r"a.jsonl:2: no field 'text' \(data.field\) but 'a'"),
         ('{"text": 1}', "a.jsonl:2: field 'text' is a int, not a string"),
-        ('{"text": "\\udc00"}', "a.jsonl:2: half of a surrogate pair"),
+        ('{"text": "\\udc00"}', "a.jsonl:2: a lone surrogate"),
         ('{"text": "a\\u0000"}', "a.jsonl:2: a NUL byte"),
     ],
 )

@@ -109,14 +109,14 @@ def test_form_of_the_text(read):
 @pytest.mark.parametrize(
     "source, changes, message",
     [
-        ("tfds:", {}, "tfds: is no name"),
+        ("tfds:", {}, "Invalid name tfds:"),
         ("tfds:no_such/en", {}, "tfds:no_such/en is not prepared in .*: prepare it with .*array"),
-        ("tfds:tiny_corpus/en[dev]", {}, "no split 'dev' but bad, test, train"),
+        ("tfds:tiny_corpus/en[dev]", {}, "no split 'dev'; it has bad, test, train"),
         ("tfds:tiny_corpus/en", {"field": "body"}, "data.field='body' .* has number, text"),
         (
             "tfds:tiny_corpus/en",
             {"field": "number"},
-            "record 0: data.field='number' is a .*no text",
+            "record 0: data.field='number' is a .*not text",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_errors(read, source, changes, message):
 
 
 def test_a_directory_without_a_dataset(read, tmp_path):
-    with pytest.raises(ValueError, match="no prepared dataset: it has no dataset_info.json"):
+    with pytest.raises(ValueError, match="not a prepared dataset: it has no dataset_info.json"):
         read(f"tfds:{tmp_path}")
 
 
@@ -137,11 +137,13 @@ def test_a_format_of_tensorflow_says_how_to_prepare_another(read, data_dir, tmp_
         (folder / path.name).write_bytes(path.read_bytes())
     info = folder / "dataset_info.json"
     info.write_text(info.read_text().replace("array_record", "tfrecord"))
-    with pytest.raises(ValueError, match="lies as tfrecord, which only TensorFlow reads: prepare"):
+    with pytest.raises(
+        ValueError, match="is stored as tfrecord, which only TensorFlow reads: prepare"
+    ):
         read(f"tfds:{folder}")
 
 
-def test_bad_text_is_mended_or_named_by_its_record(read):
+def test_malformed_text_is_repaired_or_named_by_its_record(read):
     source = "tfds:tiny_corpus/en[bad]"
     assert read(source, on_bad_text="replace") == ([["One.", "A NUL."]], {"nul_lines": 1})
     with pytest.raises(ValueError, match=r"tiny_corpus/en\[bad\] record 0, line 2: a NUL byte"):

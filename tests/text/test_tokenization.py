@@ -323,11 +323,11 @@ def test_decode_is_readable(written, read):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.bin", b"", "no known kind of vocabulary: its name should end in .txt"),
+        ("vocab.bin", b"", "not a known kind of vocabulary: its name must end in .txt"),
         ("vocab.txt", None, "cannot be read: No such file"),
         ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\nthe\n", r"vocab.txt lacks \[SEP\], \[MASK\]"),
         ("vocab.txt", b"[PAD]\n\xff\n", "not UTF-8 text \\(line 2\\)"),
-        ("m.model", b"the\n", "m.model is no SentencePiece model"),
+        ("m.model", b"the\n", "m.model is not a SentencePiece model"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_used_is_named(tmp_path, name, content, message):

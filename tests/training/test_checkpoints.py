@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, never a wrong one, the right ones kept."""
+"""Checkpoints are intact or absent, corruption is detected, and the right ones are kept."""
 
 import logging
 import pathlib
@@ -12,16 +12,16 @@ from absl import logging as absl_logging
 from jax.sharding import SingleDeviceSharding
 
 from bert_jax.devices.trees import diff_of_trees
-from bert_jax.training import checkpoints as checkpointing
+from bert_jax.training import checkpoints as checkpoints_module
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.checksums import find_damage
+from bert_jax.training.checksums import find_corruption
 from bert_jax.training.state import TrainState
 
 SHARDING = SingleDeviceSharding(jax.devices()[0])
 
 
 def make_state(step: int, **params) -> TrainState:
-    """A small state that is a function of its step."""
+    """Returns a small state that is a function of its step."""
     params = params or {"dense": {"kernel": jnp.full((4, 3), step / 3), "bias": jnp.arange(3.0)}}
     params = jax.device_put(params, SHARDING)
     return TrainState(
@@ -54,8 +54,8 @@ def assert_restores(checkpoints: Checkpoints, step: int) -> None:
 
 
 @pytest.fixture
-def said(caplog):
-    """The text of the warnings so far."""
+def warnings(caplog):
+    """Returns a function that returns the text of the warnings so far."""
     absl_logging.get_absl_logger().addHandler(caplog.handler)
     caplog.set_level(logging.WARNING)
     yield lambda: caplog.text
@@ -76,7 +76,7 @@ def test_a_saved_state_is_restored_bit_for_bit(tmp_path):
     again.close()
 
 
-def test_saving_goes_on_in_the_background_with_the_state_as_it_was(tmp_path):
+def test_a_save_in_the_background_has_the_state_at_its_start(tmp_path):
     checkpoints = Checkpoints(str(tmp_path))
     state = make_state(1)
     checkpoints.save(state, {"number": 1}, {})
@@ -88,7 +88,7 @@ def test_saving_goes_on_in_the_background_with_the_state_as_it_was(tmp_path):
     checkpoints.close()
 
 
-# ------------------------------------------------------------------ damage
+# ------------------------------------------------------------------ corruption
 
 
 def flip_a_bit(path: pathlib.Path) -> None:
@@ -110,75 +110,78 @@ def two_checkpoints(tmp_path_factory):
     return workdir
 
 
-@pytest.mark.parametrize("harm", [flip_a_bit, truncate, pathlib.Path.unlink])
-def test_harm_to_any_file_of_a_checkpoint_is_found(two_checkpoints, harm):
+@pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, pathlib.Path.unlink])
+def test_corruption_of_any_file_of_a_checkpoint_is_found(two_checkpoints, corrupt):
     folder = two_checkpoints / "checkpoints" / "2"
     files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
     assert len(files) > 5
-    assert not find_damage(folder)
+    assert not find_corruption(folder)
     for path in files:
         content = path.read_bytes()
-        harm(path)
-        assert str(path.relative_to(folder)) in find_damage(folder)
+        corrupt(path)
+        assert str(path.relative_to(folder)) in find_corruption(folder)
         path.write_bytes(content)
-    assert not find_damage(folder)
+    assert not find_corruption(folder)
 
 
-def test_a_file_too_many_is_damage_too(tmp_path):
+def test_an_unexpected_file_is_corruption(tmp_path):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1)
     checkpoints.close()
     folder = tmp_path / "checkpoints" / "1"
     (folder / "params" / "extra").write_text("x")
-    assert find_damage(folder) == "params/extra is not in its list of checksums"
+    assert find_corruption(folder) == "params/extra is not in its list of checksums"
 
 
-@pytest.mark.parametrize("harm", [flip_a_bit, truncate, pathlib.Path.unlink])
-def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_is_used(tmp_path, harm, said):
+@pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, pathlib.Path.unlink])
+def test_a_corrupt_checkpoint_is_moved_aside_and_the_previous_one_is_used(
+    tmp_path, corrupt, warnings
+):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1, 2)
     checkpoints.close()
     folder = tmp_path / "checkpoints"
-    harm(next(path for path in sorted((folder / "2" / "params").rglob("*")) if path.is_file()))
+    corrupt(next(path for path in sorted((folder / "2" / "params").rglob("*")) if path.is_file()))
 
     reader = Checkpoints(str(tmp_path), read_only=True)
     assert reader.newest_good_step() == 1
     assert steps_in(tmp_path) == [1, 2]
-    assert "passed over" in said()
+    assert "is corrupt" in warnings()
+    assert "skipped; the previous one is used" in warnings()
 
     checkpoints = Checkpoints(str(tmp_path))
     assert checkpoints.newest_good_step() == 1
-    assert f"moved to {folder / 'damaged-2'}; the one before it is used" in said()
+    assert f"moved to {folder / 'damaged-2'}; the previous one is used" in warnings()
     assert (folder / "damaged-2").is_dir()
     assert_restores(checkpoints, 1)
-    save(checkpoints, 2)  # the run comes to this step again
+    save(checkpoints, 2)  # the run reaches this step again
     assert checkpoints.newest_good_step() == 2
     assert_restores(checkpoints, 2)
     checkpoints.close()
 
 
-def test_an_unreadable_list_of_checksums_is_damage(tmp_path, said):
+def test_an_unreadable_list_of_checksums_is_corruption(tmp_path, warnings):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1, 2)
     (tmp_path / "checkpoints" / "2.sha256.json").write_text("{")
     assert checkpoints.newest_good_step() == 1
-    assert "its list of checksums cannot be read" in said()
+    assert "its list of checksums cannot be read" in warnings()
     checkpoints.close()
 
 
-def test_a_checkpoint_without_a_list_of_checksums_was_never_finished(tmp_path, said):
+def test_a_checkpoint_without_a_list_of_checksums_is_unfinished(tmp_path, warnings):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1, 2)
     (tmp_path / "checkpoints" / "2.sha256.json").unlink()
     assert Checkpoints(str(tmp_path), read_only=True).newest_good_step() == 1
     assert steps_in(tmp_path) == [1, 2]
     assert checkpoints.newest_good_step() == 1
-    assert "Checkpoint 2 was not finished and is removed." in said()
+    assert "Checkpoint 2 is unfinished and is removed." in warnings()
     assert steps_in(tmp_path) == [1]
     checkpoints.close()
 
 
-def test_a_reader_finds_nothing_where_there_is_nothing_and_makes_nothing(tmp_path):
+def test_a_reader_of_a_missing_folder_finds_nothing_and_creates_nothing(tmp_path):
     assert Checkpoints(str(tmp_path / "none"), read_only=True).newest_good_step() is None
     assert not (tmp_path / "none").exists()
 
@@ -201,7 +204,7 @@ def test_a_reader_finds_nothing_where_there_is_nothing_and_makes_nothing(tmp_pat
         ),
     ],
 )
-def test_a_state_of_another_form_is_refused(two_checkpoints, params, message):
+def test_a_state_of_another_structure_is_refused(two_checkpoints, params, message):
     checkpoints = Checkpoints(str(two_checkpoints), read_only=True)
     like = abstract(make_state(0, dense=params))
     assert checkpoints.newest_good_step() == 2
@@ -214,7 +217,7 @@ def test_a_state_of_another_form_is_refused(two_checkpoints, params, message):
         assert "does not fit the configuration" in str(raised.value)
 
 
-def test_the_difference_of_two_trees_names_what_is_in_one_only_and_what_changed():
+def test_the_difference_of_two_trees_lists_added_removed_and_changed_leaves():
     old, new = {"a": "x", "b": "x", "c": "x"}, {"b": "x", "c": "y", "d": "x"}
     assert diff_of_trees(old, new) == ["- a: x", "- c: x", "+ c: y", "+ d: x"]
 
@@ -222,7 +225,7 @@ def test_the_difference_of_two_trees_names_what_is_in_one_only_and_what_changed(
 # ------------------------------------------------------------------ what is kept
 
 
-def test_the_newest_and_the_best_are_kept_also_over_restarts(tmp_path):
+def test_the_newest_and_the_best_are_kept_across_restarts(tmp_path):
     options = dict(keep=2, keep_best=1, best_metric="loss")
     for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0), (4, float("nan")), (5, 2.0)):
         checkpoints = Checkpoints(str(tmp_path), **options)
@@ -242,7 +245,7 @@ def test_an_accuracy_is_best_when_it_is_highest(tmp_path):
     checkpoints.close()
 
 
-def test_a_best_metric_that_is_none_is_refused(tmp_path):
+def test_an_unknown_best_metric_is_refused(tmp_path):
     checkpoints = Checkpoints(str(tmp_path), keep_best=1, best_metric="los")
     with pytest.raises(
         ValueError, match="best_metric='los' is none of the metrics: accuracy, loss"
@@ -254,17 +257,17 @@ def test_a_best_metric_that_is_none_is_refused(tmp_path):
 # ------------------------------------------------------------------ no room
 
 
-def test_a_disk_that_fills_up_is_said_and_the_steps_before_are_whole(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_earlier_checkpoints_are_intact(tmp_path, monkeypatch):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1)
 
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpointing, "write_checksums", no_room)
+    monkeypatch.setattr(checkpoints_module, "write_checksums", no_room)
     checkpoints.save(make_state(2), {"number": 2}, {})
     with pytest.raises(
-        ValueError, match=r"step 2 could not be written .*No space left.* whole: \[1\]"
+        ValueError, match=r"step 2 could not be written .*No space left.* intact: \[1\]"
     ):
         checkpoints.close()
     monkeypatch.undo()
@@ -274,9 +277,11 @@ def test_a_disk_that_fills_up_is_said_and_the_steps_before_are_whole(tmp_path, m
     again.close()
 
 
-def test_a_folder_that_goes_away_is_said_by_the_save_or_the_wait(tmp_path):
+def test_a_folder_that_disappears_is_reported_by_save_or_wait(tmp_path, monkeypatch):
     checkpoints = Checkpoints(str(tmp_path))
     save(checkpoints, 1)
+    # Threads of orbax wait this many seconds for the save that failed, also when Python exits.
+    monkeypatch.setattr("orbax.checkpoint._src.multihost.multihost._DEFAULT_BARRIER_TIMEOUT", 1)
     folder = tmp_path / "checkpoints"
     folder.rename(tmp_path / "elsewhere")
     folder.write_text("a file in its place")
@@ -289,9 +294,9 @@ def test_a_folder_that_goes_away_is_said_by_the_save_or_the_wait(tmp_path):
     again.close()
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="file/run/checkpoints cannot be made"):
+    with pytest.raises(ValueError, match="file/run/checkpoints cannot be created"):
         Checkpoints(str(tmp_path / "file" / "run"))
 
 
@@ -305,7 +310,7 @@ def save_scores(workdir, values, **options):
     return checkpoints
 
 
-def test_the_best_one_is_chosen_and_of_equals_the_first(tmp_path):
+def test_the_best_is_chosen_and_of_equals_the_first(tmp_path):
     values = {1: 0.5, 2: 0.9, 3: None, 4: 0.9, 5: 0.1, 6: float("nan")}
     checkpoints = save_scores(tmp_path, values, keep=9)
     assert checkpoints.chosen_step("best") == 2
@@ -315,23 +320,23 @@ def test_the_best_one_is_chosen_and_of_equals_the_first(tmp_path):
     checkpoints.close()
 
 
-def test_a_damaged_best_one_is_passed_over_for_the_second_best(tmp_path, said):
+def test_a_corrupt_best_checkpoint_is_skipped_for_the_second_best(tmp_path, warnings):
     save_scores(tmp_path, {1: 0.5, 2: 0.9, 3: 0.7}, keep=9).close()
     folder = tmp_path / "checkpoints" / "2" / "params"
     flip_a_bit(next(path for path in sorted(folder.rglob("*")) if path.is_file()))
     reader = Checkpoints(str(tmp_path), best_metric="f1", read_only=True)
     assert reader.chosen_step("best") == 3
-    assert "Checkpoint 2 is damaged" in said()
+    assert "Checkpoint 2 is corrupt" in warnings()
     reader.close()
 
 
-def test_where_nothing_was_evaluated_the_newest_is_the_best(tmp_path):
+def test_without_evaluations_the_newest_is_the_best(tmp_path):
     checkpoints = save_scores(tmp_path, {1: None, 2: None}, keep=9)
     assert checkpoints.chosen_step("best") == 2
     checkpoints.close()
 
 
-def test_where_there_is_no_checkpoint_none_is_chosen(tmp_path):
+def test_without_checkpoints_there_is_none_to_choose(tmp_path):
     checkpoints = Checkpoints(str(tmp_path))
     for use in "best", "newest":
         with pytest.raises(ValueError, match="has no checkpoint yet: train first, with --mode=tr"):

@@ -19,6 +19,7 @@ from bert_jax.training.optim import (
     make_optimizer,
 )
 from bert_jax.training.state import init_params
+from tests.tiny import make_task
 
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "decay_mask.txt"
 NO_DECAY = ("layer_norm", "bias")
@@ -227,7 +228,7 @@ def test_every_optimizer_with_every_schedule_makes_updates(name, schedule, param
     np.testing.assert_allclose(rate(1), 5e-3, rtol=1e-6)
 
 
-def test_what_decays_is_as_the_golden_file_says(make_task):
+def test_what_decays_is_as_the_golden_file_says():
     task = make_task(num_layers=1)
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     leaves, _ = jax.tree_util.tree_flatten_with_path(decay_mask(params, NO_DECAY))

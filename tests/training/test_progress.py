@@ -6,6 +6,9 @@ import pytest
 
 from bert_jax.devices import sharding
 from bert_jax.training import progress
+from bert_jax.training.state import parameter_rules
+from bert_jax.training.step import flops_per_token
+from tests.tiny import make_task
 
 SPEED = {
     "steps_per_second": 2.0,
@@ -46,7 +49,9 @@ def test_the_table_has_a_row_for_each_parameter_and_their_sum():
         "intermediate": {"kernel": jnp.zeros((2, 6)), "bias": jnp.zeros(6)},
         "layer_norm": {"scale": jnp.ones(1200)},
     }
-    params = jax.device_put(params, sharding.parameter_shardings(mesh, params))
+    params = jax.device_put(
+        params, sharding.parameter_shardings(mesh, parameter_rules(make_task()), params)
+    )
     header, *rows, total = progress.parameter_table(params)
     assert header.split() == ["parameter", "shape", "dtype", "split", "over", "numbers"]
     assert rows[0].split() == ["intermediate/bias", "6", "float32", "('tensor',)", "6"]
@@ -61,9 +66,10 @@ def test_the_banner_names_devices_and_mesh():
     assert text == "8 x cpu (cpu), 1 process, mesh data=2 x fsdp=2 x tensor=2"
 
 
-def test_the_work_of_an_update_is_three_times_its_forward_pass(make_task):
+def test_the_work_of_an_update_is_three_times_its_forward_pass():
     """The forward pass counted by hand, a multiplication and an addition each being one FLOP."""
-    model = make_task().model
+    task = make_task()
+    model = task.model
     seq, predictions = 16, 3
     hidden, inner, vocab = model.hidden_size, model.intermediate_size, model.vocab_size
     projections = 4 * 2 * seq * hidden * hidden
@@ -71,7 +77,7 @@ def test_the_work_of_an_update_is_three_times_its_forward_pass(make_task):
     feed_forward = 2 * 2 * seq * hidden * inner
     head = 2 * predictions * (hidden * hidden + hidden * vocab)
     forward = model.num_layers * (projections + attention + feed_forward) + head
-    counted = seq * progress.training_flops_per_token(model, seq, predictions / seq)
+    counted = seq * flops_per_token(task, seq)
     assert abs(counted - 3 * forward) < 1e-6 * forward
 
 

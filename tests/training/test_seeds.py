@@ -5,20 +5,18 @@ import os
 import random
 import signal
 import statistics
-import sys
 
 import pytest
-from bert_jax.training.finetuning import jitted_answer_step
 
 from bert_jax.commands import init_from
-from bert_jax.config import settings as config_lib
+from bert_jax.config import checks, store
 from bert_jax.training import reporting
 from bert_jax.training import train as train_module
+from bert_jax.training.evaluate import jitted_eval_step
 from bert_jax.training.seeds import train_seeds
 from bert_jax.training.train import jitted_train_step, train
-from tests.runs.conftest import REPOSITORY
+from tests import tiny
 
-sys.path.append(str(REPOSITORY))  # for configs
 WORDS = "the a of moon river stone tree cloud leaf sand hill good bad".split()
 
 
@@ -35,26 +33,20 @@ def write_texts(path, rng, count):
 def config(tmp_path):
     from configs import classification
 
-    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS]
+    pieces = [*tiny.SPECIAL, *WORDS]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
     for seed, (name, count) in enumerate((("train", 40), ("eval", 12))):
         write_texts(tmp_path / f"{name}.tsv", random.Random(seed), count)
     config = classification.get_config()
     config.update_from_flattened_dict(
-        {
+        tiny.make_overrides(model__vocab_size=len(pieces), model__num_layers=1)
+        | {
             "seeds": 3,
             "seed": 4,
             "epochs": 4.0,
             "phases": ((16, 1.0),),
             "global_batch_size": 8,
-            "model.vocab_size": len(pieces),
-            "model.hidden_size": 16,
-            "model.num_layers": 1,
-            "model.num_heads": 2,
-            "model.intermediate_size": 32,
-            "model.max_position_embeddings": 16,
             "model.initializer_range": 0.1,
-            "prng_impl": "threefry2x32",
             "data.lengths": (16,),
             "data.train": str(tmp_path / "train.tsv"),
             "data.eval": str(tmp_path / "eval.tsv"),
@@ -64,7 +56,7 @@ def config(tmp_path):
         }
     )
     init_from.resolve(config, (), str(tmp_path / "run"))
-    config_lib.check(config)
+    checks.check(config)
     return config
 
 
@@ -74,12 +66,12 @@ def read_results(folder):
 
 def test_each_seed_is_as_alone_and_the_summary_is_of_all(config, tmp_path, capsys):
     jitted_train_step.cache_clear()
-    jitted_answer_step.cache_clear()
+    jitted_eval_step.cache_clear()
     train_seeds(config, str(tmp_path / "run"))
-    for compiled in (jitted_train_step, jitted_answer_step):
+    for compiled in (jitted_train_step, jitted_eval_step):
         assert compiled.cache_info().misses == 1  # for all seeds
 
-    alone = config_lib.from_json(json.loads(json.dumps(config.to_dict())))
+    alone = store.from_json(json.loads(json.dumps(config.to_dict())))
     alone.seed, alone.seeds = 5, 1
     train(alone, str(tmp_path / "alone"))
     expected = read_results(tmp_path / "alone")

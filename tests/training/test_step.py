@@ -1,5 +1,7 @@
 """One update is the same whatever it is split into: microbatches, devices, retries."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,10 @@ import pytest
 from bert_jax.devices import sharding
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import abstract_state, init_state, make_key
-from bert_jax.training.step import make_eval_step, make_train_step
+from bert_jax.training.step import eval_step, train_step
+from tests.tiny import make_batch, make_task
+
+KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
 
 
 def make_tx(**changes):
@@ -34,20 +39,12 @@ def run(task, batches, mesh_shape=(1, 1, 1), num_microbatches=1, **changes):
     mesh = jax.sharding.Mesh(devices, sharding.AXES)
     tx = make_tx(**changes)
     state = init_state(task, tx, mesh, make_key(0, "init"))
-    step = jax.jit(
-        make_train_step(
-            task,
-            tx,
-            dropout_key=make_key(0, "dropout"),
-            masking_key=make_key(0, "masking"),
-            num_microbatches=num_microbatches,
-        ),
-        donate_argnums=0,
-    )
+    function = functools.partial(train_step, task=task, tx=tx, num_microbatches=num_microbatches)
+    step = jax.jit(function, donate_argnums=0)
     history = []
     for batch in batches:
         rows = batch["input_ids"].shape[0]
-        state, metrics = step(state, sharding.shard_batch(mesh, batch, rows, 0))
+        state, metrics = step(state, sharding.shard_batch(mesh, batch, rows, 0), KEYS)
         history.append(jax.device_get(metrics))
     return jax.device_get(state), history
 
@@ -61,7 +58,7 @@ def assert_close(tree, other, tolerance):
 
 
 @pytest.mark.parametrize("mesh_shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
-def test_training_with_dropout_is_the_same_on_every_mesh(make_task, make_batch, mesh_shape):
+def test_training_with_dropout_is_the_same_on_every_mesh(mesh_shape):
     task = make_task(num_heads=4)
     batches = [make_batch(8, seed=i) for i in range(4)]
     state, history = run(task, batches)
@@ -70,7 +67,7 @@ def test_training_with_dropout_is_the_same_on_every_mesh(make_task, make_batch, 
     assert_close(state.params, other_state.params, 1e-5)
 
 
-def test_microbatches_add_up_to_the_batch(make_task, make_batch):
+def test_microbatches_add_up_to_the_batch():
     """Although the examples have different numbers of masked tokens."""
     task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
     batches = [make_batch(8, seed=i) for i in range(3)]
@@ -82,7 +79,7 @@ def test_microbatches_add_up_to_the_batch(make_task, make_batch):
     assert_close(state.params, sharded_state.params, 1e-6)
 
 
-def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs(make_task, make_batch):
+def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs():
     task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
     batch = {name: jnp.asarray(array) for name, array in make_batch(4).items()}
     batch = task.transform(jax.random.key(0), batch)
@@ -102,13 +99,13 @@ def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs(make_tas
     assert float(sums.numerator) == pytest.approx(total, rel=1e-5)
 
 
-def test_an_update_that_is_not_finite_changes_nothing(make_task, make_batch):
+def test_an_update_that_is_not_finite_changes_nothing():
     task = make_task()
     tx = make_tx()
     mesh = sharding.make_mesh()
     state = init_state(task, tx, mesh, make_key(0, "init"))
-    keys = {f"{n}_key": make_key(0, n) for n in ("dropout", "masking")}
-    step = jax.jit(make_train_step(task, tx, **keys, nonfinite_limit=1))
+    function = functools.partial(train_step, keys=KEYS, task=task, tx=tx, nonfinite_limit=1)
+    step = jax.jit(function)
     good = sharding.shard_batch(mesh, make_batch(8), 8, 0)
     bad = {**good, "next_sentence_weights": good["next_sentence_weights"] * jnp.nan}
 
@@ -129,17 +126,17 @@ def test_an_update_that_is_not_finite_changes_nothing(make_task, make_batch):
     jax.tree.map(np.testing.assert_array_equal, stuck.params, state.params)
 
 
-def test_evaluation_asks_the_same_questions_each_time(make_task, make_batch):
+def test_evaluation_asks_the_same_questions_each_time():
     task = make_task()
-    step = jax.jit(make_eval_step(task, make_key(0, "eval_masking")))
+    step = jax.jit(functools.partial(eval_step, key=make_key(0, "eval_masking"), task=task))
     batch = make_batch(8)
     params = task.make_model().init(jax.random.key(0), task.example_batch(), deterministic=True)
-    first, again, other = (step(params["params"], batch, n) for n in (3, 3, 4))
+    first, again, other = (step(params["params"], batch, number=n)[0] for n in (3, 3, 4))
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert float(first["masked_lm_loss"].numerator) != float(other["masked_lm_loss"].numerator)
 
 
-def test_the_state_is_made_in_its_shardings(make_task):
+def test_the_state_is_made_in_its_shardings():
     mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
     task, tx = make_task(), make_tx()
     state = init_state(task, tx, mesh, make_key(0, "init"))

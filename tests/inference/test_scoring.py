@@ -1,24 +1,19 @@
-"""Pseudo-log-likelihoods: against transformers, one text with one mask at a time."""
+"""Pseudo-log-likelihoods, compared with transformers on one text with one mask at a time."""
 
 import json
 import math
-import pathlib
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.commands.score import print_scores, write_scores
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.devices.trees import flatten
 from bert_jax.examples.texts import Text
 from bert_jax.formats import bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.scoring import Scorer
-
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 TEXTS = [
     Text("The list is returned."),
@@ -32,11 +27,11 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def scorer(workdir) -> Scorer:
-    return Scorer(config_lib.load(workdir), workdir, batch_tokens=128)
+    return Scorer(store.load(workdir), workdir, batch_tokens=128)
 
 
 @pytest.fixture(scope="module")
-def their_model(scorer):
+def torch_model(scorer):
     """BertForPreTraining of transformers with the workdir's weights."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
@@ -79,12 +74,12 @@ def slow_scores(model, tokenizer, text: Text) -> list[float]:
     return found
 
 
-def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, their_model):
+def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, torch_model):
     tokenizer = scorer.model.tokenizer
     scores = list(scorer.score(map(scorer.model.row, TEXTS)))
     assert len(scores) == len(TEXTS)
     for text, score in zip(TEXTS, scores, strict=True):
-        want = slow_scores(their_model, tokenizer, text)
+        want = slow_scores(torch_model, tokenizer, text)
         each = [entry["log_probability"] for entry in score["log_probabilities"]]
         np.testing.assert_allclose(each, want, atol=1e-4, rtol=0)
         assert score["tokens"] == len(want)
@@ -97,7 +92,7 @@ def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, the
             assert score["pseudo_log_likelihood"] == 0.0
 
 
-def test_tokens_have_their_names_and_unknown_ones_are_counted(scorer):
+def test_tokens_are_named_and_unknown_ones_counted(scorer):
     first, _, _, masked, *_ = scorer.score(map(scorer.model.row, TEXTS))
     names = [entry["token"] for entry in first["log_probabilities"]]
     assert names == "the list is re ##turn ##ed .".split()
@@ -135,23 +130,3 @@ def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_pat
     with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* at most 40"):
         write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (["is"], "error: --config is missing"),
-        (["--workdir=WORKDIR"], "error: Give either texts, for example"),
-        (["--workdir=WORKDIR", "--input=in.txt", "is"], "error: Give either texts, for example"),
-        (["--workdir=WORKDIR", "--input=lost.txt"], "error: --input=lost.txt: there is no such"),
-        (["--workdir=WORKDIR", "is", "--output=lost/x"], "error: --output=lost/x: there is no fol"),
-    ],
-)
-def test_mistakes_are_answered_by_one_line(flags, message, workdir):
-    command = [sys.executable, "-m", "bert_jax.commands.score"]
-    flags = [flag.replace("WORKDIR", workdir) for flag in flags]
-    done = subprocess.run(command + flags, cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith(message)
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""

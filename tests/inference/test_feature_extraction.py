@@ -1,4 +1,4 @@
-"""Features: against the model run on one text at a time, and against their definitions."""
+"""Features, compared with the model applied to one text at a time and with their definitions."""
 
 import json
 import pathlib
@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.examples.texts import Text
 from bert_jax.inference import feature_files
-from bert_jax.inference.feature_choice import LAYERS, Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor, extract
+from bert_jax.inference.feature_choice import FEATURE_LAYERS, Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor, check_layers, extract
 from bert_jax.inference.model import TrainedModel
-from bert_jax.models import Bert
+from bert_jax.models.pooling import EncoderWithPooler
 
 HIDDEN = 16
 LINES = [
@@ -31,12 +31,12 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def model(workdir) -> TrainedModel:
-    return TrainedModel(config_lib.load(workdir), workdir, batch_tokens=128)
+    return TrainedModel(store.load(workdir), workdir, batch_tokens=128)
 
 
 @pytest.fixture
 def write(model, tmp_path):
-    """Returns a function that extracts the features of LINES and gives the path of the file."""
+    """Returns a function that writes the features of LINES and returns the path of the file."""
 
     def run(ending: str, lines=LINES, **choice) -> pathlib.Path:
         (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -50,10 +50,10 @@ def write(model, tmp_path):
 
 @pytest.fixture(scope="module")
 def one_by_one(model):
-    """Of each text, not padded, not batched: ids, [layers + 1, tokens, hidden], pooled output."""
+    """Ids, [layers + 1, tokens, hidden] and pooled output of each text by itself, not padded."""
     params = jax.device_get(model.params)
-    network = Bert(model.config)
-    found = []
+    network = EncoderWithPooler(model.config)
+    outputs = []
     for text_a, text_b in TEXTS:
         row = model.row(Text(text_a, text_b))
         ids = row.input_ids[None]
@@ -64,9 +64,11 @@ def one_by_one(model):
             "example_ids": np.ones_like(ids),
             "cls_positions": np.zeros((1, 1), np.int32),
         }
-        out = network.apply({"params": params["bert"]}, batch, deterministic=True, keep_all=True)
-        found.append((row.input_ids, np.concatenate(out.all_hidden), np.array(out.pooled[0, 0])))
-    return found
+        out, pooled = network.apply(
+            {"params": params["bert"]}, batch, deterministic=True, keep_all=True
+        )
+        outputs.append((row.input_ids, np.concatenate(out.all_hidden), np.array(pooled[0, 0])))
+    return outputs
 
 
 def close(got, want):
@@ -102,15 +104,15 @@ COMBINED = {
 }
 
 
-@pytest.mark.parametrize("layers", LAYERS)
-def test_layers_are_combined_as_they_are_called(layers, write, one_by_one):
+@pytest.mark.parametrize("layers", FEATURE_LAYERS)
+def test_layers_are_combined_as_named(layers, write, one_by_one):
     weights = WEIGHTS if layers == "weighted_sum" else ()
     arrays = np.load(write(".npz", layers=layers, weights=weights))
     for i, (ids, hidden, _) in enumerate(one_by_one):
         close(arrays["hidden_states"][:, i, : len(ids)], COMBINED[layers](hidden))
 
 
-def test_fewer_weights_are_for_the_last_layers(write, one_by_one):
+def test_fewer_weights_apply_to_the_last_layers(write, one_by_one):
     arrays = np.load(write(".npz", layers="weighted_sum", weights=(3.0, -1.0)))
     for i, (ids, hidden, _) in enumerate(one_by_one):
         close(arrays["hidden_states"][0, i, : len(ids)], 3 * hidden[3] - hidden[4])
@@ -206,9 +208,9 @@ def test_each_length_is_compiled_once(model, tmp_path, capsys):
 
 
 def test_a_model_without_a_pooler_has_no_pooled_output(make_workdir, tmp_path):
-    workdir = make_workdir(**{"model.next_sentence": False})
+    workdir = make_workdir(model__next_sentence=False)
     (tmp_path / "in.txt").write_text("the list\n")
-    extractor = FeatureExtractor(TrainedModel(config_lib.load(workdir), workdir), Choice())
+    extractor = FeatureExtractor(TrainedModel(store.load(workdir), workdir), Choice())
     extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
     assert set(np.load(tmp_path / "out.npz")) == {"input_ids", "attention_mask", "hidden_states"}
 
@@ -217,7 +219,7 @@ def test_equal_features_are_equal_bytes(write):
     assert write(".npz").read_bytes() == write(".npz").read_bytes()
 
 
-# --------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------ errors
 
 
 @pytest.mark.parametrize(
@@ -233,29 +235,29 @@ def test_equal_features_are_equal_bytes(write):
         ({"layers": "all", "level": "sentence"}, "no single vector for a sentence"),
     ],
 )
-def test_a_choice_that_makes_no_sense_is_refused(choice, message):
+def test_an_invalid_choice_is_refused(choice, message):
     with pytest.raises(ValueError, match=message):
         Choice(**choice)
 
 
-def test_layers_that_the_model_does_not_have_are_refused():
+def test_layers_that_the_model_lacks_are_refused():
     with pytest.raises(ValueError, match="concat_last_4 needs 4 layers, and the model has 2"):
-        Choice(layers="concat_last_4").check_layers(2)
+        check_layers(Choice(layers="concat_last_4"), 2)
     weights = Choice(layers="weighted_sum", weights=(1.0,) * 4)
-    weights.check_layers(3)
+    check_layers(weights, 3)
     with pytest.raises(ValueError, match="4 numbers, and the model only 2 layers and the emb"):
-        weights.check_layers(2)
+        check_layers(weights, 2)
 
 
 @pytest.mark.parametrize("ending", [".npz", ".jsonl"])
-def test_a_line_that_cannot_be_used_is_named_and_nothing_is_left(ending, write, tmp_path):
+def test_an_invalid_line_is_named_and_no_file_is_left(ending, write, tmp_path):
     with pytest.raises(ValueError, match="in.txt, line 2 has 52 tokens, .* at most 40: shorten"):
         write(ending, lines=["the", "the " * 50])
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
 @pytest.mark.parametrize("ending", [".npz", ".jsonl"])
-def test_nothing_is_left_when_the_work_breaks_off(ending, write, tmp_path, monkeypatch):
+def test_no_file_is_left_after_an_error(ending, write, tmp_path, monkeypatch):
     for kind, method in ((feature_files.Arrays, "place"), (feature_files.JsonLines, "write")):
         monkeypatch.setattr(kind, method, lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -268,14 +270,14 @@ def test_an_empty_file_is_refused(write):
         write(".npz", lines=[])
 
 
-def test_a_disk_without_room_is_said_before_the_work(write, monkeypatch):
+def test_a_full_disk_is_reported_before_the_work(write, monkeypatch):
     usage = feature_files.shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(feature_files.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ValueError, match="needs 0.0 GB on its disk .* choose fewer --layers"):
         write(".npz")
 
 
-def test_the_ending_says_the_form(monkeypatch):
+def test_the_ending_determines_the_format(monkeypatch):
     with pytest.raises(ValueError, match="the ending says the form, .npz, .safetensors or .jsonl"):
         feature_files.check_ending("out.h5")
     monkeypatch.setattr(feature_files.importlib.util, "find_spec", lambda _: None)

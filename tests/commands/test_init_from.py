@@ -1,0 +1,125 @@
+"""The source of the parameters determines sizes and vocabulary, except for given fields."""
+
+import json
+import shutil
+
+import pytest
+
+from bert_jax.commands.init_from import resolve
+from bert_jax.config import defaults, store
+from bert_jax.config.data import data_config
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.corpus.prepare import prepare
+from tests.convert.conftest import SIZES, VOCABULARY
+from tests.convert.hf_folders import new_config
+
+
+def test_a_run_determines_them(make_workdir):
+    workdir = make_workdir(model__activation="gelu", data__lowercase=False, model__dropout_rate=0.3)
+    config = new_config(workdir)
+    resolve(config, frozenset(), "")
+    assert {name: config.model[name] for name in SIZES} == SIZES
+    assert config.model.activation == "gelu"
+    assert config.data.vocab == str(workdir / "vocab.txt")
+    assert config.data.lowercase is False
+    assert config.model.dropout_rate == 0.1  # belongs to the training, not to the parameters
+
+
+def test_the_structure_of_a_model_is_taken_and_its_settings_of_training_are_not(make_workdir):
+    workdir = make_workdir(model__norm_place="pre", model__positions="rotary", model__remat=True)
+    config = new_config(workdir)
+    resolve(config, frozenset(), "")
+    assert (config.model.norm_place, config.model.positions) == ("pre", "rotary")
+    assert config.model.remat is False
+
+
+def test_another_encoder_is_refused(make_workdir):
+    config = new_config(make_workdir())
+    config.model.name = "other"
+    with pytest.raises(ValueError, match=r"has config.model.name='bert', not 'other': use a conf"):
+        resolve(config, frozenset(), "")
+
+
+def test_a_folder_of_another_program_determines_them(theirs, shared_data):
+    config = new_config(theirs)
+    resolve(config, frozenset(), "")
+    assert config.model.hidden_size == 16 and config.model.activation == "gelu"
+    assert config.data.vocab == str(theirs / "vocab.txt")
+    config = new_config(shared_data / "checkpoints/keras_bert_tiny_tf")
+    resolve(config, frozenset(), "")
+    assert config.model.hidden_size == 4 and config.model.activation == "gelu_tanh"
+
+
+def test_fields_on_the_command_line_are_kept(theirs):
+    config = new_config(theirs, model__activation="gelu_tanh", data__lowercase=False)
+    resolve(config, frozenset({"model.activation", "data.lowercase"}), "")
+    assert config.model.activation == "gelu_tanh"
+    assert config.data.lowercase is False
+
+
+def test_without_a_source_nothing_changes():
+    config = defaults.pretraining()
+    resolve(config, frozenset(), "")
+    assert config == defaults.pretraining()
+
+
+@pytest.mark.parametrize("vocab", ["train:wordpiece", "other.txt"])
+def test_another_vocabulary_is_refused(theirs, tmp_path, vocab):
+    (tmp_path / "other.txt").write_text(VOCABULARY.replace("q", "Q"))
+    vocab = vocab if ":" in vocab else str(tmp_path / vocab)
+    config = new_config(theirs, data__vocab=vocab)
+    with pytest.raises(ValueError, match="is not the vocabulary .*ids would mean other words"):
+        resolve(config, frozenset({"data.vocab"}), "")
+
+
+def test_a_copy_of_the_vocabulary_is_accepted(theirs, tmp_path):
+    vocab = str(shutil.copy(theirs / "vocab.txt", tmp_path / "copy.txt"))
+    config = new_config(theirs, data__vocab=vocab)
+    resolve(config, frozenset({"data.vocab"}), "")
+    assert config.data.vocab == vocab
+
+
+def test_a_vocabulary_in_tokenizer_json_only(theirs):
+    ids = {piece: i for i, piece in enumerate(VOCABULARY.split("\n"))}
+    (theirs / "vocab.txt").unlink()
+    (theirs / "tokenizer.json").write_text(
+        json.dumps({"model": {"type": "WordPiece", "vocab": ids}})
+    )
+    with pytest.raises(ValueError, match="in tokenizer.json only: import it with"):
+        resolve(new_config(theirs), frozenset(), "")
+
+
+def test_a_run_without_a_vocabulary(make_workdir):
+    (workdir := make_workdir()).joinpath("vocab.txt").unlink()
+    with pytest.raises(ValueError, match="holds no vocab.txt or vocab.model"):
+        resolve(new_config(workdir), frozenset(), "")
+
+
+def test_a_run_that_has_begun_does_not_need_its_source(theirs, tmp_path):
+    config = new_config(theirs)
+    resolve(config, frozenset(), "")
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    store.save(config, str(begun))
+    shutil.rmtree(theirs)
+    again = new_config(theirs)
+    resolve(again, frozenset(), str(begun))
+    assert again.to_dict() == store.load(str(begun)).to_dict()
+    with pytest.raises(ValueError, match="no such file or folder"):
+        resolve(new_config(theirs), frozenset(), "")
+
+
+def test_prepared_data_with_the_same_vocabulary_is_kept(theirs, tmp_path):
+    for i in range(3):
+        text = " ".join("the quick fox jumps".split()[i:])
+        (tmp_path / f"text{i}.txt").write_text(f"{text}\n{'abc'[i]} dog\n" * 4)
+    data = str(tmp_path / "data")
+    config = new_config(theirs, data__source=f"text:{tmp_path}/text*.txt", data__document="file")
+    config.data.validation_share = 0.0
+    resolve(config, frozenset(), "", data)
+    prepare(data_config(config), data, 1)
+    # As if the vocabulary had been trained there.
+    again = new_config(theirs)
+    resolve(again, frozenset(), "", data)
+    assert again.data.vocab == "train:wordpiece"
+    assert Manifest.load(data).tokenizer().pieces == tuple(VOCABULARY.split("\n"))

@@ -1,0 +1,163 @@
+"""Phases, and durations in every unit."""
+
+import dataclasses
+import math
+
+import pytest
+
+from bert_jax.config import checks
+from bert_jax.config.phases import (
+    Phase,
+    duration_steps,
+    make_phases,
+    most_masks,
+    parse_duration,
+    total_steps,
+)
+
+PHASE = Phase(
+    sequence_length=128,
+    batch_size=32,
+    max_predictions_per_seq=19,
+    share=1.0,
+    first_step=0,
+    last_step=1000,
+)
+
+
+# --------------------------------------------------------------------------------- durations
+
+
+@pytest.mark.parametrize(
+    "text, steps",
+    [
+        ("100", 100),
+        ("1_000", 1000),
+        ("1e3 steps", 1000),
+        ("1 step", 1),
+        ("2 epochs", 2 * 640 / 32),
+        ("0.5 epoch", 10),
+        ("320 examples", 10),
+        ("1.28e4 tokens", 3),  # 3.125 steps of 32 x 128 tokens
+        ("10%", 100),
+        (" 1 % ", 10),
+        ("1 token", 1),  # never less than one step
+        ("0", 0),
+        ("0%", 0),
+    ],
+)
+def test_a_duration_in_any_unit(text, steps, make_config):
+    config = make_config(**{"eval.every": text})
+    assert duration_steps(config.eval.every, "eval.every", PHASE, 640, 1000) == steps
+
+
+@pytest.mark.parametrize("text", ["", "often", "-1", "1.2.3", ".", "1e999", "1 year", "1 epochs 2"])
+def test_malformed_durations(text, make_config):
+    message = r"config\.log\.every=.* is not a duration: use for example 100 \(steps\)"
+    with pytest.raises(ValueError, match=message):
+        parse_duration(text, "log.every")
+    with pytest.raises(ValueError, match=message):
+        checks.check(make_config(**{"log.every": text}))
+
+
+@pytest.mark.parametrize(
+    "length, steps",
+    [
+        ({"steps": 7}, 7),
+        ({"epochs": 2.0}, 20),  # 0.5 * 16/160 + 0.5 * 8/80 of an epoch a step
+        ({"examples": 1200}, 100),  # 12 examples a step
+        ({"tokens": 64000}, 100),  # 0.5 * 16 * 32 + 0.5 * 8 * 96 = 640 a step
+        ({"tokens": 64001}, 101),
+        ({"examples": 1}, 1),
+    ],
+)
+def test_the_length_of_training_in_any_unit(length, steps, make_config):
+    config = make_config(phases=((32, 0.5, 16), (96, 0.5, 8)), **length)
+    assert total_steps(config, rows=(160, 80)) == steps
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
+def test_whole_epochs_are_whole_batches(epochs, make_config):
+    config = make_config(phases=((32, 1.0, 16),), epochs=float(epochs))
+    for batches in range(1, 1000):
+        assert total_steps(config, rows=(16 * batches,)) == epochs * batches
+
+
+# --------------------------------------------------------------------------------- phases
+
+
+def test_the_phases_of_the_paper(make_config):
+    first, second = make_phases(make_config(), steps=1_000_000)
+    assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000)
+    assert dataclasses.astuple(second) == (512, 256, 77, 0.1, 900_000, 1_000_000)
+
+
+def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
+    config = make_config(phases=((128, 0.5), (256, 0.3, 64), (512, 0.2, 32, 80)))
+    found = [(p.batch_size, p.max_predictions_per_seq) for p in make_phases(config, steps=10)]
+    assert found == [(256, 19), (64, 38), (32, 80)]
+    config.data.max_predictions_per_seq = 20
+    numbers = [p.max_predictions_per_seq for p in make_phases(config, steps=10)]
+    assert numbers == [20, 20, 80]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 10, 17, 999_999])
+def test_phases_follow_one_another_without_a_gap(steps, make_config):
+    shares = (0.1, 0.2, 0.3, 0.15, 0.25)
+    config = make_config(phases=tuple((32 * (i + 1), share) for i, share in enumerate(shares)))
+    phases = make_phases(config, steps)
+    bounds = [p.first_step for p in phases] + [phases[-1].last_step]
+    assert bounds[1:] == [p.last_step for p in phases]
+    assert (bounds[0], bounds[-1]) == (0, steps)
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        (),
+        (128,),
+        ((128,),),
+        ((128, 1.0, 8, 8, 8),),
+        ((128, "1"),),
+        ((1.5, 1.0),),
+        ((128, 1.0, -8),),
+    ],
+)
+def test_malformed_phases(phases, make_config):
+    with pytest.raises(
+        ValueError, match=r"is not a tuple of \(sequence length, fraction of the steps"
+    ):
+        make_phases(make_config(phases=phases), steps=10)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.4), (1.0, 1.0), (1.5, -0.5)])
+def test_fractions_must_add_up_to_one(shares, make_config):
+    config = make_config(phases=tuple((128, share) for share in shares))
+    with pytest.raises(ValueError, match="fractions of the steps in config.phases add up to"):
+        make_phases(config, steps=10)
+
+
+@pytest.mark.parametrize(
+    "rounding, at_128, at_512, at_8",
+    [("half_even", 19, 77, 1), ("stochastic", 20, 77, 2), ("bernoulli", 44, 126, 8)],
+)
+def test_slots_for_the_most_masks(rounding, at_128, at_512, at_8, make_config):
+    config = make_config(**{"data.mask_rounding": rounding, "phases": ((128, 0.9), (512, 0.1))})
+    found = [p.max_predictions_per_seq for p in make_phases(config, 10)]
+    assert found == [at_128, at_512]
+    assert most_masks(8, 0.15, rounding) == at_8
+
+
+@pytest.mark.parametrize("length", [8, 24, 64, 128, 512])
+def test_of_ten_million_rows_of_coins_not_one_overflows(length):
+    slots = most_masks(length, 0.15, "bernoulli")
+    beyond = sum(
+        math.comb(length, n) * 0.15**n * 0.85 ** (length - n) for n in range(slots + 1, length + 1)
+    )
+    assert beyond < 1e-7
+
+
+def test_labelled_examples_have_no_predictions(make_labelled):
+    (phase,) = make_phases(make_labelled(), steps=10)
+    assert dataclasses.astuple(phase) == (128, 32, 0, 1.0, 0, 10)

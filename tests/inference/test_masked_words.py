@@ -1,0 +1,84 @@
+"""Predictions of masked words, and models that cannot make them."""
+
+import json
+import pathlib
+
+import pytest
+
+from bert_jax.commands import fill_mask
+from bert_jax.config import store
+from bert_jax.examples.texts import Text
+from bert_jax.inference.predict import Predictor, predict
+from bert_jax.inference.scoring import Scorer
+from bert_jax.training.evaluate import evaluate
+
+
+def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
+    """Writes the certificate of an import that did not find these parameters."""
+    certificate = pathlib.Path(workdir, "certificate.json")
+    certificate.write_text(json.dumps({"tensors": {"fresh": paths}}))
+    return certificate
+
+
+def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):
+    workdir = make_workdir(model__next_sentence=False)
+    lines = ["the [MASK] is", json.dumps({"text_a": "the", "text_b": "[MASK] list [MASK]"})]
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join(lines))
+    config = store.load(workdir)
+    assert predict(config, workdir, str(source), str(tmp_path / "out.jsonl"), top_k=2) == 2
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [answer["next_sentence"] for answer in answers] == [None, None]
+    places = [[mask["position"] for mask in answer["masks"]] for answer in answers]
+    assert places == [[2], [3, 5]]
+    assert all(len(m["candidates"]) == 2 for answer in answers for m in answer["masks"])
+
+
+def test_an_untrained_next_sentence_head_predicts_nothing(make_workdir):
+    workdir = make_workdir()
+    config = store.load(workdir)
+
+    def pair():
+        predictor = Predictor(config, workdir, top_k=1)
+        ((answer,),) = predictor.predict([Text("the", "list")])
+        return answer["next_sentence"]
+
+    assert pair().keys() == {"is_next", "random_next"}
+    mark_as_untrained(workdir, "next_sentence/bias", "next_sentence/kernel")
+    assert pair() is None
+
+
+def test_a_text_that_is_too_long_is_named_before_the_first_prediction(workdir, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("is\n" + "is " * 39)
+    with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* begins 'is is is"):
+        predict(store.load(workdir), workdir, str(source), str(tmp_path / "out.jsonl"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_model_without_a_trained_masked_lm_head_is_not_evaluated(make_workdir):
+    workdir = make_workdir()
+    mark_as_untrained(workdir, "masked_lm/bias")
+    with pytest.raises(ValueError, match="cannot fill in or score words before they are trained"):
+        evaluate(store.load(workdir), workdir)
+
+
+@pytest.mark.parametrize("kind", [Predictor, Scorer])
+def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(kind, make_workdir):
+    workdir = make_workdir()
+    mark_as_untrained(workdir, "masked_lm/bias", "masked_lm/transform/kernel")
+    with pytest.raises(ValueError, match="were imported without a masked-LM head"):
+        kind(store.load(workdir), workdir)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda config, workdir: Scorer(config, workdir),
+        lambda config, workdir: fill_mask.main(["fill_mask", f"--workdir={workdir}", "[MASK]"]),
+    ],
+    ids=["score", "fill_mask"],
+)
+def test_a_model_for_another_task_neither_scores_nor_fills_in(use, classifier):
+    with pytest.raises(ValueError, match="for config.task='classification': it has no masked-LM"):
+        use(*classifier)

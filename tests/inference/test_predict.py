@@ -1,0 +1,202 @@
+"""Predictions of fine-tuned runs: their published forms, and what is refused."""
+
+import json
+
+import pytest
+
+from bert_jax.inference.input_files import check_files
+from bert_jax.inference.predict import predict
+from bert_jax.inference.unfinished import Unfinished
+from tests.examples.tiny_tasks import HIDDEN
+from tests.inference.conftest import TAGS, make_texts
+
+
+def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
+    """Returns the text of the output; no other file is left in its folder."""
+    (tmp_path / name).write_text(content)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    predict(*run, str(tmp_path / name), str(folder / output))
+    names = {path.name for path in folder.iterdir()} - {"output.na_probs.json"}
+    assert names == {output}
+    return (folder / output).read_text()
+
+
+# ------------------------------------------------------------------ forms
+
+
+def test_an_object_for_each_line(classifier, tmp_path, capsys):
+    content = predicted(classifier, tmp_path, "the list\n\nnaive .", name="input.txt")
+    rows = list(map(json.loads, content.splitlines()))
+    assert [row["id"] for row in rows] == ["0", "1", "2"]
+    assert all(row["label"] in row["probabilities"] for row in rows)
+    printed = capsys.readouterr().out
+    assert "counted    1 empty texts" in printed
+    assert "3 examples of" in printed and "examples/s" in printed
+
+
+@pytest.mark.parametrize(
+    "name, output, labels, head, row",
+    [
+        ("cola", "CoLA.tsv", "01", "index\tsentence", "{}\tthe list"),
+        (
+            "mrpc",
+            "MRPC.tsv",
+            "01",
+            "index\t#1 ID\t#2 ID\t#1 String\t#2 String",
+            '{}\t1\t2\t"the\t.',
+        ),
+        ("mnli", "MNLI-mm.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
+        ("mnli", "AX.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
+        ("ax", "AX.tsv", None, "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
+        ("stsb", "STS-B.tsv", "number", "index\tsentence1\tsentence2", "{}\tthe list\tnaive"),
+    ],
+)
+def test_submissions_to_glue(make_run, tmp_path, name, output, labels, head, row):
+    run = make_run(f"glue:{name}")
+    lines = [head, *(row.format(number) for number in (7, 3))]
+    written = predicted(run, tmp_path, "\n".join(lines), output=output)
+    header, *rows = [line.split("\t") for line in written.splitlines()]
+    assert header == ["index", "prediction"]
+    assert [id for id, _ in rows] == ["7", "3"]
+    for _, prediction in rows:
+        if labels == "number":
+            assert 0 <= float(prediction) <= 5
+        else:
+            assert prediction in (labels or ("entailment", "neutral", "contradiction"))
+
+
+def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, tiny_tasks):
+    """Whose labels are hidden, as those of GLUE's test sets."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
+    output = tmp_path / "MRPC.tsv"
+    count = predict(*make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output))
+    ids = [line.split("\t")[0] for line in output.read_text().splitlines()]
+    assert count == len(HIDDEN) and sorted(ids[1:]) == [str(row["idx"]) for row in HIDDEN]
+
+
+def test_broken_rows_of_a_published_file_are_counted(make_run, tmp_path, capsys):
+    content = "id\tquestion1\tquestion2\n0\tthe\tlist\n1\tthe\n2\tis\tnaive\n"
+    written = predicted(make_run("glue:qqp"), tmp_path, content, output="QQP.tsv")
+    assert [line.split("\t")[0] for line in written.splitlines()] == ["index", "0", "2"]
+    assert "counted    1 broken rows" in capsys.readouterr().out
+
+
+QUESTION = {"id": "q", "question": "the list", "answers": []}
+DATA = {"data": [{"paragraphs": [{"context": "naive . " * 30, "qas": [QUESTION]}]}]}
+
+
+def test_the_files_of_the_squad_script(make_run, tmp_path):
+    run = make_run("span", head__null_answers=True)
+    answers = json.loads(predicted(run, tmp_path, json.dumps(DATA), "input.json", "output.json"))
+    assert answers.keys() == {"q"}
+    odds = json.loads((tmp_path / "out" / "output.na_probs.json").read_text())
+    assert odds.keys() == {"q"}
+
+
+def test_a_context_without_tokens_has_no_answer(make_run, tmp_path):
+    run = make_run("span", head__null_answers=True)
+    empty = {"data": [{"paragraphs": [{"context": " \n", "qas": [QUESTION]}]}]}
+    answers = json.loads(predicted(run, tmp_path, json.dumps(empty), "input.json", "output.json"))
+    assert answers == {"q": ""}
+    odds = json.loads((tmp_path / "out" / "output.na_probs.json").read_text())
+    assert odds == {"q": 1e30}
+
+
+def test_a_word_and_its_tag_a_line(make_run, tmp_path):
+    content = "the\nlist\n\nnaive\n"
+    lines = predicted(make_run("tagging"), tmp_path, content, "input.conll", "output.conll")
+    words, tags = zip(*(line.split(" ") for line in lines.split("\n") if line), strict=True)
+    assert words == ("the", "list", "naive")
+    assert set(tags) <= set(TAGS)
+    assert [bool(line) for line in lines.split("\n")] == [True, True, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "name, output, message",
+    [
+        ("classification", "MRPC.tsv", "is for what GLUE takes, and this run is none"),
+        ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
+        ("glue:rte", "MRPC.tsv", "those of this task are RTE.tsv; take .jsonl"),
+        ("classification", "lost/x.jsonl", "there is no folder"),
+        ("classification", "input.txt", "is the input: name another file"),
+    ],
+)
+def test_another_form_is_refused_first(make_run, tmp_path, name, output, message):
+    (tmp_path / "input.txt").write_text("the\n")
+    with pytest.raises(ValueError, match=message):
+        predict(*make_run(name), str(tmp_path / "input.txt"), str(tmp_path / output))
+    assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
+
+
+def test_an_invalid_last_example_is_named_first(classifier, tmp_path):
+    (tmp_path / "input.csv").write_text("text_a\nthe\nthe,list\n")
+    with pytest.raises(ValueError, match=r"input.csv, line 3: 2 columns where the header has 1"):
+        predict(*classifier, str(tmp_path / "input.csv"), str(tmp_path / "output.jsonl"))
+    assert [path.name for path in tmp_path.iterdir()] == ["input.csv"]
+
+
+def test_lines_without_words_have_no_tags(make_run, tmp_path, set_window):
+    """Also where a window, or the whole file, has nothing else."""
+    set_window(4)
+    run = make_run("tagging")
+    content = "the list\n\n\n\n" + "\n" * 4 + "naive\n"
+    rows = list(map(json.loads, predicted(run, tmp_path, content, name="input.txt").splitlines()))
+    assert [row["words"] for row in rows] == [["the", "list"], *[[]] * 7, ["naive"]]
+    assert all(len(row["tags"]) == len(row["words"]) for row in rows)
+    (tmp_path / "out" / "output.jsonl").unlink()
+    (tmp_path / "out").rmdir()
+    assert json.loads(predicted(run, tmp_path, "\n", name="input.txt"))["tags"] == []
+
+
+def test_tags_of_words_have_no_entities(make_run, tmp_path):
+    run = make_run("tagging:words", labels=("NOUN", "VERB", "."))
+    row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
+    assert len(row["tags"]) == len(row["probabilities"]) == 4 and "entities" not in row
+
+
+def test_the_entities_of_another_scheme(make_run, tmp_path):
+    run = make_run("tagging", labels=("O", "B-PER", "L-PER", "U-PER"))  # BILOU, as imports may have
+    row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
+    assert set(row["tags"]) <= {"O", "B-PER", "L-PER", "U-PER"}
+    covered = {n for entity in row["entities"] for n in range(entity["start"], entity["end"])}
+    assert covered == {n for n, tag in enumerate(row["tags"]) if tag != "O"}
+
+
+def test_the_document_around_a_sentence_is_complete(make_run, tmp_path, monkeypatch, set_window):
+    """Windows of 4 sentences end where documents of 3 end."""
+    set_window(4)
+    run = make_run("tagging", head__document_context=True)
+    sentences = ["\n".join(text.split()) for text in make_texts(15)]
+    documents = ["\n\n".join(sentences[n : n + 3]) for n in range(0, 15, 3)]
+    content = "".join(f"-DOCSTART- O\n\n{document}\n\n" for document in documents)
+    append, sizes = Unfinished.append, []
+    monkeypatch.setattr(
+        Unfinished, "append", lambda self, p: (sizes.append(len(p)), append(self, p))
+    )
+    read = lambda content: list(map(json.loads, content.splitlines()))  # noqa: E731
+    answers = read(predicted(run, tmp_path, content, name="input.conll"))
+    (tmp_path / "out" / "output.jsonl").rename(tmp_path / "before.jsonl")
+    (tmp_path / "out").rmdir()
+    set_window(100)
+    whole = read(predicted(run, tmp_path, content, name="input.conll"))
+    assert sizes == [6, 6, 3, 15]
+    for row, expected in zip(answers, whole, strict=True):
+        assert row["tags"] == expected["tags"]
+        assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
+
+
+def test_files_are_checked_before_the_work(tmp_path):
+    source = str(tmp_path / "in.txt")
+    (tmp_path / "in.txt").write_bytes(b"a\n")
+    check_files(source, str(tmp_path / "out.npz"))
+    check_files("", "")
+    for output, message in (
+        (f"{tmp_path}/lost/out.npz", "there is no folder .*lost"),
+        (str(tmp_path), "is a folder: name a file in it"),
+        (f"{tmp_path}/./in.txt", "is the input: name another file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_files(source, output)
+    with pytest.raises(ValueError, match="--input=lost.txt: there is no such file"):
+        check_files("lost.txt", "out.npz")

@@ -1,0 +1,145 @@
+"""An interruption changes nothing: the predictions of every task are resumed."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_jax.config import store
+from bert_jax.inference.predict import predict
+from bert_jax.inference.unfinished import Unfinished
+from bert_jax.tasks import supervised
+from tests.inference.conftest import REPOSITORY, make_texts
+
+WINDOW = 4
+
+
+@pytest.fixture
+def small_windows(set_window):
+    set_window(WINDOW)
+
+
+@pytest.fixture(params=["classification", "masked words"])
+def run_and_texts(request, classifier, workdir):
+    """Returns a configuration and a workdir, and texts for its model."""
+    if request.param == "classification":
+        return classifier, make_texts(18)
+    return (store.load(workdir), workdir), [f"{text} [MASK]" for text in make_texts(18)]
+
+
+def interrupt(run, tmp_path, monkeypatch, number, **options):
+    """Predicts and is interrupted in window `number`, half of which is written."""
+    append = Unfinished.append
+    windows = []
+
+    def append_half(self, predictions):
+        windows.append(predictions)
+        if len(windows) < number:
+            return append(self, predictions)
+        with open(tmp_path / "out" / "output.jsonl.unfinished", "a") as file:
+            file.write(json.dumps(predictions[0]) + '\n{"id": "hal')
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Unfinished, "append", append_half)
+        with pytest.raises(KeyboardInterrupt):
+            predict(
+                *run,
+                str(tmp_path / "input.txt"),
+                str(tmp_path / "out" / "output.jsonl"),
+                **options,
+            )
+
+
+def test_it_resumes_after_the_last_complete_window(
+    run_and_texts, tmp_path, monkeypatch, small_windows, capsys
+):
+    run, texts = run_and_texts
+    source, output = tmp_path / "input.txt", tmp_path / "out" / "output.jsonl"
+    source.write_text("\n".join(texts))
+    output.parent.mkdir()
+    predict(*run, str(source), str(output))
+    whole = output.read_text()
+    assert len(whole.splitlines()) == 18
+    output.unlink()
+    interrupt(run, tmp_path, monkeypatch, number=3)
+    assert not output.exists()
+    capsys.readouterr()
+    assert predict(*run, str(source), str(output)) == 18
+    printed = capsys.readouterr().out
+    assert "8 examples are already predicted: continuing after them" in printed
+    assert "10 examples of" in printed
+    assert output.read_text() == whole
+    assert [path.name for path in output.parent.iterdir()] == ["output.jsonl"]
+
+
+@pytest.mark.parametrize("change", ["input", "settings", "case", "parameters", "lost"])
+def test_predictions_of_something_else_are_not_kept(
+    make_run, tmp_path, monkeypatch, small_windows, capsys, change
+):
+    config, workdir = make_run("classification")
+    (tmp_path / "input.txt").write_text("\n".join(make_texts(18)))
+    (tmp_path / "out").mkdir()
+    interrupt((config, workdir), tmp_path, monkeypatch, number=3)
+    if change == "input":
+        (tmp_path / "input.txt").write_text("\n".join(make_texts(18, seed=1)))
+    elif change == "settings":
+        config.head.n_best = 3
+    elif change == "case":
+        config.data.lowercase = False
+    elif change == "parameters":  # trained again in the same folder, as many steps
+        sums = pathlib.Path(workdir, "checkpoints", "0.sha256.json")
+        sums.write_text(sums.read_text().replace('"metrics": {}', '"metrics": {"loss": 1.0}'))
+    else:
+        (tmp_path / "out" / "output.jsonl.unfinished").unlink()
+    output = tmp_path / "out" / "output.jsonl"
+    assert predict(config, workdir, str(tmp_path / "input.txt"), str(output)) == 18
+    assert "already predicted" not in capsys.readouterr().out
+    assert len(output.read_text().splitlines()) == 18
+
+
+def test_masked_words_with_another_number_of_candidates_are_not_kept(
+    workdir, tmp_path, monkeypatch, small_windows, capsys
+):
+    run = store.load(workdir), workdir
+    (tmp_path / "input.txt").write_text("\n".join(["the [MASK]"] * 9))
+    (tmp_path / "out").mkdir()
+    interrupt(run, tmp_path, monkeypatch, number=2, top_k=3)
+    output = tmp_path / "out" / "output.jsonl"
+    assert predict(*run, str(tmp_path / "input.txt"), str(output), top_k=2) == 9
+    assert "already predicted" not in capsys.readouterr().out
+    rows = map(json.loads, output.read_text().splitlines())
+    assert [len(row["masks"][0]["candidates"]) for row in rows] == [2] * 9
+
+
+def done_of(output):
+    """Returns the number of predictions that are known to be on disk."""
+    origin = pathlib.Path(f"{output}.unfinished.json")
+    return json.loads(origin.read_text())["done"] if origin.exists() else 0
+
+
+def test_a_killed_process_is_resumed(classifier, tmp_path):
+    config, workdir = classifier
+    (tmp_path / "input.txt").write_text("\n".join(make_texts(8_000)))
+    output = tmp_path / "output.jsonl"
+    command = [sys.executable, "-m", "bert_jax", "predict", f"--workdir={workdir}"]
+    command.append(f"--input={tmp_path}/input.txt")
+    process = subprocess.Popen(
+        [*command, f"--output={output}"], cwd=REPOSITORY, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and done_of(output) < supervised.WINDOW:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert done_of(output) and not output.exists()
+    for flag in (f"--output={output}", f"--output={tmp_path}/whole.jsonl"):
+        done = subprocess.run([*command, flag], cwd=REPOSITORY, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert ("already predicted" in done.stdout) == ("output.jsonl" in flag)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()

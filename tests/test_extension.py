@@ -1,0 +1,263 @@
+"""A new task and a new encoder: a file, a row and a configuration each, and nothing else changes.
+
+tests/extension/ holds them. Each combination trains on a mesh of 8 devices, resumes bit for bit,
+evaluates and predicts through the same functions as the tasks and the encoder of the package.
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from bert_jax.config import checks, defaults, store
+from bert_jax.examples.texts import Text
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor
+from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.predict import predict
+from bert_jax.models import MODELS
+from bert_jax.tasks import TASKS
+from bert_jax.training import metrics, reporting
+from bert_jax.training.evaluate import evaluate
+from bert_jax.training.train import train
+from tests import tiny
+from tests.extension import toy_configs, toy_corpus_task, toy_encoder, toy_task
+
+WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
+VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
+PAD_TO = 8  # rows of the table of words, which the mesh splits
+COMMON = {
+    "phases": ((16, 1.0),),
+    "global_batch_size": 16,
+    "prng_impl": tiny.PRNG_IMPL,
+    "mesh.data": 2,
+    "mesh.fsdp": 2,
+    "mesh.tensor": 2,
+    "model.pad_vocab_to_multiple_of": PAD_TO,
+    "optimizer.name": "adamw",
+    "optimizer.schedule": "constant",
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.warmup": "0",
+    "log.every": "4",
+    "checkpoint.every": "0",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rows():
+    """The rows that an extension adds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TASKS, "count_words", toy_task.COUNT_WORDS)
+        patch.setitem(TASKS, "next_token", toy_corpus_task.NEXT_TOKEN)
+        patch.setitem(MODELS, "bag", toy_encoder.BAG)
+        yield
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> pathlib.Path:
+    """A folder with a vocabulary, texts, labelled texts and a corpus."""
+    folder, rng = tmp_path_factory.mktemp("files"), random.Random(0)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    for name, count in (("train", 200), ("eval", 40)):
+        texts = [" ".join(rng.choices(WORDS[:8], k=rng.randint(1, 9))) for _ in range(count)]
+        (folder / f"{name}.txt").write_text("\n".join(texts) + "\n")
+        labels = [WORDS[8 + rng.randrange(2)] for _ in texts]
+        rows = [f"{text} {label}\t{label}" for text, label in zip(texts, labels, strict=True)]
+        (folder / f"{name}.tsv").write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
+    documents = (
+        "".join(f"{' '.join([word] * rng.randint(3, 6))} .\n" for _ in range(4))
+        for word in rng.choices(WORDS, k=120)
+    )
+    (folder / "corpus.txt").write_text("\n".join(documents))
+    (folder / "masks.txt").write_text("moon [MASK] moon .\nsand sand [MASK] .\n")
+    return folder
+
+
+def labelled(config, files, suffix):
+    values = {
+        "epochs": 4.0,
+        "data.train": str(files / f"train{suffix}"),
+        "data.eval": str(files / f"eval{suffix}"),
+        "data.vocab": str(files / "vocab.txt"),
+        "data.lengths": (16,),
+    }
+    config.update_from_flattened_dict(values)
+    return config, files / f"eval{suffix}"
+
+
+def count_words(files):
+    config = toy_configs.count_words()
+    sizes = tiny.SIZES | {"vocab_size": len(VOCABULARY), "num_layers": 1}
+    config.model.update(sizes)
+    return labelled(config, files, ".txt")
+
+
+def classification_of_bags(files):
+    config = toy_configs.use_bag(defaults.classification(), len(VOCABULARY))
+    return labelled(config, files, ".tsv")
+
+
+def pretraining_of_bags(files):
+    config = toy_configs.use_bag(defaults.pretraining(), len(VOCABULARY))
+    return on_corpus(config, files, "bag"), files / "masks.txt"
+
+
+def next_token(files):
+    config = toy_configs.next_token()
+    config.model.update(tiny.SIZES | {"vocab_size": len(VOCABULARY), "num_layers": 1})
+    return on_corpus(config, files, "next_token"), files / "masks.txt"
+
+
+def on_corpus(config, files, name):
+    values = {
+        "steps": 100,
+        "data.source": f"text:{files}/corpus.txt",
+        "data.form": "sentences",
+        "data.vocab": str(files / "vocab.txt"),
+        "data.dupe_factor": 1,
+        "data.validation_share": 0.1,
+        "data.dir": str(files / name),
+        "data.num_processes": 1,
+        "eval.every": "50",
+    }
+    config.update_from_flattened_dict(values)
+    return config
+
+
+class Run:
+    """A finished run, and what it is asked for."""
+
+    def __init__(self, make, files, workdir):
+        self.config, self.input = make(files)
+        self.config.update_from_flattened_dict(COMMON)
+        checks.check(self.config)
+        self.workdir = str(workdir)
+        self.state, self.is_complete = train(self.config, self.workdir)
+
+    def metrics(self, workdir=None):
+        rows = metrics.read_metrics(workdir or self.workdir)
+        return [{name: value for name, value in row.items() if name != "speed"} for row in rows]
+
+
+@pytest.fixture(
+    scope="module", params=[count_words, classification_of_bags, next_token, pretraining_of_bags]
+)
+def run(request, files, tmp_path_factory) -> Run:
+    return Run(request.param, files, tmp_path_factory.mktemp(request.param.__name__))
+
+
+def leaves(state):
+    paths = jax.tree_util.tree_flatten_with_path(state)[0]
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
+
+
+def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
+    assert run.is_complete
+    *_, last = run.metrics()
+    assert last["split"] == "validation"
+    least = {"accuracy": 0.8, "masked_lm_accuracy": 0.8, "next_token_accuracy": 0.6}
+    (score,) = least.keys() & last.keys()
+    assert last[score] > least[score]
+    capsys.readouterr()
+    assert evaluate(store.load(run.workdir), run.workdir)
+    assert "health: good" in capsys.readouterr().out
+
+
+def test_parameters_and_moments_are_split_over_the_mesh(run):
+    """The table of words by both axes, so that a device has a quarter of it."""
+    params = run.state.params[run.config.model.name]
+    table = params["words" if "words" in params else "embeddings"]
+    table = table.get("word_embeddings", table)["embedding"]
+    assert table.sharding.spec == PartitionSpec("tensor", "fsdp")
+    (moments,) = {
+        leaf.sharding.shard_shape(leaf.shape)
+        for leaf in jax.tree.leaves(run.state.opt_state)
+        if leaf.shape == table.shape
+    }
+    rows, features = table.shape
+    assert rows % PAD_TO == 0
+    assert moments == table.addressable_shards[0].data.shape == (rows // 2, features // 2)
+    assert len(table.addressable_shards) == 8
+
+
+def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
+    stop_at = int(run.state.step) // 2 + 1
+    push = reporting.Reporter.push
+
+    def push_and_signal(self, step, *arguments):
+        if step == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return push(self, step, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting.Reporter, "push", push_and_signal)
+        state, is_complete = train(run.config, str(tmp_path))
+    assert (int(state.step), is_complete) == (stop_at, False)
+    state, is_complete = train(run.config, str(tmp_path))
+    assert is_complete
+    got, want = leaves(state), leaves(run.state)
+    assert got.keys() == want.keys()
+    assert all(got[path].tobytes() == array.tobytes() for path, array in want.items())
+    assert run.metrics(str(tmp_path)) == run.metrics()
+
+
+def test_evaluating_the_folder_gives_the_numbers_of_training(run):
+    values = evaluate(store.load(run.workdir), run.workdir)
+    steps = [row for row in run.metrics() if row["split"] == "validation"]
+    if run.config.checkpoint.use == "best":
+        best = run.config.checkpoint.best_metric
+        expected = max(steps, key=lambda row: row[best])
+    else:
+        expected = steps[-1]
+    assert {name: expected[name] for name in values} == values
+    assert json.loads(pathlib.Path(run.workdir, "results.json").read_text())["eval"] == values
+
+
+def test_every_example_is_predicted(run, tmp_path):
+    output = tmp_path / "output.jsonl"
+    if run.config.task == "next_token":
+        with pytest.raises(ValueError, match="config.task='next_token' makes no predictions"):
+            predict(store.load(run.workdir), run.workdir, str(run.input), str(output))
+        return
+    count = predict(store.load(run.workdir), run.workdir, str(run.input), str(output), top_k=1)
+    rows = list(map(json.loads, output.read_text().splitlines()))
+    texts = run.input.read_text().splitlines()
+    if run.input.suffix == ".tsv":
+        del texts[0]
+    assert count == len(rows) == len(texts)
+    right = {
+        "words": lambda text, row: row["words"] == len(text.split()),
+        "label": lambda text, row: row["label"] == text.split("\t")[1],
+        "masks": lambda text, row: (
+            row["masks"][0]["candidates"][0]["token"] == text.split()[0]
+            or row["masks"][0]["candidates"][0]["token"] == text.split()[1]
+        ),
+    }
+    (kind,) = right.keys() & rows[0].keys()
+    hits = [right[kind](text, row) for text, row in zip(texts, rows, strict=True)]
+    assert np.mean(hits) > 0.8
+
+
+def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
+    files, tmp_path, capsys
+):
+    source = Run(pretraining_of_bags, files, tmp_path / "source")
+    config, _ = count_words(files)
+    toy_configs.use_bag(config, len(VOCABULARY))
+    config.update_from_flattened_dict(COMMON | {"init_from": source.workdir, "epochs": 1.0})
+    checks.check(config)
+    state, is_complete = train(config, str(tmp_path / "run"))
+    assert is_complete and state.params.keys() == {"bag", "classifier"}
+    printed = capsys.readouterr().out
+    assert f"from the parameters of {source.workdir}, step 100" in printed
+    assert "with new, random ones for classifier\n" in printed
+    model = TrainedModel(store.load(source.workdir), source.workdir)
+    extractor = FeatureExtractor(model, Choice(level="sentence"))
+    ((_, _, features),) = extractor.run([model.row(Text("moon river"))])
+    assert features["embeddings"].shape == (32,)

@@ -1,0 +1,176 @@
+"""Whole fine-tuning runs of the small model on files whose rule is easily learned."""
+
+import contextlib
+import importlib
+import io
+import json
+import pathlib
+import random
+
+import pytest
+
+from bert_jax.commands import init_from
+from bert_jax.config import checks, store
+from bert_jax.devices.trees import flatten
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.evaluate import evaluate
+from bert_jax.training.train import train
+from tests import tiny
+from tests.training import labelled_files
+from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, VOCABULARY
+
+SMALL = tiny.make_overrides(
+    model__vocab_size=len(VOCABULARY),
+    model__initializer_range=0.1,
+    epochs=5.0,
+    phases=((24, 1.0),),
+    global_batch_size=8,
+    data__lengths=(24,),
+    optimizer__name="adamw",
+    optimizer__schedule="constant",
+    optimizer__learning_rate=5e-3,
+    optimizer__warmup="0",
+)
+# Name of a run -> its task, and changes of its configuration.
+CHANGES = {
+    "classification": ("classification", {"data.lengths": (12,)}),
+    "multi_label": (
+        "classification",
+        {
+            "model.num_layers": 1,
+            "head.labels": "multi",
+            "data.label": "labels",
+            "data.label_separator": "|",
+            "metrics": ("f1", "accuracy", "macro_f1"),
+            "checkpoint.best_metric": "f1",
+        },
+    ),
+    "regression": (
+        "classification",
+        {
+            "model.num_layers": 1,
+            "head.labels": "regression",
+            "data.label": "number",
+            "metrics": ("pearson", "spearman"),
+            "checkpoint.best_metric": "pearson",
+        },
+    ),
+    "tagging": ("tagging", {"model.num_layers": 1, "phases": ((14, 1.0),), "data.lengths": (14,)}),
+    "words": (
+        "tagging",
+        {
+            "model.num_layers": 1,
+            "head.entities": False,
+            "metrics": ("accuracy",),
+            "checkpoint.best_metric": "accuracy",
+            "epochs": 2.0,
+        },
+    ),
+    "crf": ("tagging", {"model.num_layers": 1, "head.tagging": "crf"}),
+    "span": (
+        "span",
+        {
+            "phases": ((24, 1.0),),
+            "head.null_answers": True,
+            "head.doc_stride": 8,
+            "metrics": ("f1", "exact"),
+        },
+    ),
+    "multiple_choice": ("multiple_choice", {"model.num_layers": 1}),
+}
+
+
+class Run:
+    """A run in this process: its folder, what it printed, and its parameters."""
+
+    def __init__(self, config, workdir):
+        self.config, self.workdir = config, pathlib.Path(workdir)
+
+    def train(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self.state, self.is_complete = train(self.config, str(self.workdir))
+        self.printed = printed.getvalue()
+        return self
+
+    def evaluate(self, **changes):
+        """Evaluates as --mode=evaluate, with changes of config.json."""
+        config = store.load(str(self.workdir))
+        config.update_from_flattened_dict(changes)
+        checks.check(config)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return evaluate(config, str(self.workdir))
+
+    @property
+    def results(self):
+        return json.loads((self.workdir / "results.json").read_text())
+
+    @property
+    def labels(self):
+        return json.loads((self.workdir / "labels.json").read_text())
+
+    def rows(self, split="validation"):
+        lines = (self.workdir / "metrics.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines) if row["split"] == split]
+
+    def params(self, use="newest"):
+        """Parameters of a checkpoint by path, and its step."""
+        name = self.config.checkpoint.best_metric
+        reading = Checkpoints(str(self.workdir), best_metric=name, read_only=True)
+        with contextlib.closing(reading) as checkpoints:
+            step = checkpoints.chosen_step(use)
+            return flatten(checkpoints.read_params(step)), step
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """{task: (training file, evaluation file)}, and `vocab`."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    paths = {"vocab": folder / "vocab.txt"}
+    for name, write, suffix in (
+        ("classification", labelled_files.write_texts, ".tsv"),
+        ("tagging", labelled_files.write_words, ".conll"),
+        ("span", labelled_files.write_questions, ".json"),
+        ("multiple_choice", labelled_files.write_choices, ".csv"),
+    ):
+        paths[name] = folder / f"{name}-train{suffix}", folder / f"{name}-eval{suffix}"
+        for path, seed, count in zip(paths[name], (0, 1), (NUM_TRAIN, NUM_EVAL), strict=True):
+            write(path, random.Random(seed), count)
+    return paths
+
+
+@pytest.fixture(scope="session")
+def new_run(tmp_path_factory, files):
+    """Returns a function (task, changes of the configuration) -> Run that has not begun."""
+
+    def make(task, changes=None, workdir=None):
+        config = importlib.import_module(f"configs.{task}").get_config()
+        train_file, eval_file = files[task]
+        values = {"data.train": str(train_file), "data.eval": str(eval_file)}
+        if not (changes or {}).get("init_from"):
+            values["data.vocab"] = str(files["vocab"])
+        config.update_from_flattened_dict(SMALL | values | (changes or {}))
+        workdir = str(workdir or tmp_path_factory.mktemp("run"))
+        init_from.resolve(config, (), workdir)
+        checks.check(config)
+        return Run(config, workdir)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished(new_run, files):
+    """Returns the function name (of CHANGES) -> finished run."""
+    runs = {}
+
+    def make(name):
+        if name not in runs:
+            task, changes = CHANGES[name]
+            if name == "classification":
+                more = {"data.more_eval": (f"trained={files[task][0]}",)}
+                changes = changes | more
+            runs[name] = new_run(task, changes).train()
+        return runs[name]
+
+    return make

@@ -1,0 +1,134 @@
+"""Settings, files and folders that fine-tuning refuses, each with its message."""
+
+import pytest
+
+from bert_jax.training.open import open_run
+from bert_jax.training.run import write_labels
+
+
+def assert_refused(
+    new_run, message, task="classification", changes=None, to_train=True, workdir=None
+):
+    run = new_run(task, changes, workdir)
+    with pytest.raises(ValueError, match=message):
+        open_run(run.config, str(run.workdir), to_train)
+
+
+@pytest.mark.parametrize(
+    "task, changes, message",
+    [
+        ("classification", {"data.train": ""}, r"data\.train is missing: the file to train on"),
+        ("classification", {"data.eval": ""}, r"data\.eval is missing: the file to evaluate on"),
+        ("classification", {"data.vocab": ""}, r"config\.init_from is missing: the pre-trained"),
+        (
+            "classification",
+            {"data.more_eval": ("other.tsv",)},
+            r"more_eval: 'other\.tsv' is not NAME=FILE with a name of its own",
+        ),
+        ("classification", {"data.more_eval": ("eval=other.tsv",)}, "not NAME=FILE with a name"),
+        ("classification", {"data.more_eval": ("a=x", "a=y")}, "'a=y' is not NAME=FILE"),
+        (
+            "classification",
+            {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
+            r"metrics: 'f2' is none of accuracy, f1, macro_f1, matthews, which there are for"
+            r" head\.labels='single'",
+        ),
+        (
+            "classification",
+            {"head.labels": "regression"},
+            "metrics: 'accuracy' is none of pearson, spearman",
+        ),
+        ("classification", {"head.labels": "some"}, "'some' is none of single, multi, regression"),
+        (
+            "classification",
+            {"data.published": "cola2"},
+            r"data\.published='cola2'. Available: cola",
+        ),
+        ("classification", {"data.text_a": ""}, r"data\.text_a is missing: the column of the text"),
+        (
+            "tagging",
+            {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
+            "metrics: 'f2' is none of f1, precision, recall, accuracy",
+        ),
+        (
+            "tagging",
+            {"head.tagging": "lstm"},
+            r"head\.tagging: 'lstm' is none of linear, crf, bilstm, bilstm_crf",
+        ),
+        ("tagging", {"head.layers": "first"}, r"head\.layers: 'first' is none of last, embeddings"),
+        ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, which"),
+        ("span", {"data.published": "squad"}, r"data\.published='squad'. Available: cmrc2018"),
+        (
+            "multiple_choice",
+            {"metrics": ("accuracy", "f1")},
+            r"metrics=\('accuracy', 'f1'\) must be \('accuracy',\) for multiple choice",
+        ),
+        ("multiple_choice", {"data.text_a": ""}, "text_a is missing: the column of the context"),
+        (
+            "classification",
+            {"metrics": ("f1",), "checkpoint.best_metric": "f1", "data.label": "text_a"},
+            r"metrics: f1 is of one of two labels, and there are \d+ \(.*\): take macro_f1",
+        ),
+        (
+            "tagging",
+            {"head.entities": False},
+            r"metrics: 'f1' is none of accuracy",
+        ),
+        (
+            "span",
+            {"model.vocab_size": 9},
+            r"has \d+ entries, more than",
+        ),
+        ("classification", {"optimizer.name": "lamb"}, "Unknown optimizer 'lamb'"),
+        ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
+    ],
+)
+def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, changes, message):
+    assert_refused(new_run, message, task, changes)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"checkpoint.best_metric": "f1"}, "best_metric='f1' is none of loss, accuracy"),
+        (
+            {"phases": ((8, 0.5), (24, 0.5))},
+            r"a single phase, such as \(\(128, 1\.0\),\)",
+        ),
+        ({"data.lengths": (24, 8)}, r"lengths=\(24, 8\) are not ascending, positive sequence"),
+        ({"data.lengths": ()}, r"lengths=\(\) are not ascending, positive sequence lengths"),
+        ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
+        ({"reinit_layers": 3}, "config.reinit_layers=3 is above config.model.num_layers=2"),
+        (
+            {"optimizer.frozen_layers": -2},
+            "must be at least 0, or -1 for all layers",
+        ),
+    ],
+)
+def test_invalid_settings_are_reported_at_once(new_run, changes, message):
+    with pytest.raises(ValueError, match=message):
+        new_run("classification", changes)
+
+
+def test_a_label_that_is_not_in_training_is_reported_with_its_line(new_run, files, tmp_path):
+    path = tmp_path / "new.tsv"
+    path.write_text("text_a\tlabel\nthe moon\tgood\nthe sand\tugly\n")
+    message = (
+        rf"{path}, line 3: unknown label 'ugly'; the labels of the training data are bad, good\."
+    )
+    changes = {"data.eval": str(path)}
+    assert_refused(new_run, message, changes=changes, workdir=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
+    write_labels(str(tmp_path), ("bad", "good"))
+    assert_refused(new_run, message, changes=changes, to_train=False, workdir=tmp_path)
+    path = tmp_path / "new.conll"
+    path.write_text("ann B-PER\nsand B-ORG\n")
+    message = r"unknown label 'B-ORG'; the labels of the training data are O, B-LOC, I-LOC"
+    assert_refused(new_run, message, "tagging", {"data.eval": str(path)})
+
+
+def test_a_folder_without_a_run_is_not_evaluated(new_run, files, tmp_path):
+    assert_refused(new_run, "holds no vocabulary", to_train=False, workdir=tmp_path)
+    (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
+    assert_refused(new_run, r"has no labels\.json: train first", to_train=False, workdir=tmp_path)

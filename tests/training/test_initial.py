@@ -1,0 +1,205 @@
+"""The parameters that a run starts from: what is taken over, what is new, what does not fit."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.commands.init_from import resolve
+from bert_jax.config import store
+from bert_jax.devices.sharding import make_mesh
+from bert_jax.devices.trees import flatten
+from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
+from bert_jax.tasks.classification import Classification
+from bert_jax.training.initial import initial_params, make_pretraining
+from bert_jax.training.run import make_model_config
+from bert_jax.training.state import abstract_params, init_params, make_key
+from bert_jax.training.train import train
+from tests.convert.conftest import VOCABULARY
+from tests.convert.hf_folders import new_config
+
+TEXT = "\n".join(" ".join("the quick fox jumps".split()[i % 4 :]) for i in range(12))
+
+
+def like_of(config):
+    task = make_pretraining(make_model_config(config), config.model.next_sentence)
+    mesh = make_mesh()
+    params = abstract_params(task, mesh)
+    return params, lambda: init_params(task, make_key(5, "init")), config.model.vocab_size
+
+
+def initial_params_of(workdir, config):
+    like, make_new, vocab_size = like_of(config)
+    return initial_params(str(workdir), like, make_new, encoder="bert", vocab_size=vocab_size)
+
+
+def test_initial_params_of_a_run_bit_for_bit(make_workdir, random_params):
+    workdir = make_workdir()
+    config = store.load(str(workdir))
+    like, make_new, vocab_size = like_of(config)
+    params, lines = initial_params(
+        str(workdir), like, make_new, encoder="bert", vocab_size=vocab_size
+    )
+    expected = random_params(config)
+    for name, array in flatten(params).items():
+        np.testing.assert_array_equal(array, expected[name])
+        assert array.sharding == flatten(like)[name].sharding
+    assert lines == (f"from the parameters of {workdir}, step 7",)
+
+
+def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):
+    workdir = make_workdir()
+    like, make_new, vocab_size = like_of(store.load(str(workdir)))
+    names = [name for name in flatten(like) if name.startswith("masked_lm/")]
+    (workdir / "certificate.json").write_text(json.dumps({"tensors": {"fresh": names}}))
+    params, lines = initial_params(
+        str(workdir), like, make_new, encoder="bert", vocab_size=vocab_size
+    )
+    assert lines[1:] == ("with new, random ones for masked_lm",)
+    kernel = params["masked_lm"]["transform"]["kernel"]
+    np.testing.assert_array_equal(kernel, make_new()["masked_lm"]["transform"]["kernel"])
+
+
+def test_a_head_of_other_classes_is_new_and_reported(make_workdir):
+    workdir = make_workdir(
+        heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"
+    )
+    model = make_model_config(store.load(str(workdir)))
+    task = Classification(model, "single", 2)
+    like = abstract_params(task, make_mesh())
+    make_new = lambda: init_params(task, make_key(5, "init"))  # noqa: E731
+    params, lines = initial_params(
+        str(workdir), like, make_new, encoder="bert", vocab_size=model.vocab_size
+    )
+    assert "with new, random ones for classifier" in lines
+    assert params["classifier"]["kernel"].shape == (16, 2)
+
+
+def test_heads_that_the_source_lacks_are_new_and_reported(make_workdir):
+    workdir = make_workdir(
+        heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"
+    )
+    like, make_new, vocab_size = like_of(store.load(str(workdir)))
+    params, lines = initial_params(
+        str(workdir), like, make_new, encoder="bert", vocab_size=vocab_size
+    )
+    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, like)
+    new = make_new()
+    np.testing.assert_array_equal(
+        params["masked_lm"]["transform"]["kernel"], new["masked_lm"]["transform"]["kernel"]
+    )
+    assert lines[1:] == (
+        "with new, random ones for masked_lm, next_sentence",
+        "without classifier",
+    )
+
+
+def test_without_next_sentence_the_pooler_is_left_out(make_workdir):
+    workdir = make_workdir()
+    config = store.load(str(workdir))
+    config.model.next_sentence = False
+    params, lines = initial_params_of(workdir, config)
+    assert "pooler" not in params["bert"]
+    assert lines[1:] == ("without bert/pooler, next_sentence",)
+
+
+def test_a_table_is_padded(make_workdir, random_params):
+    """As tensor parallelism needs it; the rows that are added mean nothing."""
+    workdir = make_workdir(model__vocab_size=60)
+    config = store.load(str(workdir))
+    expected = random_params(config)["bert/embeddings/word_embeddings/embedding"]
+    config.model.pad_vocab_to_multiple_of = 32
+    params, _ = initial_params_of(workdir, config)
+    table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
+    np.testing.assert_array_equal(table, np.concatenate([expected, np.zeros((4, 16))]))
+    assert params["masked_lm"]["bias"].shape == (64,)
+    config.model.vocab_size = 64
+    with pytest.raises(
+        ValueError, match=r"- bert/embeddings/word_embeddings/embedding: \[60, 16\]"
+    ):
+        initial_params_of(workdir, config)
+
+
+def test_an_encoder_of_another_size_is_refused(make_workdir):
+    workdir = make_workdir()
+    config = store.load(str(workdir))
+    config.model.num_layers = 3
+    with pytest.raises(ValueError, match=r"do not fit.*\+ bert/encoder/layer_2/.*; and 4 more"):
+        initial_params_of(workdir, config)
+
+
+@pytest.fixture
+def short_run(theirs, tmp_path):
+    """Settings of two steps of pre-training on a few words, from the source on."""
+    for i in range(3):
+        (tmp_path / f"text{i}.txt").write_text(TEXT + f"\n{'abc'[i]} dog")
+    config = new_config(theirs, steps=2, global_batch_size=8, data__num_processes=1)
+    config.data.source, config.data.document = f"text:{tmp_path}/text*.txt", "file"
+    config.data.validation_share = 0.0
+    config.optimizer.warmup = "1"
+    config.checkpoint.keep_best = 0
+    return config
+
+
+def test_pretraining_starts_from_a_foreign_folder(short_run, theirs, tmp_path, capsys):
+    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    state, _ = train(short_run, str(tmp_path / "new"))
+    assert int(state.step) == 2
+    printed = capsys.readouterr().out
+    assert f"start      from the parameters of {theirs} (Hugging Face)" in printed
+    assert "2 layers, hidden 16, 2 heads, gelu" in printed
+
+
+def replace_tensor(folder, name, array=None):
+    """Replaces a tensor of a folder of transformers, or drops it."""
+    path = folder / "model.safetensors"
+    arrays = {name: np.array(array) for name, array in read_safetensors(str(path)).items()}
+    del arrays[name]
+    write_safetensors(path, arrays if array is None else arrays | {name: array})
+
+
+NAN = np.full(16, np.nan, np.float32)
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [(None, r"\+ bert.pooler.dense.bias: \[16\]"), (NAN, "bert.pooler.dense.bias has 16 NaN or")],
+)
+def test_a_corrupt_folder_is_refused_before_data_are_prepared(
+    short_run, theirs, tmp_path, array, message
+):
+    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    replace_tensor(theirs, "bert.pooler.dense.bias", array)
+    with pytest.raises(ValueError, match=message):
+        train(short_run, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_encoder_that_does_not_fit_is_refused_before_data_are_prepared(
+    short_run, make_workdir, tmp_path
+):
+    short_run.init_from = str(make_workdir(vocabulary=VOCABULARY))
+    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    short_run.model.intermediate_size = 64
+    with pytest.raises(ValueError, match=r"do not fit.*intermediate/kernel"):
+        train(short_run, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_resumes_without_its_source(short_run, theirs, tmp_path):
+    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    short_run.data.vocab = str(shutil.copy(short_run.data.vocab, tmp_path / "vocab.txt"))
+    train(short_run, str(tmp_path / "new"))
+    shutil.rmtree(theirs)
+    state, is_complete = train(short_run, str(tmp_path / "new"))
+    assert int(state.step) == 2 and is_complete
+
+
+def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
+    from bert_jax.commands import convert
+
+    convert.main(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
+    with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):
+        train(short_run, str(tmp_path / "out"))
