@@ -80,7 +80,9 @@ def check(config: ConfigDict) -> None:
         if (found := value_of(config, name)) != value:
             raise ValueError(f"config.{name}={found!r}: the other program has only {value!r}.")
     if not config.optimizer.warmup.endswith("%"):
-        raise ValueError(f"config.optimizer.warmup={config.optimizer.warmup!r} is not a percentage of the run.")
+        raise ValueError(
+            f"config.optimizer.warmup={config.optimizer.warmup!r} is not a percentage of the run."
+        )
 
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:

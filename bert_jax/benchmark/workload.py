@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bert_jax.corpus.batch import token_fields
+
 VOCAB_SIZE = 30_522
 SEQUENCE_LENGTH = 128
 PREDICTIONS = 20
@@ -40,12 +42,9 @@ def make_batch(batch_size: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shape, slots = (batch_size, SEQUENCE_LENGTH), (batch_size, PREDICTIONS)
     places = [rng.permutation(np.arange(1, SEQUENCE_LENGTH - 1)) for _ in range(batch_size)]
-    return {
-        "input_ids": rng.integers(1000, VOCAB_SIZE, shape, np.int32),
-        "token_type_ids": np.zeros(shape, np.int32),
-        "position_ids": np.tile(np.arange(SEQUENCE_LENGTH, dtype=np.int32), (batch_size, 1)),
-        "example_ids": np.ones(shape, np.int32),
-        "cls_positions": np.zeros((batch_size, 1), np.int32),
+    ids = rng.integers(1000, VOCAB_SIZE, shape, np.int32)
+    starts, lengths = SEQUENCE_LENGTH * np.arange(batch_size), np.full((batch_size, 1), shape[1])
+    return token_fields(ids.ravel(), starts, lengths, lengths, SEQUENCE_LENGTH, pad_id=0) | {
         "next_sentence_labels": rng.integers(0, 2, (batch_size, 1), np.int32),
         "next_sentence_weights": np.ones((batch_size, 1), np.float32),
         "masked_lm_positions": np.sort(np.stack(places)[:, :PREDICTIONS]).astype(np.int32),

@@ -15,7 +15,8 @@ from bert_jax.config.fields import data_dir as data_dir_of
 from bert_jax.corpus.manifest import NAME as MANIFEST
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.formats import format_of, open_checkpoint
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 # Fields of config.model that belong to the training. All others determine what parameters mean.
 _TRAINING_FIELDS = (
@@ -89,18 +90,15 @@ def _model_fields(config: ConfigDict, model: ConfigDict | dict[str, Any]) -> dic
     """Returns the fields of config.model that have the values of a source.
 
     Raises:
-      ValueError: the source has another encoder.
+      ValueError: the source has fields that config.model lacks.
     """
-    if (name := model.get("name", config.model.name)) != config.model.name:
+    fields = {name: value for name, value in model.items() if name not in _TRAINING_FIELDS}
+    if missing := sorted(fields.keys() - config.model.keys()):
         raise ValueError(
-            f"config.init_from={config.init_from} has config.model.name={name!r}, not"
-            f" {config.model.name!r}: use a configuration with that model's fields."
+            f"config.init_from={config.init_from} has another kind of model: config.model lacks"
+            f" {', '.join(missing)}. Use a configuration for that model."
         )
-    return {
-        f"model.{field}": value
-        for field, value in model.items()
-        if field in config.model and field not in _TRAINING_FIELDS
-    }
+    return {f"model.{name}": value for name, value in fields.items()}
 
 
 def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:

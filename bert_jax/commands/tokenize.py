@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.commands.command_line import Parser
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 
 def main(argv: Sequence[str]) -> None:

@@ -9,7 +9,8 @@ from ml_collections import ConfigDict
 from bert_jax.config import store
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.weight_table import Arrays
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import LABELS, read_labels
 

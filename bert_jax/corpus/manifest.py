@@ -16,7 +16,8 @@ from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.shards import ShardRows
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.checksums import file_sha256
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 NAME = "manifest.json"
 # Raised when the meaning of a stored byte changes.

@@ -28,7 +28,8 @@ from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers, run_stage
 from bert_jax.text.sources import Source
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import merge_counts, train_vocabulary
 
 # In the folder of the data, until it is finished.

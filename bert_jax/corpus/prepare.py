@@ -21,7 +21,7 @@ from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import KINDS, check_vocabulary
 
 

@@ -14,7 +14,8 @@ from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.files.atomic import read_json, whole_file, write_json
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import WordCounts, count_words
 
 # Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP].

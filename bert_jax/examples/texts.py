@@ -1,8 +1,19 @@
-"""Texts without labels: a text, or a JSON object with `text_a` and optionally `text_b`, a line."""
+"""Texts without labels: read from files, as rows of ids, and their batches by length.
+
+A window's rows are batched longest first, in one shape for each of a few lengths, so that each
+shape is compiled once and every batch has about the same number of positions.
+"""
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.corpus.batch import Batch, EvaluationBatch
+from bert_jax.examples.buckets import bucket_lengths
+from bert_jax.examples.rows import Sequences
+from bert_jax.text.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,3 +63,127 @@ def _parse(line: str, where: str) -> Text:
             f" its fields are {', '.join(row) or 'none'}."
         )
     return Text(text_a, text_b, where)
+
+
+# A batch is padded to the first of these that is long enough.
+_LENGTHS = (16, 32, 64, 128, 256, 512)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRow:
+    """A text or a pair as ids: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+
+    Attributes:
+      text: where it comes from.
+      input_ids: int32[tokens].
+      first_length: of [CLS] A [SEP].
+      masked: positions to fill in.
+      masked_ids: ids that stood there, where they are known.
+    """
+
+    text: Text
+    input_ids: np.ndarray
+    first_length: int
+    masked: tuple[int, ...] = ()
+    masked_ids: tuple[int, ...] = ()
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.input_ids) > self.first_length
+
+    @property
+    def word_positions(self) -> np.ndarray:
+        """int32[...]: the positions of all tokens but [CLS] and [SEP]."""
+        is_special = np.zeros(len(self.input_ids), bool)
+        is_special[[0, self.first_length - 1, -1]] = True
+        return np.flatnonzero(~is_special).astype(np.int32)
+
+
+def encode_text(
+    text: Text, tokenizer: Tokenizer, longest: int | None, *, masks: bool = False
+) -> TextRow:
+    """Tokenizes a text or a pair.
+
+    Args:
+      text: the text.
+      tokenizer: of the model.
+      longest: the most tokens that the model takes; None: not checked.
+      masks: whether "[MASK]" and its like stand for the special tokens; the masks are `masked`.
+
+    Raises:
+      ValueError: it has more tokens than `longest`.
+    """
+    first = [tokenizer.cls_id, *tokenizer.encode(text.text_a, masks), tokenizer.sep_id]
+    second = []
+    if text.text_b is not None:
+        second = [*tokenizer.encode(text.text_b, masks), tokenizer.sep_id]
+    length = len(first) + len(second)
+    if longest is not None and length > longest:
+        raise ValueError(
+            f"{text.where} has {length} tokens, special ones included, and the model takes at"
+            f" most {longest}: shorten it. It begins {text.text_a[:40]!r}."
+        )
+    ids = np.array(first + second, np.int32)
+    masked = np.flatnonzero(ids == tokenizer.mask_id)
+    return TextRow(text, ids, len(first), tuple(masked.tolist()))
+
+
+def text_batches(
+    rows: Sequence[TextRow], longest: int, batch_tokens: int, shards: int, pad_id: int
+) -> Iterator[EvaluationBatch]:
+    """Yields batches with all rows once, the longest first.
+
+    Args:
+      rows: a window of texts, all in memory.
+      longest: the most tokens that the model takes.
+      batch_tokens: positions of a batch, padding included.
+      shards: the number of rows of a batch is a multiple of it.
+      pad_id: fills rows.
+
+    Yields:
+      Batches in the form of `corpus.batch`, with int32[batch, slots] `masked_lm_positions` and
+      `masked_lm_ids`.
+    """
+    lengths = bucket_lengths(_LENGTHS, longest)
+    sequences = _sequences(rows, pad_id)
+    order = np.argsort(-sequences.lengths, kind="stable")
+    while len(order):
+        length = next(n for n in lengths if n >= sequences.lengths[order[0]])
+        size = max(1, batch_tokens // length // shards) * shards
+        numbers, order = order[:size], order[size:]
+        # A power of two slots, so that few shapes are compiled.
+        most = max(1, *(len(rows[number].masked) for number in numbers))
+        slots = 1 << (most - 1).bit_length()
+        numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)
+
+        def read(
+            start: int,
+            stop: int,
+            numbers: np.ndarray = numbers,
+            length: int = length,
+            slots: int = slots,
+        ) -> Batch:
+            part = numbers[start:stop]
+            return sequences.take(part, length) | _masks(rows, part, slots)
+
+        yield EvaluationBatch(numbers, length, read)
+
+
+def _sequences(rows: Sequence[TextRow], pad_id: int) -> Sequences:
+    lengths = [len(row.input_ids) for row in rows]
+    return Sequences(
+        ids=np.concatenate([row.input_ids for row in rows]),
+        starts=np.append(0, np.cumsum(lengths)),
+        first_lengths=np.array([row.first_length for row in rows], np.int32),
+        pad_id=pad_id,
+    )
+
+
+def _masks(rows: Sequence[TextRow], numbers: np.ndarray, slots: int) -> Batch:
+    positions, ids = np.zeros((2, len(numbers), slots), np.int32)
+    for i, number in enumerate(numbers.tolist()):
+        if number >= 0:
+            row = rows[number]
+            positions[i, : len(row.masked)] = row.masked
+            ids[i, : len(row.masked_ids)] = row.masked_ids
+    return {"masked_lm_positions": positions, "masked_lm_ids": ids}

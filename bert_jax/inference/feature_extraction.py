@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.examples.text_rows import TextRow
-from bert_jax.examples.texts import read_texts
+from bert_jax.examples.texts import TextRow, read_texts
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files

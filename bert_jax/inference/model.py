@@ -14,8 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.devices import sharding
-from bert_jax.examples.text_rows import TextRow, encode_text, text_batches
-from bert_jax.examples.texts import Text
+from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.tasks import TASKS
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import make_pretraining, untrained_params

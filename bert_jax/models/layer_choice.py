@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 
 States = Sequence[jax.Array]
+# Numbers, or float[number of states].
+Weights = Sequence[float] | jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,18 +35,18 @@ class LayerChoice:
     """
 
     least_layers: int
-    features: Callable[[States, Sequence[Any], bool], jax.Array]
+    features: Callable[[States, Weights, bool], jax.Array]
 
 
 def choose(
-    name: str, states: States, *, weights: Sequence[Any] = (), last_first: bool = False
+    name: str, states: States, *, weights: Weights = (), last_first: bool = False
 ) -> jax.Array:
     """Returns the features of a choice.
 
     Args:
       name: a key of LAYER_CHOICES.
       states: of the embeddings and each layer, float[batch, seq, hidden] each.
-      weights: numbers or float[] arrays; of `weighted_sum` and `scalar_mix` only.
+      weights: one for each state that `weighted_sum` or `scalar_mix` adds; of these only.
       last_first: sums start with the last state and go on from the lowest; otherwise they go from
         the lowest to the last. The order decides the last bit of a floating-point sum: taggers
         have always used the first, extracted features the second.
@@ -61,12 +63,12 @@ def _sum(states: States, last_first: bool) -> Any:
     return sum(states[1:], states[0])
 
 
-def _weighted_sum(states: States, weights: Sequence[Any], last_first: bool) -> Any:
+def _weighted_sum(states: States, weights: Weights, last_first: bool) -> Any:
     last = states[-len(weights) :]
     return _sum([w * state for w, state in zip(weights, last, strict=True)], last_first)
 
 
-def _scalar_mix(states: States, weights: Sequence[Any], last_first: bool) -> Any:
+def _scalar_mix(states: States, weights: Weights, last_first: bool) -> Any:
     del last_first  # starts at 0 and goes up
     return sum(w * state for w, state in zip(weights, states[1:], strict=True))
 

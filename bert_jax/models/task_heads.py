@@ -212,4 +212,4 @@ class ScalarMix(nn.Module):
         shape = (len(states) - 1,)
         weights = self.param("weights", nn.initializers.zeros_init(), shape)
         gamma = self.param("gamma", nn.initializers.ones_init(), ())
-        return gamma * choose("scalar_mix", states, weights=tuple(nn.softmax(weights)))
+        return gamma * choose("scalar_mix", states, weights=nn.softmax(weights))

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.examples.choices import ChoiceColumns, read_choices
-from bert_jax.examples.encode_choices import ChoiceRows, encode_choices
+from bert_jax.examples.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
 from bert_jax.examples.schema import ChoiceExample
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.task_heads import MultipleChoiceModel

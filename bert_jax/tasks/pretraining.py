@@ -24,8 +24,7 @@ from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
-from bert_jax.examples.text_rows import TextRow, encode_text, text_batches
-from bert_jax.examples.texts import Text, read_texts
+from bert_jax.examples.texts import Text, TextRow, encode_text, read_texts, text_batches
 from bert_jax.models.heads import (
     PreTrainingModel,
     PreTrainingOutputs,

@@ -1,6 +1,6 @@
-"""Converts text to ids and back: BERT's WordPiece tokenizer, and loading any tokenizer.
+"""Converts text to ids and back: what a tokenizer is, and BERT's WordPiece tokenizer.
 
-    >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)
+    >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)  # bert_jax.text.tokenizers
     >>> [tokenizer.pieces[i] for i in tokenizer.encode("Unaffable, naïve [MASK]")]
     ['una', '##ffa', '##ble', ',', 'naive', '[', 'mask', ']']
 
@@ -11,7 +11,6 @@ spaces is encoded once.
 """
 
 import hashlib
-import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -59,31 +58,6 @@ class Tokenizer(Protocol):
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text."""
         ...
-
-
-def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
-    """Loads a WordPiece vocabulary (`*.txt`) or a SentencePiece model (`*.model`).
-
-    Raises:
-      ValueError: the file cannot be read, or is not a vocabulary of that kind.
-    """
-    path = os.fspath(path)
-    suffix = os.path.splitext(path)[1]
-    if suffix not in (".txt", ".model"):
-        raise ValueError(
-            f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece) or"
-            " .model (SentencePiece)."
-        )
-    try:
-        with open(path, "rb") as file:
-            vocabulary = file.read()
-    except OSError as error:
-        raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
-    if suffix == ".txt":
-        return WordPieceTokenizer(vocabulary, lowercase, path)
-    from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-
-    return SentencePieceTokenizer(vocabulary, lowercase, path)
 
 
 def make_fingerprint(kind: str, lowercase: bool, vocabulary: bytes) -> str:

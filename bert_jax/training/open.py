@@ -19,7 +19,8 @@ from bert_jax.devices import processes, sharding
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
 from bert_jax.tasks.task import LabelledData, TaskData
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.training.run import (
     Run,

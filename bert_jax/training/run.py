@@ -22,7 +22,8 @@ from bert_jax.models import make_config
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
-from bert_jax.text.tokenization import Tokenizer, load_tokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import make_key
 from bert_jax.training.step import flops_per_token

@@ -10,7 +10,7 @@ import os
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import settings as config_lib
+from bert_jax.config import store
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
 from bert_jax.scores.spread import summarize_seeds
@@ -39,7 +39,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
             results[seed] = json.load(file)
     if processes.is_main():
-        config_lib.save(config, workdir)
+        store.save(config, workdir)
         summary = summarize(config, results)
         write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
         spread = summary["spread"]

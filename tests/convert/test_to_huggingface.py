@@ -18,7 +18,7 @@ from bert_jax.formats.weight_table import import_params
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.pooling import EncoderWithPooler
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.run import make_model_config
 
 torch = pytest.importorskip("torch")

@@ -10,7 +10,7 @@ from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.pairs import PAIR
 from bert_jax.corpus.shards import write_shard
 from bert_jax.files.checksums import file_sha256
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join("abcdefgh") + "\n"
 FORM = RowFormat(16, 1, 0, vocab_size=13, pad_id=0, cls_id=2, sep_id=3)

@@ -21,7 +21,7 @@ from bert_jax.corpus.static_instances import (
     instance_dtype,
     write_instances,
 )
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 SYLLABLES = [c + v for c in "bdfgklmn" for v in "aeiou"]
 # One line twice: of equal lines the last one's id counts, and random words are drawn once for both.

@@ -1,4 +1,4 @@
-"""The mesh, THE table of PartitionSpecs against its golden file, and every refusal."""
+"""The mesh, the PartitionSpecs of parameters against their golden file, and every error."""
 
 import os
 import pathlib
@@ -30,14 +30,16 @@ def state(mesh):
     return abstract_state(make_task(num_layers=1), tx, mesh)
 
 
-def test_every_parameter_is_split_as_the_golden_file_says(state):
+def test_partition_specs_are_those_of_the_golden_file(state):
     lines = [
         f"{path_name(path)}: {tuple(leaf.sharding.spec)}\n"
         for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
     ]
     if os.environ.get("UPDATE_GOLDENS"):
         GOLDEN.write_text("".join(lines))
-    assert "".join(lines) == GOLDEN.read_text(), "right? UPDATE_GOLDENS=1 pytest writes it anew"
+    assert "".join(lines) == GOLDEN.read_text(), (
+        "if that is right, UPDATE_GOLDENS=1 pytest writes it"
+    )
 
 
 def test_the_moments_follow_their_parameters(state):
@@ -70,12 +72,12 @@ def test_a_mesh_uses_all_devices(sizes):
 
 
 @pytest.mark.parametrize("sizes", [(3, 2, 1), (4, 1, 1), (16, 1, 1), (-1, 3, 1), (-1, 16, 1)])
-def test_a_mesh_that_does_not_is_an_error(sizes):
+def test_a_mesh_that_does_not_use_all_devices_is_an_error(sizes):
     with pytest.raises(ValueError, match="does not use the 8 devices .* must be that number"):
         sharding.make_mesh(*sizes)
 
 
-def test_only_one_axis_takes_what_is_left():
+def test_only_one_axis_takes_the_remaining_devices():
     with pytest.raises(
         ValueError, match=r"Only one of config\.mesh\.data and config\.mesh\.tensor"
     ):
@@ -103,12 +105,12 @@ def test_a_parameter_that_cannot_be_split_is_named(changes, parameter, mesh):
         abstract_state(make_task(**changes), tx, mesh)
 
 
-def test_padding_the_vocabulary_mends_it(mesh):
+def test_a_padded_vocabulary_can_be_split(mesh):
     tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
     abstract_state(make_task(vocab_size=63, pad_vocab_to_multiple_of=8), tx, mesh)
 
 
-def test_a_batch_is_split_over_data_and_fsdp_and_comes_back_whole(mesh):
+def test_a_batch_is_split_over_data_and_fsdp_and_is_read_back(mesh):
     start, stop = sharding.local_rows(mesh, 8)
     assert (start, stop) == (0, 8)  # one process holds all
     local = {"a": np.arange(24).reshape(8, 3)}

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.examples.choices import read_choices
-from bert_jax.examples.encode_choices import encode_choices
+from bert_jax.examples.choices import encode_choices, read_choices
 from bert_jax.examples.schema import ChoiceExample
-from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)

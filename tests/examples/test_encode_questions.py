@@ -9,7 +9,8 @@ import pytest
 from bert_jax.examples.encode_questions import encode_questions
 from bert_jax.examples.schema import Question
 from bert_jax.examples.squad import read_questions
-from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", *"中文国.-1", "##9"]

@@ -12,7 +12,8 @@ from bert_jax.examples.conll import read_tagged
 from bert_jax.examples.encode_words import encode_words
 from bert_jax.examples.rows import Labels
 from bert_jax.examples.schema import TaggedExample
-from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "中", "文"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)

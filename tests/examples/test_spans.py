@@ -11,7 +11,8 @@ from bert_jax.examples.encode_questions import encode_questions
 from bert_jax.examples.schema import Question
 from bert_jax.examples.spans import Answers, Span, choose_spans
 from bert_jax.examples.squad import read_questions
-from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "e"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)

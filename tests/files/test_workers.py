@@ -29,5 +29,8 @@ def test_what_a_task_raises_is_raised_here(workers):
 
 
 def test_a_process_that_dies_is_reported():
-    with Workers(2) as workers, pytest.raises(OSError, match="a worker process died.*num_processes"):
+    with (
+        Workers(2) as workers,
+        pytest.raises(OSError, match="a worker process died.*num_processes"),
+    ):
         list(workers.run(signal.raise_signal, [(signal.SIGKILL,)]))

@@ -18,12 +18,8 @@ from hypothesis import strategies as st
 
 from bert_jax.formats.hf_tokenizer import tokenizer_json
 from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from bert_jax.text.tokenization import (
-    SPECIAL_TOKENS,
-    WordPieceTokenizer,
-    basic_tokens,
-    load_tokenizer,
-)
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, basic_tokens
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -1,6 +1,7 @@
 """The same weights and batches for bert_jax and for transformers' BERT on torch."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -191,13 +192,14 @@ def ours():
     def make(config, heads=True):
         @jax.jit
         def run(params, batch):
-            encoded, pooled = EncoderWithPooler(config).apply(
+            encoded_and_pooled: Any = EncoderWithPooler(config).apply(
                 {"params": params["bert"]},
                 batch,
                 deterministic=True,
                 keep_all=True,
                 keep_attention=True,
             )
+            encoded, pooled = encoded_and_pooled
             outputs = {
                 "hidden states": encoded.all_hidden,
                 "attention": encoded.attention,
@@ -205,7 +207,7 @@ def ours():
             }
             if heads:
                 model = PreTrainingModel(config, next_sentence=True)
-                logits = model.apply({"params": params}, batch, deterministic=True)
+                logits: Any = model.apply({"params": params}, batch, deterministic=True)
                 outputs["masked LM logits"] = logits.masked_lm_logits
                 outputs["next sentence logits"] = logits.next_sentence_logits[:, 0]
             return outputs

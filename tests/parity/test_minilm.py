@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.models.model import parameter_count, parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")

@@ -20,9 +20,9 @@ from bert_jax.text.tokenization import (
     SPECIAL_TOKENS,
     WordPieceTokenizer,
     basic_tokens,
-    load_tokenizer,
     split_runs,
 )
+from bert_jax.text.tokenizers import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")

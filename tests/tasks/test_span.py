@@ -9,7 +9,7 @@ import pytest
 from bert_jax.examples.schema import Question
 from bert_jax.tasks.span import SpanData
 from bert_jax.tasks.task import TaskSettings
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 HEAD = {
     "doc_stride": 3,

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.examples.schema import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.tasks.task import TaskSettings
-from bert_jax.text.tokenization import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
 
 DATA = {"lengths": (9,), "text_a": "", "label": "", "published": ""}

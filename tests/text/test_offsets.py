@@ -8,7 +8,8 @@ import pytest
 import sentencepiece
 
 from bert_jax.text.offsets import character_spans
-from bert_jax.text.tokenization import WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -7,7 +7,8 @@ import pytest
 import sentencepiece
 
 from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from bert_jax.text.tokenization import SPECIAL_TOKENS, load_tokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
 
 TEXT = [

@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 
 from bert_jax.text import tokenization
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens" / "tokenization.json"
 

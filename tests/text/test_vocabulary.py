@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from bert_jax.text import vocabulary
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import (
     KINDS,
     WordCounts,

@@ -228,14 +228,16 @@ def test_every_optimizer_with_every_schedule_makes_updates(name, schedule, param
     np.testing.assert_allclose(rate(1), 5e-3, rtol=1e-6)
 
 
-def test_what_decays_is_as_the_golden_file_says():
+def test_decayed_parameters_are_those_of_the_golden_file():
     task = make_task(num_layers=1)
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     leaves, _ = jax.tree_util.tree_flatten_with_path(decay_mask(params, NO_DECAY))
     lines = [f"{path_name(path)}: {'decays' if d else 'does not'}\n" for path, d in leaves]
     if os.environ.get("UPDATE_GOLDENS"):
         GOLDEN.write_text("".join(lines))
-    assert "".join(lines) == GOLDEN.read_text(), "right? UPDATE_GOLDENS=1 pytest writes it anew"
+    assert "".join(lines) == GOLDEN.read_text(), (
+        "if that is right, UPDATE_GOLDENS=1 pytest writes it"
+    )
 
 
 def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_decay(params):

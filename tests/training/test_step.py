@@ -1,4 +1,4 @@
-"""One update is the same whatever it is split into: microbatches, devices, retries."""
+"""An update is the same in microbatches, on every mesh, and in every order of retries."""
 
 import functools
 
@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.devices import sharding
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
-from bert_jax.training.state import abstract_state, init_state, make_key
+from bert_jax.training.state import abstract_state, init_params, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
 from tests.tiny import make_batch, make_task
 
@@ -49,6 +49,10 @@ def run(task, batches, mesh_shape=(1, 1, 1), num_microbatches=1, **changes):
     return jax.device_get(state), history
 
 
+def make_params(task):
+    return jax.jit(functools.partial(init_params, task))(jax.random.key(1))
+
+
 def losses(history):
     return [float(m.sums["masked_lm_loss"].numerator) for m in history]
 
@@ -57,12 +61,15 @@ def assert_close(tree, other, tolerance):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance), tree, other)
 
 
+@functools.cache
+def run_with_dropout(mesh_shape):
+    return run(make_task(num_heads=4), [make_batch(8, seed=i) for i in range(4)], mesh_shape)
+
+
 @pytest.mark.parametrize("mesh_shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
 def test_training_with_dropout_is_the_same_on_every_mesh(mesh_shape):
-    task = make_task(num_heads=4)
-    batches = [make_batch(8, seed=i) for i in range(4)]
-    state, history = run(task, batches)
-    other_state, other_history = run(task, batches, mesh_shape)
+    state, history = run_with_dropout((1, 1, 1))
+    other_state, other_history = run_with_dropout(mesh_shape)
     np.testing.assert_allclose(losses(history), losses(other_history), rtol=1e-5)
     assert_close(state.params, other_state.params, 1e-5)
 
@@ -81,11 +88,10 @@ def test_microbatches_add_up_to_the_batch():
 
 def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs():
     task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
-    batch = {name: jnp.asarray(array) for name, array in make_batch(4).items()}
-    batch = task.transform(jax.random.key(0), batch)
-    model = task.make_model()
-    params = model.init(jax.random.key(1), batch, deterministic=True)["params"]
-    outputs = model.apply({"params": params}, batch, deterministic=True)
+    batch = jax.jit(task.transform)(jax.random.key(0), make_batch(4))
+    params = make_params(task)
+    apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
+    outputs = apply({"params": params}, batch)
 
     log_probs = jax.nn.log_softmax(np.asarray(outputs.masked_lm_logits, np.float64))
     total, count = 0.0, 0
@@ -99,7 +105,7 @@ def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs():
     assert float(sums.numerator) == pytest.approx(total, rel=1e-5)
 
 
-def test_an_update_that_is_not_finite_changes_nothing():
+def test_a_nonfinite_update_changes_nothing():
     task = make_task()
     tx = make_tx()
     mesh = sharding.make_mesh()
@@ -119,24 +125,24 @@ def test_an_update_that_is_not_finite_changes_nothing():
     after_good, metrics = step(skipped, good)
     assert metrics.applied and int(after_good.nonfinite_streak) == 0
 
-    # Past the limit even a good batch is left out, until somebody looks.
+    # Past the limit no update is applied, until the host reads the metrics.
     latched, _ = step(step(skipped, bad)[0], bad)
     stuck, metrics = step(latched, good)
     assert not metrics.applied
     jax.tree.map(np.testing.assert_array_equal, stuck.params, state.params)
 
 
-def test_evaluation_asks_the_same_questions_each_time():
+def test_every_evaluation_has_the_same_masks():
     task = make_task()
     step = jax.jit(functools.partial(eval_step, key=make_key(0, "eval_masking"), task=task))
     batch = make_batch(8)
-    params = task.make_model().init(jax.random.key(0), task.example_batch(), deterministic=True)
-    first, again, other = (step(params["params"], batch, number=n)[0] for n in (3, 3, 4))
+    params = make_params(task)
+    first, again, other = (step(params, batch, number=n)[0] for n in (3, 3, 4))
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert float(first["masked_lm_loss"].numerator) != float(other["masked_lm_loss"].numerator)
 
 
-def test_the_state_is_made_in_its_shardings():
+def test_the_state_is_created_in_its_shardings():
     mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
     task, tx = make_task(), make_tx()
     state = init_state(task, tx, mesh, make_key(0, "init"))

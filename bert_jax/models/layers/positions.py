@@ -15,9 +15,9 @@ Rotation = tuple[jax.Array, jax.Array]
 
 
 def _angles(position_ids: jax.Array, features: int) -> jax.Array:
-    """int32[batch, seq] -> float32[batch, seq, features / 2], position * BASE**(-2 i / features)."""
+    """Position * BASE**(-2i / features): int32[batch, seq] -> float32[batch, seq, features / 2]."""
     frequencies = BASE ** (-np.arange(0, features, 2) / features)
-    return position_ids[:, :, None].astype(jnp.float32) * frequencies[None, None].astype(np.float32)
+    return position_ids[:, :, None].astype(jnp.float32) * jnp.float32(frequencies)[None, None]
 
 
 def sinusoidal(position_ids: jax.Array, features: int) -> jax.Array:
