@@ -43,6 +43,7 @@ EXTRAS = {
         "scikit-learn>=1.6",  # with scipy and seqeval: the scores' independent implementations
         "scipy>=1.14",
         "seqeval==1.2.2",
+        "setuptools>=77",  # builds the wheel that a test installs
         "tensorboard>=2.19",
         "zstandard>=0.23,<1",
     ],

@@ -1,11 +1,11 @@
-# Sourced by the other scripts: makes and enters the virtual environment .venv of this checkout.
+# Sourced by the other scripts: creates and activates the virtual environment .venv of this checkout.
 #
 #   EXTRAS="cuda zstd" PYTHON=python3.12 source launch/environment.sh
 #
-# EXTRAS are extras of setup.py, none unless given; PYTHON is the interpreter (3.11 or later), the
-# first one found unless given. Versions are those of constraints.txt. What is installed already is
-# not installed again; an installation that was interrupted, moved or is of other versions is made
-# anew. Sets `root`, the checkout, and `run COMMAND ...`, which only prints it when dry_run is set.
+# EXTRAS are extras of setup.py (default: none); PYTHON is the interpreter, 3.11 or later (default:
+# the first one found). Versions are those of constraints.txt. Installed extras are not installed
+# again; an environment that is incomplete, moved or of other versions is replaced. Sets `root`, the
+# checkout, and `run COMMAND ...`, which only prints the command if dry_run is set.
 
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd) || return 1
 
@@ -28,7 +28,7 @@ _make_venv() {
   local python
   python=$(_find_python) || return 1
   "$python" -m venv --clear .venv >/dev/null 2>&1 && return
-  # Some distributions leave ensurepip out: then the interpreter's own pip serves .venv.
+  # Some distributions lack ensurepip: then the interpreter's own pip installs one.
   "$python" -m venv --clear --without-pip .venv &&
     "$python" -m pip --python .venv/bin/python install --quiet pip && return
   echo "error: $python makes no virtual environment: install its venv package (python3-venv)." >&2
@@ -46,7 +46,7 @@ _set_up() (
   echo "Setting up .venv (a few minutes the first time) ..."
   if [[ ${names[0]} == base ]]; then _make_venv || exit 1; fi
   pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt)
-  # torch by itself and first: with it in place no other package brings another build along.
+  # torch first, so that no other package installs another build of it.
   if [[ " ${names[*]} " == *" parity "* ]]; then "${pip[@]}" torch || exit 1; fi
   wanted=$(IFS=,; echo "${names[*]}")
   wanted=${wanted#base} && wanted=${wanted#,}

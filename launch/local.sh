@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One process on this machine, CPU or whatever EXTRAS brings.
+# One process on this machine, on CPUs or the devices that EXTRAS supports.
 #
 #   bash launch/local.sh [--dry_run] --config=configs/base.py --workdir=DIR [--config.FIELD=VALUE ...]
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Several processes on this machine that train together, as on several hosts: to try such a run out.
+# Several processes on this machine that train together, to try out a run on several hosts.
 #
 #   PROCESSES=2 bash launch/local_multiprocess.sh [--dry_run] --config=configs/tiny.py --workdir=DIR ...
 #
-# DEVICES is the number of CPU devices of each process, 1 unless given; PORT that of process 0, a
-# free one unless given. Ctrl-C or SIGTERM stops all of them at the same step, saved.
+# DEVICES is the number of CPU devices of each process (default: 1); PORT that of process 0 (default:
+# a free one). Ctrl-C or SIGTERM stops all processes at the same step, after saving.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
@@ -32,7 +32,7 @@ done
 set +m
 [[ -z ${dry_run:-} ]] || exit 0
 
-# The first failure ends all: the others would wait long for the one that is gone.
+# The first failure ends all, since the others would wait for the failed process.
 while [[ ${#pids[@]} -gt 0 ]]; do
   sleep 0.5 || true
   running=()

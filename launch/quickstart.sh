@@ -3,7 +3,7 @@
 #
 #   bash launch/quickstart.sh [--dry_run] [WORKDIR] [--config.FIELD=VALUE ...]
 #
-# All set-up is done here. WORKDIR is `quickstart` unless given; the same command goes on with a run
+# Sets up the environment first. WORKDIR defaults to `quickstart`; the same command resumes a run
 # that was stopped. PYTHON and EXTRAS: see environment.sh.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
@@ -12,11 +12,11 @@ if [[ $# -gt 0 && $1 != --* ]]; then workdir=$1; shift; fi
 [[ $workdir == /* ]] || workdir=$PWD/$workdir
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 
-trap 'exit 130' INT # Ctrl-C: the run saves and stops, and nothing comes after it
+trap 'exit 130' INT # Ctrl-C: the run saves and stops, and so does this script
 run python -m bert_jax.main --config="$root/configs/tiny.py" --workdir="$workdir" "$@"
 
 echo
-echo "Words left out of held-out text, and what the model would put there:"
+echo "Masked words of held-out text, and what the model predicts:"
 run python -m bert_jax fill_mask --workdir="$workdir" --held_out=5
 
 quoted=$(printf '%q' "$workdir")

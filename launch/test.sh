@@ -3,7 +3,7 @@
 #
 #   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
 #
-# TEST_PROCESSES tests run at a time, one for each core unless given.
+# TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
 EXTRAS="${EXTRAS:-} parity test"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # A Google Cloud TPU, one host or many: makes it or uses the one there is, installs, trains on all
-# workers, and begins again when it is preempted; the run goes on from its newest checkpoint.
+# workers, and starts again after a preemption; the run resumes from its newest checkpoint.
 #
 #   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 SHARE=10.0.0.2:/runs \
 #     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=/mnt/runs/base ...
 #
-# SHARE is a file share (NFS, such as Filestore) mounted on /mnt/runs: a disk of its own goes with
-# the TPU. VERSION is the TPU's software; SPOT=1 takes a preemptible one. The committed files of this
-# checkout are what runs. The TPU is not deleted at the end: see the last line printed.
+# SHARE is a file share (NFS, such as Filestore) mounted on /mnt/runs, since the TPU's own disk is
+# deleted with it. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU. Runs the
+# committed files of this checkout. The TPU is not deleted at the end: see the last line printed.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
 : "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}" "${SHARE:?host:/share}"

@@ -28,7 +28,8 @@ ONE_DEVICE = {"JAX_NUM_CPU_DEVICES": "1"}  # compiles fastest
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> pathlib.Path:
     """A folder with the installed wheel. It is built from a copy, so that the checkout stays."""
-    pytest.importorskip("pip")
+    for module in ("pip", "setuptools"):
+        pytest.importorskip(module)
     copy = tmp_path_factory.mktemp("copy")
     for name in ("bert_jax", "configs"):
         shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns("__pyc*"))

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Rival:
-    """A process that prepares something once and measures it when told."""
+    """A process that prepares something once and measures it on request."""
 
     def __init__(self, module: str, function: str, **settings: Any):
         """Starts `module.function(**settings)`, which returns (facts, measure) there.

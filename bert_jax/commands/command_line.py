@@ -114,10 +114,9 @@ class Parser(argparse.ArgumentParser):
     def switch(self, name: str, help: str, default: bool | None = False) -> None:
         """Adds --name and --noname."""
         self._names |= {name, f"no{name}"}
-        said = argparse.SUPPRESS if default else help
-        self.add_argument(f"--{name}", action="store_true", default=default, help=said)
-        denied = help if default else argparse.SUPPRESS
-        self.add_argument(f"--no{name}", action="store_false", dest=name, help=denied)
+        on, off = (argparse.SUPPRESS, help) if default else (help, argparse.SUPPRESS)
+        self.add_argument(f"--{name}", action="store_true", default=default, help=on)
+        self.add_argument(f"--no{name}", action="store_false", dest=name, help=off)
 
     def words(self, name: str, help: str, count: str | None = None) -> None:
         """Adds positional arguments: one, or with count="*" any number."""

@@ -43,7 +43,10 @@ def main(argv: Sequence[str]) -> None:
     if flags.held_out:
         manifest = Manifest.load(data_dir(config, flags.workdir))
         texts += held_out_sentences(manifest, flags.held_out)
-    windows = predictor.predict(Text(text) for text, _ in texts)
+    examples = [Text(text) for text, _ in texts]
+    for example in examples:
+        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
+    windows = predictor.predict(examples)
     predictions = (prediction for window in windows for prediction in window)
     for (text, word), prediction in zip(texts, predictions, strict=True):
         print(f"\n{text}" + (f"   ({word})" if word else ""))

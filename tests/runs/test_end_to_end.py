@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_jax.commands import fill_mask
 from bert_jax.config import checks, store
 from bert_jax.corpus.held_out import held_out_sentences
 from bert_jax.corpus.manifest import Manifest
@@ -278,13 +279,15 @@ def test_other_rows_and_padding_do_not_change_an_answer(predictor):
     assert [m["position"] for m in among["masks"]] == [m["position"] for m in alone["masks"]]
 
 
-def test_a_text_that_is_too_long_is_refused_not_cut(predictor):
+def test_a_text_that_is_too_long_is_refused_not_truncated(predictor, run):
     check = lambda text: predictor.data.check_example(  # noqa: E731
         Text(text), predictor.tokenizer, predictor.model
     )
     check("kaka " * 30)  # with [CLS] and [SEP] exactly the 32 positions
     with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
         check("kaka " * 31)
+    with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
+        fill_mask.main(["fill_mask", f"--workdir={run.workdir}", "[MASK] " * 31])
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_decayed_parameters_are_those_of_the_golden_file():
     if os.environ.get("UPDATE_GOLDENS"):
         GOLDEN.write_text("".join(lines))
     assert "".join(lines) == GOLDEN.read_text(), (
-        "if that is right, UPDATE_GOLDENS=1 pytest writes it"
+        "UPDATE_GOLDENS=1 pytest writes it, if that is right"
     )
 
 

@@ -63,7 +63,9 @@ def assert_close(tree, other, tolerance):
 
 @functools.cache
 def run_with_dropout(mesh_shape):
-    return run(make_task(num_heads=4), [make_batch(8, seed=i) for i in range(4)], mesh_shape)
+    return run(
+        make_task(num_layers=1, num_heads=4), [make_batch(8, seed=i) for i in range(4)], mesh_shape
+    )
 
 
 @pytest.mark.parametrize("mesh_shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
@@ -76,7 +78,7 @@ def test_training_with_dropout_is_the_same_on_every_mesh(mesh_shape):
 
 def test_microbatches_add_up_to_the_batch():
     """Although the examples have different numbers of masked tokens."""
-    task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
+    task = make_task(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
     batches = [make_batch(8, seed=i) for i in range(3)]
     state, history = run(task, batches)
     parts_state, parts_history = run(task, batches, num_microbatches=4)
@@ -87,7 +89,7 @@ def test_microbatches_add_up_to_the_batch():
 
 
 def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs():
-    task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
+    task = make_task(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
     batch = jax.jit(task.transform)(jax.random.key(0), make_batch(4))
     params = make_params(task)
     apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
@@ -106,7 +108,7 @@ def test_the_loss_is_the_mean_over_predictions_plus_the_mean_over_pairs():
 
 
 def test_a_nonfinite_update_changes_nothing():
-    task = make_task()
+    task = make_task(num_layers=1)
     tx = make_tx()
     mesh = sharding.make_mesh()
     state = init_state(task, tx, mesh, make_key(0, "init"))
@@ -133,7 +135,7 @@ def test_a_nonfinite_update_changes_nothing():
 
 
 def test_every_evaluation_has_the_same_masks():
-    task = make_task()
+    task = make_task(num_layers=1)
     step = jax.jit(functools.partial(eval_step, key=make_key(0, "eval_masking"), task=task))
     batch = make_batch(8)
     params = make_params(task)
