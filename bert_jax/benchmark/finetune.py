@@ -3,12 +3,12 @@
     python -m bert_jax benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
         --config.init_from=FOLDER --config.data.train=FILE --config.data.eval=FILE
 
-Both start from the same folder of Hugging Face and follow the configuration, with AdamW as torch
-has it (bias correction) and a linear schedule. Ours is the command that a user types; transformers
-tokenizes for itself, pads each batch to its longest row, and is scored by seqeval; its process
-lives on, so that its seconds begin after the imports. They take turns, a seed a turn. Scores are of
-the last step. A further run of one epoch each, padded to the longest row allowed, shows what
-batches by length save.
+Both start from the same folder of Hugging Face and follow the configuration, with AdamW as in torch
+(bias correction) and a linear schedule. Our program runs as the command that a user types;
+transformers uses its own tokenizer, pads each batch to its longest row, and is scored by seqeval.
+Its process stays alive, so that its time excludes the imports. The programs alternate, one seed at
+a time. Scores are those of the last step. One more run of one epoch each, padded to the maximum
+length, shows how much batches by length save.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ SETTINGS = {
     "eval.every": "0",
     "checkpoint.every": "0",
 }
-# What the other side does, and nothing else.
+# The only settings that the compared program supports.
 _ONLY = {
     "task": "tagging",
     "head.tagging": "linear",

@@ -20,7 +20,7 @@ from bert_jax.examples.schema import TaggedExample
 
 # Left out of the loss and of the scores.
 _IGNORED = -100
-# Share of the steps that the measurement of the speed leaves out, as on our side.
+# Fraction of the steps that the measurement of speed leaves out, as in our program.
 _WARM_UP = 0.1
 
 

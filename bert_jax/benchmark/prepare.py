@@ -49,7 +49,7 @@ def measure(text: str, data_dir: str, fields: Mapping[str, str | int]) -> None:
     # Of all processes that have ended so far, the largest: run the smaller text first.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\n{size:.0f} MB of text: {seconds:.1f} s, at most {peak:.0f} MiB in any process")
-    # A stage that takes long says several times how far it is: the last time counts.
+    # A long stage reports its progress several times: the last report counts.
     stages = {match[1]: match for match in map(_STAGE.match, output.splitlines()) if match}
     for name, match in stages.items():
         print(f"  {name:<12} {float(match[2]):8.1f} s {float(match[3]):8.2f} MB/s")

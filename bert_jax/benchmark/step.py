@@ -1,4 +1,4 @@
-"""Times one training step at sequence length 128, beside transformers' on the same batch.
+"""Times one training step at sequence length 128, and transformers' on the same batch.
 
     python -m bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
 

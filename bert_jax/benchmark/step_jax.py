@@ -76,7 +76,7 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
 
 
 def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
-    """The fastest, in FLOP/s, of the matrix products that the model is made of."""
+    """Measures the fastest, in FLOP/s, of the matrix products in the model."""
     keep_freed_memory()
     hidden = SIZES[model].hidden_size
     tokens, asked = batch_size * SEQUENCE_LENGTH, batch_size * PREDICTIONS

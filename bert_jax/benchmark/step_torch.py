@@ -18,8 +18,8 @@ def build_step(
 
     Args:
       model, dtype, batch_size: what to train; bfloat16 is by autocast.
-      gather: let only the masked positions meet the vocabulary, as this program does.
-      same_allocator: give it this program's setting of the allocator.
+      gather: compute logits of the masked positions only, as this program does.
+      same_allocator: use this program's settings of the allocator.
     """
     if same_allocator:
         keep_freed_memory()

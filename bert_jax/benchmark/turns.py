@@ -1,7 +1,7 @@
-"""Measuring rivals fairly on a machine that does other things too.
+"""Fair comparisons of programs on a machine with other load.
 
-Each rival lives in a process of its own, so that libraries do not share threads or settings, and
-stays alive; they run one at a time, in turns, so that whatever slows the machine slows all.
+Each program has a separate process, so that libraries do not share threads or settings. The process
+stays alive, and the programs run one at a time, in turns, so that other load affects all of them.
 """
 
 import importlib

@@ -2,7 +2,7 @@
 
 A batch is a dict of numpy arrays whose first dimension is the batch. A row holds 1 to N examples
 `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, one after the other, and padding after the last.
-`token_fields` lays out the fields that every model reads; nothing else does:
+`token_fields` is the only function that lays out the fields that every model reads:
 
     input_ids        int32[batch, seq]
     token_type_ids   int32[batch, seq]   0 in [CLS] A [SEP], 1 in B [SEP], 0 in padding
@@ -10,7 +10,7 @@ A batch is a dict of numpy arrays whose first dimension is the batch. A row hold
     example_ids      int32[batch, seq]   1 to N: which example of the row, 0: padding
     cls_positions    int32[batch, N]     where each example begins; 0 for an example that is absent
 
-`EvaluationBatch` and `Rows` are all that training, evaluation and prediction know of a data set:
+Training, evaluation and prediction access a data set only through `EvaluationBatch` and `Rows`:
 `corpus.rows.CorpusRows` (a prepared corpus) and `examples.labelled.LabelledRows` (a file of
 labelled examples) have the same methods, and every batch is a pure function of its number.
 """
@@ -38,7 +38,7 @@ def token_fields(
     Rows may share ids, and a row may have no example: then it is all padding.
 
     Args:
-      ids: int[tokens], special tokens included; the examples of a row lie end to end.
+      ids: int[tokens], special tokens included; the examples of a row are contiguous.
       starts: int[batch], where each row begins in `ids`.
       lengths: int[batch, N], tokens of each example; 0: absent, which only the last ones may be.
       first_lengths: int[batch, N], tokens of `[CLS] A [SEP]` of each example.

@@ -15,8 +15,9 @@ def held_out_sentences(manifest: Manifest, count: int) -> list[tuple[str, str]]:
     """Returns sentences of the held-out split with one word replaced by [MASK], and that word.
 
     A sentence has 6 to 30 tokens, most of them words. The masked word is a single piece of four
-    letters or more, not the first, and a frequent one, which a small model can know: they are the
-    first of a trained vocabulary. The choice depends on the data only.
+    letters or more, not the first of its sentence, and frequent, so that a small model can have
+    learned it: frequent words come first in a trained vocabulary. The choice depends on the data
+    only.
     """
     tokenizer, lowercase = manifest.tokenizer(), manifest.content["tokenizer"]["lowercase"]
     rows = manifest.rows("validation", manifest.sequence_lengths[0])

@@ -180,10 +180,10 @@ def sample_unit(
 def full_sentences(
     documents: SentenceLengths, unit: tuple[int, int], max_num_tokens: int
 ) -> Iterator[Run]:
-    """Yields runs of as many whole sentences of documents unit[0] to unit[1] - 1 as fit, in order.
+    """Yields runs of whole sentences of documents unit[0] to unit[1] - 1, as long as fits, in order.
 
     FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run continues into the next document
-    after a separator. Nothing is random and nothing is lost: a sentence of more than
+    after a separator. Nothing is random and no text is lost: a sentence of more than
     `max_num_tokens` is continued in the next run. Each unit begins a new run.
     """
     document = start = length = 0  # of the run that grows

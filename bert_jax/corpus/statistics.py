@@ -39,8 +39,8 @@ class RowCounts:
         """Returns means and fractions.
 
         `unigram_entropy`, in nats, is that of all tokens that can be masked: the loss of a model
-        that knows only their frequencies. The share of `most_frequent_token` is the accuracy of a
-        model that always predicts it.
+        that knows only their frequencies. The fraction of `most_frequent_token` is the accuracy of
+        a model that always predicts it.
         """
         sums = self.sums
         rows = sums["rows"]

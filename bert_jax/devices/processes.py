@@ -11,8 +11,8 @@ import threading
 import jax
 from jax.experimental import multihost_utils
 
-# Of the cluster managers that jax.distributed knows: how many processes, and which one this is. (A
-# shell inside an allocation has only the first.)
+# For each cluster manager that jax.distributed supports: the variables with the number of processes
+# and the number of this one. (A shell inside an allocation has only the first.)
 _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
 
 
@@ -20,9 +20,9 @@ def start(coordinator: str, num_processes: int, process_id: int) -> None:
     """Joins the processes of the run; does nothing for a run of one. Call before any computation.
 
     Args:
-      coordinator: address "host:port" of process 0; empty to let jax find it.
-      num_processes: how many there are; 0 to let jax find out.
-      process_id: which one this is; -1 to let jax find out.
+      coordinator: address "host:port" of process 0; empty: found by jax.
+      num_processes: number of processes; 0: found by jax.
+      process_id: number of this process; -1: found by jax.
 
     Raises:
       ValueError: if only a part of the three is given.
@@ -62,13 +62,13 @@ def barrier(name: str) -> None:
 
 
 class StopRequest:
-    """SIGTERM or SIGINT turned into an answer that all processes give at the same step.
+    """SIGTERM or SIGINT as a request to stop, which all processes see at the same step.
 
     With several processes jax's own handler of SIGTERM agrees on the step; SIGINT is passed on to
-    it. A second SIGINT interrupts at once. Use as a context, in the main thread.
+    it. A second SIGINT interrupts immediately. Use as a context, in the main thread.
 
     Attributes:
-      signal_name: the signal that came to this process; empty while there is none.
+      signal_name: the signal that this process received; empty if none.
       granted: whether `is_set` has said so. Unlike `signal_name` the same in every process.
     """
 

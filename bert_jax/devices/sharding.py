@@ -2,8 +2,8 @@
 
 `data` splits the batch; `fsdp` splits the batch too, and every large parameter with its optimizer
 moments; `tensor` splits attention heads, the inner layer of the feed-forward network and the
-vocabulary. The rules of parameters stand with the models (`models.MODELS`, `models.heads`); their
-modules do not know them: jax.jit gets the shardings of its arguments, and XLA inserts the
+vocabulary. The rules of parameters are defined with the models (`models.MODELS`, `models.heads`),
+whose modules do not use them: jax.jit gets the shardings of its arguments, and XLA inserts the
 communication.
 """
 

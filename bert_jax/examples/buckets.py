@@ -28,7 +28,7 @@ class BucketedLoader:
       seed: of the order.
       bucket_lengths: lengths that batches are padded to, ascending.
       even_tokens: if positive, the number of rows of a batch is a multiple of it and depends on
-        the length, so that all batches have about as many positions as `batch_size` mean rows;
+        the length, so that all batches have about the positions of `batch_size` rows of mean length;
         0: each batch has `batch_size` rows.
 
     Raises:

@@ -144,7 +144,7 @@ def encode_choices(
       counts: of `choices_truncated` and `tokens_cut_off`.
 
     Raises:
-      ValueError: naming the place, for fewer than two endings or a label that is none of them;
+      ValueError: naming the place, for fewer than two endings or a label that names no ending;
         there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)

@@ -108,8 +108,8 @@ def encode_words(
       tokenizer: any; a word without pieces, such as control characters, is [UNK].
       max_sequence_length: most tokens of a row.
       labels: the tags; None: tags are ignored.
-      counts: of `words_without_pieces`, `words_truncated` (to the first pieces, as many as a row
-        has room for) and `sentences_of_several_rows`.
+      counts: of `words_without_pieces`, `words_truncated` (to the pieces that fit into a
+        row) and `sentences_of_several_rows`.
       document_context: whether to fill rows with the sentences before and after; not those of a
         sentence of several rows.
 

@@ -122,7 +122,7 @@ def read_table(
       columns: what to read.
       counts: of the list above.
       labelled: whether labels are read; every row must have one then.
-      quoted: whether fields may stand in double quotes; None: in CSV they may, in TSV not.
+      quoted: whether fields may be in double quotes; None: in CSV they may, in TSV not.
       leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
         instead of raising.
 

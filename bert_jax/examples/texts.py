@@ -78,7 +78,7 @@ class TextRow:
       input_ids: int32[tokens].
       first_length: of [CLS] A [SEP].
       masked: positions to fill in.
-      masked_ids: ids that stood there, where they are known.
+      masked_ids: original ids at these positions, if known.
     """
 
     text: Text
@@ -108,7 +108,7 @@ def encode_text(
       text: the text.
       tokenizer: of the model.
       longest: the most tokens that the model takes; None: not checked.
-      masks: whether "[MASK]" and its like stand for the special tokens; the masks are `masked`.
+      masks: whether "[MASK]" and other special tokens are encoded as such; `masked` has the masks.
 
     Raises:
       ValueError: it has more tokens than `longest`.

@@ -11,7 +11,7 @@ from bert_jax.examples.tables import Columns
 from bert_jax.examples.tags import TagReader
 from bert_jax.text.tfds import open_builder, open_split, parse_name
 
-# Records that are read at once.
+# Records per read.
 _BATCH = 64
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bert_jax.formats.weight_table import Arrays, Shapes, WeightTable
+from bert_jax.formats.weight_table import Arrays, Shapes
 from bert_jax.text.tokenization import WordPieceTokenizer
 
 # The largest number of rows of an embedding table that only pad it, for matrix units.
@@ -35,7 +35,6 @@ class ForeignCheckpoint:
     Attributes:
       path: file or folder.
       format: name of its format, a key of `bert_jax.formats.FORMATS`.
-      table: names of its tensors.
       task: value for `config.task`.
       model: fields of `config.model`.
       vocabulary: the bytes of a vocab.txt.
@@ -50,7 +49,6 @@ class ForeignCheckpoint:
 
     path: str
     format: str
-    table: WeightTable
     task: str
     model: dict[str, Any]
     vocabulary: bytes

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from bert_jax.formats import bert_names, foreign
+from bert_jax.formats import foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.tensorflow_bundle import Bundle, find_prefixes
@@ -38,7 +38,6 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     return ForeignCheckpoint(
         path=path,
         format="google",
-        table=bert_names.GOOGLE,
         task=_task(bundle),
         model=model,
         vocabulary=vocabulary,

@@ -63,8 +63,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     # The notes are stored in certificate.json.
     notes = [f"GELU: {activation}, config.json says {hidden_act!r}."]
 
-    table = bert_names.HUGGINGFACE
-    names = set(map(table.current_name, arrays))
+    names = set(map(bert_names.HUGGINGFACE.current_name, arrays))
     model["next_sentence"] = any(name.startswith("bert.pooler.") for name in names)
     task = _task(values, names)
     if task == "pretraining" and not model["next_sentence"]:
@@ -80,7 +79,6 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     return ForeignCheckpoint(
         path=path,
         format="huggingface",
-        table=table,
         task=task,
         model=model,
         vocabulary=vocabulary,

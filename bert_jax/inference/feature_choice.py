@@ -27,7 +27,7 @@ class Choice:
     Attributes:
       layers: of FEATURE_LAYERS.
       weights: of `weighted_sum`.
-      level: what a vector stands for, of LEVELS.
+      level: what a vector represents, of LEVELS.
       word: a word is its first piece or the mean of its pieces.
       pooling: a sentence is its [CLS], or the mean or the maximum over all its tokens, [CLS] and
         [SEP] included.

@@ -118,7 +118,7 @@ class FeatureExtractor:
                 return {}
 
     def array_specs(self, texts: int, tokens: int, words: int) -> dict[str, ArraySpec]:
-        """The arrays for so many texts of at most so many tokens and words."""
+        """Returns the arrays for `texts` texts of at most `tokens` tokens and `words` words."""
         model, choice = self.model.config, self.choice
         layers = model.num_layers + 1 if choice.layers == "all" else 1
         size = model.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
@@ -140,7 +140,7 @@ class FeatureExtractor:
 
 
 def check_layers(choice: Choice, num_layers: int) -> None:
-    """Raises ValueError if a model of so many layers has too few for a choice."""
+    """Raises ValueError if `num_layers` are too few for a choice."""
     if num_layers < (needed := LAYER_CHOICES[choice.layers].least_layers):
         raise ValueError(
             f"--layers={choice.layers} needs {needed} layers, and the model has {num_layers}."

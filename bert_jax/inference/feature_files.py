@@ -1,6 +1,6 @@
 """Files of features: a JSON object a line, or arrays in .npz or .safetensors.
 
-JSON lines are written as they come. Arrays are filled on disk, in a folder beside the output, and
+JSON lines are written as they come. Arrays are filled on disk, in a folder next to the output, and
 packed at the end: memory does not grow with the number of texts, and for a moment the disk holds
 everything twice.
 """
@@ -40,7 +40,7 @@ def check_ending(path: str) -> str:
     """The ending of a file name.
 
     Raises:
-      ValueError: if it is none of ENDINGS, or the package that writes it is missing.
+      ValueError: it is not in ENDINGS, or the package that writes it is missing.
     """
     ending = os.path.splitext(path)[1]
     if ending not in ENDINGS:

@@ -36,7 +36,7 @@ class TrainedModel:
     Attributes:
       config: of the encoder.
       has_pooler: whether the model has a pooler.
-      task: whose model the parameters are of.
+      task: the task whose model has these parameters.
       params: of the model; of a fine-tuned one without the head.
       tokenizer: of the run.
     """

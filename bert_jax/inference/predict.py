@@ -6,11 +6,11 @@ each example, in the same order. The ending of its name may choose the form in w
 is scored instead:
 
     .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
-    .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has how sure "no answer" is
+    .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
     .conll   a word and its tag a line, a blank line between sentences
 
-Until all examples are done the output is in OUTPUT.unfinished, beside OUTPUT.unfinished.json with
-what it was computed from and how much of it is complete.
+Until all examples are done, the output is in OUTPUT.unfinished. OUTPUT.unfinished.json has its
+origin and the number of complete predictions.
 """
 
 import functools
@@ -41,7 +41,7 @@ from bert_jax.training.run import (
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import predict_step
 
-# Fields of the configuration that predictions depend on, beside the parameters.
+# Fields of the configuration that predictions depend on, in addition to the parameters.
 _DECIDE = ("data", "head", "model", "phases", "dtype")
 
 
@@ -178,7 +178,7 @@ def _check_examples(predictor: Predictor, examples: Iterable[Any]) -> tuple[int,
 
 
 def output_form(config: ConfigDict, output_path: str) -> OutputForm | None:
-    """Returns the published form that an output's ending stands for; None: JSON lines.
+    """Returns the published form that an output's ending selects; None: JSON lines.
 
     Raises:
       ValueError: the form is another task's.

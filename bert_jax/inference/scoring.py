@@ -1,6 +1,6 @@
 """How likely a text is to a masked language model: its pseudo-log-likelihood.
 
-    PLL(text) = sum over its tokens t, [CLS] and [SEP] apart, of ln p(t | all other tokens)
+    PLL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | all other tokens)
 
 Each token is masked in turn, so that a text of n tokens goes n times through the model (Salazar et
 al. 2020, "Masked Language Model Scoring", equation 1). The perplexity of a text is exp(-PLL / n),

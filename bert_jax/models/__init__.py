@@ -1,4 +1,4 @@
-"""Encoders and heads as pure flax.linen modules; they know nothing of data, losses or devices.
+"""Encoders and heads as pure flax.linen modules, independent of data, losses and devices.
 
 An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
 """

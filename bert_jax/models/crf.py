@@ -35,8 +35,8 @@ def log_likelihood(
     Args:
       crf: the parameters.
       logits_BWC: float32 scores of the tags of each word.
-      tags_BW: int32; what stands where there is no word does not matter.
-      is_word_BW: bool; the words stand first.
+      tags_BW: int32; values where there is no word have no effect.
+      is_word_BW: bool; the words come first.
     """
     score_B = score(crf, logits_BWC, tags_BW, is_word_BW)
     log_likelihood_B = score_B - log_partition(crf, logits_BWC, is_word_BW)

@@ -6,7 +6,7 @@ layer, `Encoded.all_hidden`.
     last, second_to_last   one layer
     embeddings             the output of the embeddings
     sum_last_4, sum_all    a sum of layers; `sum_all` leaves out the embeddings
-    concat_last_4          four times as many features, those of the last layer last
+    concat_last_4          four times the features, those of the last layer last
     weighted_sum           of the last n states, with n weights; one weight more than there are
                            layers takes in the embeddings
     scalar_mix             of all layers, with one weight for each, without the embeddings
@@ -47,8 +47,8 @@ def choose(
       name: a key of LAYER_CHOICES.
       states: of the embeddings and each layer, float[batch, seq, hidden] each.
       weights: one for each state that `weighted_sum` or `scalar_mix` adds; of these only.
-      last_first: sums start with the last state and go on from the lowest; otherwise they go from
-        the lowest to the last. The order decides the last bit of a floating-point sum: taggers
+      last_first: sums start with the last state and continue from the lowest; otherwise they run
+        from the lowest to the last. The order decides the last bit of a floating-point sum: taggers
         have always used the first, extracted features the second.
 
     Returns:

@@ -134,7 +134,7 @@ class Model:
       rules: PartitionSpecs of all parameters of the encoder, over the mesh axes `fsdp` and
         `tensor`. Parameters of heads have their own, `heads.HEAD_RULES`.
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
-        products in a forward pass; a training step has three times as many.
+        products in a forward pass; a training step needs three times that number.
       formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
     """
 

@@ -29,9 +29,9 @@ class TransformerConfig(EncoderConfig):
         `causal`, itself and those before; `window`, those at most `window` positions away.
       window: with visibility="window", at least 1; otherwise 0.
       feed_forward: `plain`, or `gated` (Shazeer 2020).
-      attention: `einsum`, our own form; `dot_product`, `jax.nn.dot_product_attention` by XLA;
-        `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two have neither dropout of
-        probabilities nor probabilities to return.
+      attention: `einsum`, our implementation; `dot_product`, `jax.nn.dot_product_attention` by XLA;
+        `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two can neither apply
+        dropout to probabilities nor return them.
 
     Raises:
       ValueError: for a value that is not allowed, or values that do not fit together.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
-    """Returns the version, and the answers of each question by its id; reads nothing else.
+    """Returns the version, and the answers of each question by its id; ignores everything else.
 
     Raises:
       ValueError: the file has neither SQuAD's nor CMRC 2018's format, or an id twice.

@@ -38,7 +38,7 @@ def _clean(text: str) -> str:
 
 
 def exact(answer: str, predicted: str) -> float:
-    """Returns 1 if the texts are equal, apart from case and ignored characters, else 0."""
+    """Returns 1 if the texts are equal up to case and ignored characters, else 0."""
     return float(_clean(answer) == _clean(predicted))
 
 

@@ -117,8 +117,8 @@ class _Tokens:
     Attributes:
       example_ids: int32[batch, seq].
       is_candidate: bool[batch, seq], may be chosen.
-      same: bool[batch, seq, seq], belong to the same example.
-      budget: int32[batch, seq], predictions of the token's example; of no use for `bernoulli`.
+      same: bool[batch, seq, seq], whether two positions belong to the same example.
+      budget: int32[batch, seq], predictions of the token's example; unused for `bernoulli`.
       num_examples: most examples in a row.
     """
 
@@ -155,10 +155,10 @@ class _Tokens:
 
 
 def _choose_tokens(order: jax.Array, tokens: _Tokens) -> jax.Array:
-    """bool[batch, seq]: of each example's candidates, as many as its budget, in random order.
+    """bool[batch, seq]: a random choice of each example's candidates, up to its budget.
 
-    By sorting, here and below: XLA would work the ranks that comparing all pairs gives out again
-    wherever they are used, down to each element that the model gathers by them.
+    By sorting, here and below: if ranks came from comparing all pairs, XLA would recompute them in
+    every use, down to each element that the model gathers with them.
     """
     turn = jnp.lexsort((order, ~tokens.is_candidate, tokens.example_ids), axis=1)
     example, is_candidate, budget = (
@@ -193,7 +193,7 @@ def _choose_words(
 ) -> jax.Array:
     """bool[batch, seq]: whole words in random order, leaving out those that no longer fit.
 
-    As in the original a piece that continues a word belongs to the last candidate before it, even
+    As in the original, a piece that continues a word belongs to the last candidate before it, even
     across a [SEP].
     """
     candidate = tokens.is_candidate

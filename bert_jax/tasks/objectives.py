@@ -1,4 +1,4 @@
-"""From a model's outputs to sums that a loss is made of.
+"""From a model's outputs to the sums that form a loss.
 
 A loss or a score is a numerator and a denominator, both sums over examples, so that parts of a
 batch (microbatches, devices, batches of an evaluation) add up exactly; one division comes last.
@@ -120,7 +120,7 @@ def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Arra
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """-log softmax(logits)[label], and whether no other class has a larger logit.
 
-    The backward pass needs of all that only two numbers for each prediction beside the logits.
+    In addition to the logits, the backward pass keeps only two numbers for each prediction.
 
     Args:
       logits: float32[..., classes].

@@ -26,7 +26,7 @@ def _write_glue(data: Any, lines_path: str, path: str) -> None:
 
 
 def _glue_split(data: Any, path: str) -> str:
-    """Returns the split that a file name stands for.
+    """Returns the split that a file name denotes.
 
     Raises:
       ValueError: GLUE takes no file of that name for the task.
@@ -89,10 +89,10 @@ def _finite(prediction: str, id: str) -> float:
 
 
 def _write_squad(data: Any, lines_path: str, path: str) -> None:
-    """{id: answer}; with `null_answers` also NAME.na_probs.json, {id: how sure "no answer" is}."""
+    """{id: answer}; with `null_answers` also NAME.na_probs.json, {id: score of "no answer"}."""
     write_json(path, {row["id"]: row["answer"] for row in _read(lines_path)})
     if data.null_answers:
-        # Where nothing can be an answer, "no answer" is as sure as a number can say.
+        # If no span can be an answer, "no answer" gets a very large finite number.
         odds = {
             row["id"]: 1e30 if row["null_odds"] is None else row["null_odds"]
             for row in _read(lines_path)

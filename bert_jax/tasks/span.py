@@ -1,4 +1,4 @@
-"""Questions whose answer is a span of a text, or is not there (paper, sections 4.2 and 4.3)."""
+"""Questions whose answer is a span of a text, or which have none (paper, sections 4.2 and 4.3)."""
 
 import dataclasses
 import math
@@ -178,7 +178,7 @@ def _or_infinity(value: float | None) -> float:
 
 
 class SpanAnswers:
-    """The logits of all rows; a question takes as many rows as its context has windows."""
+    """The logits of all rows; a question has one row for each window of its context."""
 
     def __init__(self, examples: Sequence[Question], rows: QuestionRows, data: SpanData):
         self._examples, self._rows, self._data = examples, rows, data

@@ -1,4 +1,4 @@
-"""A tag for each word: named entities and the like (paper, section 5.3)."""
+"""A tag for each word, such as named entities (paper, section 5.3)."""
 
 import dataclasses
 from collections import Counter
@@ -85,8 +85,8 @@ class Tagging(Supervised):
     def _weights(self, batch: Batch) -> jax.Array:
         """float32[batch, words]; with a CRF those of all words, if the row predicts any.
 
-        The CRF's likelihood is of whole rows; divided by their words it has the size of the linear
-        head's loss.
+        The CRF's likelihood is that of whole rows; divided by their words it has the magnitude of
+        the linear head's loss.
         """
         weights = batch["weights"]
         if self.head.endswith("crf"):

@@ -48,7 +48,7 @@ class Task(Protocol):
         ...
 
     def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        """Applies the random changes that belong on the device, such as masks."""
+        """Applies random changes on the device, such as masks."""
         ...
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
@@ -207,7 +207,7 @@ class LabelledData(TaskData, Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class TaskSettings:
-    """What a configuration says about its task, as plain values.
+    """The part of a configuration that concerns its task, as plain values.
 
     Attributes:
       model, data, head: the groups of the configuration; `head` is empty where there is none.
@@ -247,7 +247,7 @@ class OutputForm:
 
 @dataclasses.dataclass(frozen=True)
 class TaskRow:
-    """A row of TASKS: all that the program knows of a task by its name.
+    """A row of TASKS: everything that depends on the name of a task.
 
     Attributes:
       make: TaskSettings -> the host side, without labels; raises ValueError for settings that do

@@ -31,7 +31,7 @@ _UNDERLINE = re.compile(r"([-=~^*#\"'.+])\1{2,}$")
 # Rules of tables, and rows with their bars.
 _TABLE = re.compile(r"[-=+|]{2,}([ +|]+[-=+|]+)+$|\|.*\|$|.*\S {3,}\S.* {3,}\S")
 _BULLET = re.compile(r"(?:[-*+•]|\(?(?:\d{1,2}|[a-zA-Z])[.)])\s+(?=\S)")
-# `name: text`, `name (type): text`, `:param name: text`: what stands before the text.
+# `name: text`, `name (type): text`, `:param name: text`: what comes before the text.
 _ENTRY = re.compile(
     r"(?::(?:param|return|returns|raises|raise|arg|keyword|ivar|cvar)\b[^:]*:"
     r"|[*`]*[A-Za-z_][\w.]*[*`]*(?:, [*`]*\w+[*`]*)*(?: ?\([^()]*(?:\([^()]*\))?[^()]*\))?:"

@@ -1,4 +1,4 @@
-"""The characters of a text that each of its ids stands for.
+"""The characters of a text that each of its ids represents.
 
 >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)
 >>> character_spans(tokenizer, "Unaffable, naïve")
@@ -18,8 +18,8 @@ _RUN = re.compile("[^" + SPACES.pattern.removeprefix("["))
 def character_spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
     """Returns the characters [start, stop) of `text` for each id of `tokenizer.encode(text)`.
 
-    An unknown word's id stands for the whole word. Characters that the tokenizer drops (spaces,
-    control characters, accents of their own) belong to no id, or lie within one.
+    The id of an unknown word represents the whole word. Characters that the tokenizer drops
+    (spaces, control characters, separate accents) belong to no id, or are within the span of one.
     """
     if isinstance(tokenizer, SentencePieceTokenizer):
         return tokenizer.character_spans(text)
@@ -49,5 +49,5 @@ def _wordpiece_spans(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, int
 
 @functools.lru_cache(maxsize=1 << 16)
 def _num_kept(character: str, lowercase: bool) -> int:
-    """Returns how many characters of the words a character gives, whatever its context."""
+    """Returns the number of characters that a character becomes, independent of its context."""
     return sum(map(len, basic_tokens(character, lowercase)))

@@ -13,7 +13,7 @@ from sentencepiece import sentencepiece_pb2 as text_proto
 
 from bert_jax.text.tokenization import SPECIAL_TOKENS, is_cjk, is_punctuation, make_fingerprint
 
-# How models spell [PAD] [UNK] [CLS] [SEP] [MASK]: ours (and ALBERT's) first, then others'.
+# Spellings of [PAD] [UNK] [CLS] [SEP] [MASK] in models: ours (and ALBERT's) first, then others'.
 SPELLINGS = (
     ("[PAD]", "<pad>"),
     ("[UNK]", "<unk>"),
@@ -62,7 +62,7 @@ class SentencePieceTokenizer:
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
         self.fingerprint = make_fingerprint("sentencepiece", lowercase, vocabulary)
-        # Whatever types the model has: text never gives a control symbol.
+        # Independent of the types in the model: text is never encoded as a control symbol.
         self._processor = self._make_processor(_Type.CONTROL)
 
     def __reduce__(self):
@@ -73,7 +73,7 @@ class SentencePieceTokenizer:
 
         Args:
           text: any string; lone surrogates, which have no UTF-8, count as U+FFFD.
-          special_tokens: whether the special tokens' spellings in `text` stand for them.
+          special_tokens: whether spellings of special tokens in `text` are encoded as these.
         """
         if not text.isascii():
             text = _LONE_SURROGATE.sub("\ufffd", text)
@@ -82,9 +82,9 @@ class SentencePieceTokenizer:
         return self._processor.encode(text.lower() if self.lowercase else text)
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
-        """The characters [start, stop) of `text` that each id of `encode(text)` stands for."""
+        """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
         text = _LONE_SURROGATE.sub("\ufffd", text)
-        # The character that each byte of what sentencepiece sees comes from.
+        # The character that each byte of sentencepiece's input comes from.
         sources: list[int] = []
         for place, character in enumerate(text):
             seen = character.lower() if self.lowercase else character
@@ -137,7 +137,7 @@ class SentencePieceTokenizer:
         if self.lowercase:
             parts = [part if part in spellings else part.lower() for part in parts]
         ids = self._special_processor.encode("".join(parts))
-        # "a [MASK]" -> "▁a" "▁" "[MASK]": a masked word stands for its space too.
+        # "a [MASK]" -> "▁a" "▁" "[MASK]": [MASK] replaces a word and its space.
         return [
             i
             for i, after in zip(ids, [*ids[1:], self.unk_id], strict=False)

@@ -1,7 +1,7 @@
 r"""Sources of text, named by `data.source`, as documents of sentences.
 
     text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
-                   data.form says what a line is, data.document what ends a document.
+                   data.form defines what a line is, data.document what ends a document.
     jsonl:GLOB     files of JSON objects, one a line and each a document, its text in data.field.
     tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
     installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
@@ -26,7 +26,7 @@ that the units of work do not depend on the number of processes. The end of a fi
     non_text_fields      a field that is not a string         line left      line left    error
     surrogate_texts      a lone surrogate in a string         U+FFFD         text left    error
 
-Whatever the policy:
+With every policy:
 
     utf8_boms            byte order mark of UTF-8: dropped
     crlf_lines           '\r' at the end of a line: dropped
@@ -101,7 +101,7 @@ class TextFiles:
         """Cuts the files into chunks.
 
         Raises:
-          ValueError: none of them has any text.
+          ValueError: no file contains any text.
         """
         chunks = self._cut()
         counts = Counter()

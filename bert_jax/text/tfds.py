@@ -23,7 +23,7 @@ from bert_jax.text.files import RANGE_BYTES
 from bert_jax.text.forms import Document, make_documents
 from bert_jax.text.lines import BadText, split_lines
 
-# Records that are read at once.
+# Records per read.
 _BATCH = 64
 # Records of a chunk if the dataset does not know its size.
 _RECORDS = 4096

@@ -30,7 +30,8 @@ MAX_WORD_LENGTH = 200
 # \x0b and \x85, are control characters there: deleted, so that the text on both sides joins.
 SPACES = re.compile("[ \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
-# The blocks of ideographs that the released code sets apart; Kana and Hangul are not among them.
+# The blocks of ideographs that the released code splits into single characters, without Kana and
+# Hangul.
 CJK_RANGES = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
     *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
@@ -117,8 +118,8 @@ def split_runs(text: str) -> list[str]:
 def basic_tokens(text: str, lowercase: bool) -> list[str]:
     """Splits text into words and single punctuation marks, as `BasicTokenizer` does.
 
-    `lowercase` also strips accents. Lower case before the words are split, since a final sigma
-    depends on what stands around it in the word: "ΟΔΟΣ." -> ["οδος", "."].
+    `lowercase` also strips accents. Words are lowercased before they are split, since a final sigma
+    depends on its neighbours in the word: "ΟΔΟΣ." -> ["οδος", "."].
     """
     text = text.translate(CLEAN)
     if lowercase:
@@ -188,8 +189,8 @@ class WordPieceTokenizer:
 
         Args:
           text: any string.
-          special_tokens: whether "[MASK]" and its like in `text` stand for the special tokens.
-            Without it no text gives their ids ([UNK] for an unknown word apart).
+          special_tokens: whether "[MASK]" and other special tokens in `text` are encoded as such.
+            Otherwise no text gives their ids, except [UNK] for an unknown word.
         """
         if special_tokens:
             parts = SPECIAL_PATTERN.split(text)

@@ -2,7 +2,6 @@
 
 import os
 
-from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
 
 
@@ -26,4 +25,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
         raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
     if suffix == ".txt":
         return WordPieceTokenizer(vocabulary, lowercase, path)
+    # Imported here, since most runs do not need the package sentencepiece.
+    from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
     return SentencePieceTokenizer(vocabulary, lowercase, path)

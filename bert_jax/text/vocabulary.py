@@ -35,7 +35,7 @@ from bert_jax.text.tokenization import (
 
 KINDS = ("wordpiece", "unigram", "bpe")
 
-# Distinct words kept; a table grows to twice as many before it is cut back.
+# Distinct words kept; a table grows to twice this number before it is cut back.
 MAX_WORDS = 250_000
 
 # SentencePiece sees longer runs of text without a space (Chinese, addresses) in parts.

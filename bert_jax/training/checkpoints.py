@@ -1,7 +1,7 @@
 """Checkpoints: orbax behind one wrapper, with a checksum of every byte.
 
-A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone, which is
-all that evaluation and prediction read), `train_state` (the rest of the TrainState; imported
+A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the model alone;
+evaluation and prediction read nothing else), `train_state` (the rest of the TrainState; imported
 parameters have none) and `meta` (JSON). orbax writes it in the background and moves it into place
 atomically; then its files are hashed into `checkpoints/STEP.sha256.json`, which also holds the
 metrics of that step. A checkpoint without this list is unfinished. A checkpoint whose files differ
@@ -57,8 +57,8 @@ class Checkpoints:
         Args:
           workdir: folder of the run.
           keep: newest checkpoints to keep.
-          keep_best: how many of the best ones to keep beside them.
-          best_metric: metric that says which are best; a loss is best when it is lowest.
+          keep_best: best checkpoints to keep in addition.
+          best_metric: metric that selects them; a loss is best when it is lowest.
           read_only: change nothing, since the run may be in progress: unfinished and corrupt
             checkpoints are skipped.
 
@@ -68,7 +68,7 @@ class Checkpoints:
         self._folder = pathlib.Path(workdir).absolute() / _FOLDER
         self._keep, self._keep_best, self._best_metric = keep, keep_best, best_metric
         self._read_only = read_only
-        # orbax calls back before the folder is in its place, so a thread of ours waits for that.
+        # orbax calls back before it moves the folder into place, so this thread waits for the move.
         self._background = futures.ThreadPoolExecutor(1)
         self._saving: futures.Future[None] | None = None
         if processes.is_main() and not read_only:

@@ -1,4 +1,4 @@
-"""SHA-256 checksums of a checkpoint's files, in a list beside its folder, with its metrics."""
+"""SHA-256 checksums of a checkpoint's files, in a file next to its folder, with its metrics."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ def write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
 
 
 def find_corruption(folder: pathlib.Path) -> str:
-    """Returns what is wrong with a checkpoint's files in a few words; empty if they are whole."""
+    """Returns a short description of what is wrong with a checkpoint's files; empty if intact."""
     try:
         expected = json.loads(checksum_file(folder).read_text())["files"]
     except (ValueError, KeyError, TypeError, OSError):

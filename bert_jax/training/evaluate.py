@@ -1,4 +1,4 @@
-"""Metrics of a run on the rows that are held out."""
+"""Metrics of a run on the held-out rows."""
 
 import functools
 import itertools
@@ -34,8 +34,8 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
       The metrics.
 
     Raises:
-      ValueError: there is no checkpoint, it does not fit, or nothing is held out; or a head that is
-        evaluated has random parameters.
+      ValueError: there is no checkpoint, it does not fit, or there are no held-out rows; or a head
+        that is evaluated has random parameters.
     """
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
@@ -57,7 +57,7 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
 
 
 def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
-    """Returns what evaluates parameters on all held-out rows of a phase; None without any.
+    """Returns an evaluator of all held-out rows of a phase; None if there are none.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the loss terms,
     each the mean over all rows. A corpus can be evaluated in part, by `config.eval.batches`.

@@ -14,7 +14,7 @@ from bert_jax.config import store
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
-from bert_jax.formats.weight_table import Arrays, ImportReport, import_params
+from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
 from bert_jax.models import MODELS
 from bert_jax.models.model import EncoderConfig, parameter_shapes
 from bert_jax.tasks import TASKS
@@ -22,7 +22,7 @@ from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import make_model_config
 
-# Names of what an import wrote beside the parameters.
+# Names of the files that an import writes in addition to the parameters.
 CERTIFICATE = "certificate.json"
 # Heads whose parameters must fit the configuration; another head of other sizes is replaced.
 _PRETRAINED_HEADS = ("masked_lm", "next_sentence")
@@ -140,11 +140,12 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
       ValueError: its tensors do not match its configuration, or have values that are not finite.
     """
     model = make_model_config(config)
+    table = MODELS[model.name].formats[checkpoint.format]
     params, report = import_params(
         checkpoint.read(),
-        MODELS[model.name].formats[checkpoint.format],
+        table,
         model.num_layers,
-        _foreign_shapes(checkpoint, config, model),
+        _foreign_shapes(checkpoint, table, config, model),
         model.name,
         checkpoint.path,
     )
@@ -159,7 +160,7 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
 
 
 def _foreign_shapes(
-    checkpoint: ForeignCheckpoint, config: ConfigDict, model: EncoderConfig
+    checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
 ) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each parameter of the checkpoint's task, by path."""
     leaves = pretraining_shapes(model, config.model.next_sentence)
@@ -167,7 +168,6 @@ def _foreign_shapes(
     head = TASKS[checkpoint.task].head
     if not head:
         return shapes
-    table = checkpoint.table
     bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
     tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
     if bias not in tensors:

@@ -112,7 +112,7 @@ class Reporter:
         return path
 
     def sync(self) -> None:
-        """Reads all metrics; returns when all that was written is on disk."""
+        """Reads all metrics; returns when all written lines are on disk."""
         self.drain()
         if self._file:
             self._file.sync()
@@ -138,7 +138,7 @@ class Reporter:
         if is_last:
             for line in verdict(self._run, values, self._phase):
                 self._screen.line(line)
-        self._clock.read()  # the next report is of training alone
+        self._clock.read()  # the next report measures training alone
 
     def close(self) -> None:
         """Closes the files."""

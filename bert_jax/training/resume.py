@@ -18,7 +18,7 @@ def restore_or_init(
     """Returns the state that training begins with, and the `checkpoint_meta` it was saved with.
 
     Raises:
-      ValueError: the checkpoint is of other settings or data, or the weights do not fit.
+      ValueError: the checkpoint has other settings or data, or the weights do not fit.
     """
     config, mesh = run.config, run.mesh
     task, (tx, _) = run.task_at(run.phases[0]), run.optimizer()
@@ -52,7 +52,7 @@ def restore_or_init(
 
 
 def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict[str, Any]:
-    """Returns what a checkpoint holds beside the state."""
+    """Returns what a checkpoint holds in addition to the state."""
     packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
     return {
         "config": run.config.to_dict(),

@@ -34,14 +34,14 @@ LABELS = "labels.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """All that training and evaluation need, on every process the same.
+    """Everything that training and evaluation need; the same on every process.
 
     Attributes:
       config: as bert_jax/config/defaults.py describes it.
       workdir: folder of the run.
       mesh: all devices.
       tokenizer: that made the data.
-      vocabulary_path: the file that the tokenizer is made of.
+      vocabulary_path: the file that the tokenizer was loaded from.
       phases: with their steps.
       data: host side of the task.
       task: device side of the task.
@@ -168,7 +168,7 @@ def make_checked_mesh(config: ConfigDict) -> Mesh:
 
 
 def save_to_workdir(run: Run) -> None:
-    """Writes there what predictions need beside the parameters."""
+    """Writes to the workdir what predictions need in addition to the parameters."""
     store.save(run.config, run.workdir)
     name = "vocab" + os.path.splitext(run.vocabulary_path)[1]
     copy = os.path.join(run.workdir, name)

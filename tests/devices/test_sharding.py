@@ -37,9 +37,7 @@ def test_partition_specs_are_those_of_the_golden_file(state):
     ]
     if os.environ.get("UPDATE_GOLDENS"):
         GOLDEN.write_text("".join(lines))
-    assert "".join(lines) == GOLDEN.read_text(), (
-        "if it is right: UPDATE_GOLDENS=1 pytest"
-    )
+    assert "".join(lines) == GOLDEN.read_text(), "if it is right: UPDATE_GOLDENS=1 pytest"
 
 
 def test_the_moments_follow_their_parameters(state):

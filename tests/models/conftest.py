@@ -1,12 +1,14 @@
-"""Small models, and batches in the one form that all models take."""
+"""Small models, batches in the one form that all models take, random parameters and a loss."""
 
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models import BertConfig, BertForPreTraining
+from bert_jax.models.bert import BertConfig
+from bert_jax.models.model import parameter_shapes
 
 TINY = BertConfig(
     vocab_size=97,
@@ -67,19 +69,65 @@ def make_batch():
 
 @pytest.fixture
 def random_params():
-    """Parameters far from their start: every bias and every scale is random too."""
+    """Returns a function (module, batch) -> parameters far from their initial values.
 
-    def make(config, batch, seed=0):
-        init = BertForPreTraining(config).init
-        shapes = jax.eval_shape(
-            lambda: init(jax.random.key(0), batch, deterministic=True)["params"]
-        )
+    Biases and scales are random too.
+    """
+
+    def make(module, batch, seed=0, spread=0.1):
         rng = np.random.default_rng(seed)
 
         def draw(path, leaf):
             centre = 1.0 if path[-1].key == "scale" else 0.0
-            return (centre + 0.1 * rng.standard_normal(leaf.shape)).astype(np.float32)
+            return (centre + spread * rng.standard_normal(leaf.shape)).astype(np.float32)
 
-        return jax.tree_util.tree_map_with_path(draw, shapes)
+        return jax.tree_util.tree_map_with_path(draw, parameter_shapes(module, batch))
 
     return make
+
+
+@pytest.fixture
+def cross_entropy():
+    """Returns the function (logits, labels, weights) -> weighted mean of the cross-entropy."""
+
+    def mean(logits, labels, weights):
+        logs = jax.nn.log_softmax(logits)
+        of_label = jnp.take_along_axis(logs, jnp.asarray(labels)[..., None], axis=-1)[..., 0]
+        return -(of_label * weights).sum() / weights.sum()
+
+    return mean
+
+
+@pytest.fixture
+def pre_training_loss(cross_entropy):
+    """Returns the function (PreTrainingOutputs, batch) -> the sum of the losses of the heads."""
+
+    def loss(outputs, batch):
+        names = ("masked_lm_ids", "masked_lm_weights")
+        total = cross_entropy(outputs.masked_lm_logits, *(batch[name] for name in names))
+        if outputs.next_sentence_logits is not None:
+            names = ("next_sentence_labels", "next_sentence_weights")
+            total += cross_entropy(outputs.next_sentence_logits, *(batch[name] for name in names))
+        return total
+
+    return loss
+
+
+@pytest.fixture
+def loss_and_gradient(pre_training_loss):
+    """Returns a function (module, params, batch, seed) -> loss and gradient of pre-training.
+
+    With dropout if there is a seed.
+    """
+
+    def run(module, params, batch, seed=None):
+        options = {"deterministic": True}
+        if seed is not None:
+            options = {"deterministic": False, "rngs": {"dropout": jax.random.key(seed)}}
+
+        def loss_of(params):
+            return pre_training_loss(module.apply({"params": params}, batch, **options), batch)
+
+        return jax.jit(jax.value_and_grad(loss_of))(jax.tree.map(jnp.asarray, params))
+
+    return run

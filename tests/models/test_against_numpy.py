@@ -1,4 +1,4 @@
-"""BERT once more, in plain numpy and float64, written from the paper and the released code."""
+"""The encoder once more, in plain numpy and float64, written from the papers."""
 
 import math
 
@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models import Bert, BertForPreTraining
+from bert_jax.models.bert import Bert
+from bert_jax.models.heads import PreTrainingModel
 
 erf = np.vectorize(math.erf)
 
@@ -32,42 +33,95 @@ def softmax(x):
     return x / x.sum(-1, keepdims=True)
 
 
-def attend(x, is_token, p, num_heads):
-    """One example's [seq, hidden]; one head after the other."""
+def rotate(x, positions):
+    """[seq, head_dim]: features i and i + head_dim / 2 as complex numbers, turned."""
+    half = x.shape[-1] // 2
+    speeds = 10_000.0 ** (-np.arange(half) / half)
+    turned = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * positions[:, None] * speeds)
+    return np.concatenate([turned.real, turned.imag], -1)
+
+
+def is_visible(config, ids, positions):
+    """bool[seq, seq], one pair after the other."""
+    visible = np.zeros((len(ids), len(ids)), bool)
+    for i in range(len(ids)):
+        for j in range(len(ids)):
+            distance = positions[i] - positions[j]
+            allowed = {
+                "bidirectional": True,
+                "causal": distance >= 0,
+                "window": abs(distance) <= config.window,
+            }[config.visibility]
+            visible[i, j] = ids[i] == ids[j] != 0 and allowed
+    return visible
+
+
+def attend(x, visible, positions, p, config):
+    """One row's [seq, hidden]; one head after the other."""
     query, key, value = (dense(x, p[name]) for name in ("query", "key", "value"))
-    width = x.shape[-1] // num_heads
+    width = x.shape[-1] // config.num_heads
     heads, probs = [], []
     for start in range(0, x.shape[-1], width):
         part = slice(start, start + width)
-        scores = query[:, part] @ key[:, part].T / math.sqrt(width)
-        probs.append(softmax(scores - 10_000 * ~is_token))
+        q, k = query[:, part], key[:, part]
+        if config.positions == "rotary":
+            q, k = rotate(q, positions), rotate(k, positions)
+        probs.append(softmax(q @ k.T / math.sqrt(width) - 10_000 * ~visible))
         heads.append(probs[-1] @ value[:, part])
     return dense(np.concatenate(heads, -1), p["output"]), np.stack(probs)
 
 
-def run(params, config, batch, row):
-    """Logits of both heads, all hidden states and attention of one row."""
-    bert = params["bert"]
+def feed(x, p, config):
+    if config.feed_forward == "gated":
+        inner = gelu(dense(x, p["gate"]), config.activation) * dense(x, p["intermediate"])
+    else:
+        inner = gelu(dense(x, p["intermediate"]), config.activation)
+    return dense(inner, p["output"])
+
+
+def encode(bert, config, batch, row):
+    """All hidden states and the attention of one row."""
     tables = bert["embeddings"]
-    words = tables["word_embeddings"]["embedding"]
-    x = words[batch["input_ids"][row]]
-    x = x + tables["position_embeddings"]["embedding"][batch["position_ids"][row]]
+    positions = batch["position_ids"][row]
+    x = tables["word_embeddings"]["embedding"][batch["input_ids"][row]]
+    if config.positions == "learned":
+        x = x + tables["position_embeddings"]["embedding"][positions]
+    if config.positions == "sinusoidal":
+        even = np.arange(0, config.hidden_size, 2)
+        angles = positions[:, None] / 10_000 ** (even / config.hidden_size)
+        x = x.copy()
+        x[:, 0::2] += np.sin(angles)
+        x[:, 1::2] += np.cos(angles)
     x = x + tables["token_type_embeddings"]["embedding"][batch["token_type_ids"][row]]
     x = layer_norm(x, tables["layer_norm"])
+    visible = is_visible(config, batch["example_ids"][row], positions)
     all_hidden, attention = [x], []
     for i in range(config.num_layers):
         p = bert["encoder"][f"layer_{i}"]
-        y, probs = attend(x, batch["example_ids"][row] > 0, p["attention"], config.num_heads)
-        x = layer_norm(x + y, p["attention"]["layer_norm"])
-        y = dense(gelu(dense(x, p["intermediate"]), config.activation), p["output"])
-        x = layer_norm(x + y, p["layer_norm"])
+        if config.norm_place == "pre":
+            y = layer_norm(x, p["attention"]["layer_norm"])
+            y, probs = attend(y, visible, positions, p["attention"], config)
+            x = x + y
+            x = x + feed(layer_norm(x, p["layer_norm"]), p, config)
+        else:
+            y, probs = attend(x, visible, positions, p["attention"], config)
+            x = layer_norm(x + y, p["attention"]["layer_norm"])
+            x = layer_norm(x + feed(x, p, config), p["layer_norm"])
         all_hidden.append(x)
         attention.append(probs)
-    pooled = np.tanh(dense(x[0], bert["pooler"]))
+    if config.norm_place == "pre":
+        all_hidden[-1] = layer_norm(x, bert["encoder"]["layer_norm"])
+    return all_hidden, attention
+
+
+def heads(params, config, batch, row, x):
+    """Logits of both heads from the last hidden states of one row."""
+    words = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
+    pooled = np.tanh(dense(x[0], params["bert"]["pooler"]))
     head = params["masked_lm"]
-    asked = gelu(dense(x[batch["masked_lm_positions"][row]], head["transform"]), config.activation)
-    logits = layer_norm(asked, head["layer_norm"]) @ words.T + head["bias"]
-    return logits, dense(pooled, params["next_sentence"]), all_hidden, attention
+    masked = dense(x[batch["masked_lm_positions"][row]], head["transform"])
+    masked = layer_norm(gelu(masked, config.activation), head["layer_norm"])
+    return masked @ words.T + head["bias"], dense(pooled, params["next_sentence"])
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
@@ -75,17 +129,79 @@ def run(params, config, batch, row):
 def test_every_number_on_the_way(make_config, make_batch, random_params, activation, num_layers):
     config = make_config(activation=activation, num_layers=num_layers)
     batch = make_batch(config)
-    params = random_params(config, batch)
-    heads = BertForPreTraining(config).apply({"params": params}, batch, deterministic=True)
-    body = Bert(config).apply({"params": params["bert"]}, batch, deterministic=True, keep_all=True)
+    model = PreTrainingModel(config, next_sentence=True)
+    params = random_params(model, batch)
+    found = model.apply({"params": params}, batch, deterministic=True)
+    body = Bert(config).apply(
+        {"params": params["bert"]}, batch, deterministic=True, keep_all=True, keep_attention=True
+    )
     exact = jax.tree.map(np.float64, params)
     tolerance = {"rtol": 0, "atol": 1e-5 if num_layers == 2 else 1e-4}
     for row in range(len(batch["input_ids"])):
         is_token = batch["example_ids"][row] > 0
-        logits, pair_logits, all_hidden, attention = run(exact, config, batch, row)
-        np.testing.assert_allclose(heads.masked_lm_logits[row], logits, **tolerance)
-        np.testing.assert_allclose(heads.next_sentence_logits[row, 0], pair_logits, **tolerance)
+        all_hidden, attention = encode(exact["bert"], config, batch, row)
+        logits, pair_logits = heads(exact, config, batch, row, all_hidden[-1])
+        np.testing.assert_allclose(found.masked_lm_logits[row], logits, **tolerance)
+        np.testing.assert_allclose(found.next_sentence_logits[row, 0], pair_logits, **tolerance)
         for ours, theirs in zip(body.all_hidden, all_hidden, strict=True):
             np.testing.assert_allclose(ours[row][is_token], theirs[is_token], **tolerance)
         for ours, theirs in zip(body.attention, attention, strict=True):
             np.testing.assert_allclose(ours[row][:, is_token], theirs[:, is_token], **tolerance)
+
+
+@pytest.fixture
+def packed_batch(make_config, make_batch):
+    """Rows of three examples, with padding at the end; positions start again in each example."""
+    batch = make_batch(make_config())
+    ids = np.repeat([1, 2, 3, 0], [9, 7, 5, 3])
+    positions = np.concatenate([np.arange(n) for n in (9, 7, 5, 3)])
+    shape = batch["input_ids"].shape
+    return batch | {
+        "example_ids": np.broadcast_to(ids, shape).astype(np.int32),
+        "position_ids": np.broadcast_to(positions, shape).astype(np.int32),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm_place": "pre"},
+        {"positions": "sinusoidal"},
+        {"positions": "rotary"},
+        {"positions": "none"},
+        {"visibility": "causal"},
+        {"visibility": "window", "window": 2},
+        {"feed_forward": "gated"},
+        {"attention": "dot_product", "attention_dropout_rate": 0.0},
+        {
+            "norm_place": "pre",
+            "positions": "rotary",
+            "visibility": "causal",
+            "feed_forward": "gated",
+            "attention": "dot_product",
+            "attention_dropout_rate": 0.0,
+            "remat": True,
+        },
+    ],
+    ids=lambda changes: "-".join(str(value) for value in changes.values()),
+)
+def test_every_option_of_packed_rows(make_config, packed_batch, random_params, changes):
+    config = make_config(**changes)
+    model = Bert(config)
+    params = random_params(model, packed_batch)
+    found = model.apply(
+        {"params": params},
+        packed_batch,
+        deterministic=True,
+        keep_all=True,
+        keep_attention=config.attention == "einsum",
+    )
+    np.testing.assert_array_equal(found.hidden, found.all_hidden[-1])
+    exact = jax.tree.map(np.float64, params)
+    for row in range(len(packed_batch["input_ids"])):
+        is_token = packed_batch["example_ids"][row] > 0
+        all_hidden, attention = encode(exact, config, packed_batch, row)
+        for ours, theirs in zip(found.all_hidden, all_hidden, strict=True):
+            np.testing.assert_allclose(ours[row][is_token], theirs[is_token], rtol=0, atol=1e-5)
+        for ours, theirs in zip(found.attention, attention, strict=False):
+            np.testing.assert_allclose(ours[row][:, is_token], theirs[:, is_token], atol=1e-5)

@@ -7,65 +7,58 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models import Bert, BertForPreTraining
-from bert_jax.models.bert import attention_bias
-from bert_jax.tasks import objectives
+from bert_jax.models.bert import Bert
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.pooling import EncoderWithPooler
+
+
+def make_model(config):
+    return PreTrainingModel(config, next_sentence=True)
 
 
 def forward(config, params, batch, **options):
-    return BertForPreTraining(config).apply({"params": params}, batch, **options)
-
-
-def loss_and_gradient(config, params, batch, seed=None):
-    """With dropout if there is a seed."""
-    options = {"deterministic": True}
-    if seed is not None:
-        options = {"deterministic": False, "rngs": {"dropout": jax.random.key(seed)}}
-
-    def loss_of(params):
-        outputs = forward(config, params, batch, **options)
-        sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
-        sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
-        terms = (sums["masked_lm_loss"], sums["next_sentence_loss"])
-        return sum(term.numerator / term.denominator for term in terms)
-
-    return jax.jit(jax.value_and_grad(loss_of))(jax.tree.map(jnp.asarray, params))
+    return make_model(config).apply({"params": params}, batch, **options)
 
 
 def assert_close(tree, other, **tolerance):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), tree, other)
 
 
-def test_masked_words_are_answered_alike_without_next_sentence_prediction(
+def test_masked_words_have_the_same_logits_without_next_sentence_prediction(
     make_config, make_batch, random_params
 ):
     config = make_config()
     batch = make_batch(config)
-    params = random_params(config, batch)
+    params = random_params(make_model(config), batch)
     whole = forward(config, params, batch, deterministic=True)
     bert = {name: part for name, part in params["bert"].items() if name != "pooler"}
     less = {"bert": bert, "masked_lm": params["masked_lm"]}
-    without = make_config(next_sentence=False)
-    found = forward(without, less, batch, deterministic=True)
+    model = PreTrainingModel(config, next_sentence=False)
+    found = model.apply({"params": less}, batch, deterministic=True)
     np.testing.assert_array_equal(found.masked_lm_logits, whole.masked_lm_logits)
     assert found.next_sentence_logits is None
-    assert Bert(without).apply({"params": bert}, batch, deterministic=True).pooled is None
 
 
-def test_a_position_sees_its_own_example_and_nobody_sees_padding():
-    bias = attention_bias(jnp.array([[1, 1, 2, 0]]), -10_000.0)
-    hidden = np.full((4, 4), -10_000.0, np.float32)
-    hidden[:2, :2] = hidden[2, 2] = 0
-    np.testing.assert_array_equal(bias, hidden[None, None])
-
-
-@pytest.mark.parametrize("hidden_value", [-10_000.0, -1e9, np.finfo(np.float32).min])
-def test_what_stands_in_padding_changes_nothing(
-    make_config, make_batch, random_params, hidden_value
-):
-    config = make_config(mask_value=hidden_value)
+def test_the_pooler_stands_beside_the_parts_of_the_encoder(make_config, make_batch, random_params):
+    config = make_config()
     batch = make_batch(config)
-    params = random_params(config, batch)
+    model = EncoderWithPooler(config)
+    params = random_params(model, batch)
+    assert params.keys() == {"embeddings", "encoder", "pooler"}
+    encoded, pooled = model.apply({"params": params}, batch, deterministic=True)
+    alone = {name: part for name, part in params.items() if name != "pooler"}
+    plain = Bert(config).apply({"params": alone}, batch, deterministic=True)
+    np.testing.assert_array_equal(encoded.hidden, plain.hidden)
+    cls = np.asarray(plain.hidden)[:, 0]
+    expected = np.tanh(cls @ params["pooler"]["kernel"] + params["pooler"]["bias"])
+    np.testing.assert_allclose(pooled[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mask_value", [-10_000.0, -1e9, np.finfo(np.float32).min])
+def test_values_at_padding_change_nothing(make_config, make_batch, random_params, mask_value):
+    config = make_config(mask_value=mask_value)
+    batch = make_batch(config)
+    params = random_params(make_model(config), batch)
     is_padding = batch["example_ids"] == 0
     assert is_padding.any()
     junk = {
@@ -81,51 +74,56 @@ def test_what_stands_in_padding_changes_nothing(
 
 
 def test_padded_rows_of_the_vocabulary_get_no_probability_and_no_gradient(
-    make_config, make_batch, random_params
+    make_config, make_batch, random_params, loss_and_gradient
 ):
-    config = make_config(vocab_size=97, pad_vocab_to_multiple_of=64)
+    config = make_config(vocab_size=97, pad_vocab_to_multiple_of=64, num_layers=1)
     batch = make_batch(config)
-    params = random_params(config, batch)
+    params = random_params(make_model(config), batch)
     logits = forward(config, params, batch, deterministic=True).masked_lm_logits
     assert logits.shape[-1] == 128
     probs = jax.nn.softmax(logits)
     assert (probs[..., 97:] == 0).all() and (probs[..., :97] > 0).all()
 
-    loss, grads = loss_and_gradient(config, params, batch)
+    loss, grads = loss_and_gradient(make_model(config), params, batch)
     assert not grads["bert"]["embeddings"]["word_embeddings"]["embedding"][97:].any()
     assert not grads["masked_lm"]["bias"][97:].any()
 
-    narrow = make_config(vocab_size=97)
-    params["bert"]["embeddings"]["word_embeddings"]["embedding"] = params["bert"]["embeddings"][
-        "word_embeddings"
-    ]["embedding"][:97]
+    narrow = make_model(make_config(vocab_size=97, num_layers=1))
+    table = params["bert"]["embeddings"]["word_embeddings"]
+    table["embedding"] = table["embedding"][:97]
     params["masked_lm"]["bias"] = params["masked_lm"]["bias"][:97]
     assert loss_and_gradient(narrow, params, batch)[0] == pytest.approx(float(loss), rel=1e-6)
 
 
-def test_recomputing_activations_changes_nothing(make_config, make_batch, random_params):
+def test_recomputing_activations_changes_nothing(
+    make_config, make_batch, random_params, loss_and_gradient
+):
     config = make_config()
     batch = make_batch(config)
-    params = random_params(config, batch)
-    plain = loss_and_gradient(config, params, batch, seed=1)
-    again = loss_and_gradient(dataclasses.replace(config, remat=True), params, batch, seed=1)
-    assert_close(plain, again, rtol=1e-5, atol=1e-6)
+    params = random_params(make_model(config), batch)
+    plain = loss_and_gradient(make_model(config), params, batch, seed=1)
+    again = make_model(dataclasses.replace(config, remat=True))
+    assert_close(plain, loss_and_gradient(again, params, batch, seed=1), rtol=1e-5, atol=1e-6)
 
 
-def test_dropout_has_a_key_of_its_own_at_each_place(make_config, make_batch, random_params):
+def test_dropout_has_a_key_of_its_own_at_each_place(
+    make_config, make_batch, random_params, loss_and_gradient
+):
     config = make_config(num_layers=1)
     batch = make_batch(config)
-    params = random_params(config, batch)
-    losses = [float(loss_and_gradient(config, params, batch, seed=s)[0]) for s in (0, 0, 1)]
+    model = make_model(config)
+    params = random_params(model, batch)
+    losses = [float(loss_and_gradient(model, params, batch, seed=s)[0]) for s in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
 
     # One and the same layer twice would drop the same values if it drew with the same key.
-    model = Bert(dataclasses.replace(config, attention_dropout_rate=0.0))
+    body = Bert(dataclasses.replace(config, attention_dropout_rate=0.0))
+    params = {name: part for name, part in params["bert"].items() if name != "pooler"}
 
     @jax.jit
     def captured(key):
-        return model.apply(
-            {"params": params["bert"]},
+        return body.apply(
+            {"params": params},
             batch,
             deterministic=False,
             rngs={"dropout": key},
@@ -142,20 +140,22 @@ def test_dropout_has_a_key_of_its_own_at_each_place(make_config, make_batch, ran
 
 
 def test_bfloat16_is_close_to_float32_and_keeps_float32_where_it_matters(
-    make_config, make_batch, random_params
+    make_config, make_batch, random_params, loss_and_gradient
 ):
     config = make_config()
     batch = make_batch(config)
-    params = random_params(config, batch)
+    params = random_params(make_model(config), batch)
     half = dataclasses.replace(config, dtype="bfloat16")
     outputs = forward(half, params, batch, deterministic=True)
     assert outputs.hidden.dtype == jnp.bfloat16
     assert outputs.masked_lm_logits.dtype == outputs.next_sentence_logits.dtype == jnp.float32
-    encoded = Bert(half).apply({"params": params["bert"]}, batch, deterministic=True, keep_all=True)
+    encoded = Bert(half).apply(
+        {"params": params["bert"]}, batch, deterministic=True, keep_attention=True
+    )
     assert encoded.attention[0].dtype == jnp.float32
 
-    loss, grads = loss_and_gradient(config, params, batch)
-    half_loss, half_grads = loss_and_gradient(half, params, batch)
+    loss, grads = loss_and_gradient(make_model(config), params, batch)
+    half_loss, half_grads = loss_and_gradient(make_model(half), params, batch)
     assert half_loss == pytest.approx(float(loss), rel=0.02)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half_grads))
     exact, rounded = (
@@ -165,12 +165,22 @@ def test_bfloat16_is_close_to_float32_and_keeps_float32_where_it_matters(
     assert cosine > 0.99
 
 
-def test_all_hidden_states_only_when_asked_for(make_config, make_batch, random_params):
+def test_hidden_states_and_attention_only_on_request(make_config, make_batch, random_params):
     config = make_config()
     batch = make_batch(config)
-    variables = {"params": random_params(config, batch)["bert"]}
+    variables = {"params": random_params(Bert(config), batch)}
     plain = Bert(config).apply(variables, batch, deterministic=True)
-    full = Bert(config).apply(variables, batch, deterministic=True, keep_all=True)
     assert plain.all_hidden == plain.attention == ()
+    full = Bert(config).apply(variables, batch, deterministic=True, keep_all=True)
+    assert len(full.all_hidden) == 3 and full.attention == ()
     np.testing.assert_allclose(full.all_hidden[-1], plain.hidden, atol=1e-6)
+    full = Bert(config).apply(variables, batch, deterministic=True, keep_attention=True)
+    assert len(full.attention) == 2 and full.all_hidden == ()
     np.testing.assert_allclose(full.attention[0].sum(-1), 1, atol=1e-6)
+
+
+def test_a_learned_table_only_for_learned_positions(make_config, make_batch, random_params):
+    for kind in ("learned", "sinusoidal", "rotary", "none"):
+        config = make_config(positions=kind)
+        params = random_params(Bert(config), make_batch(config))
+        assert ("position_embeddings" in params["embeddings"]) == (kind == "learned")

@@ -1,80 +1,133 @@
-"""Sizes: the published numbers of parameters, and what cannot be a model."""
+"""Configurations: which values are allowed, and how an encoder is made from fields."""
 
 import dataclasses
+import re
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.models import Bert, BertForPreTraining, parameter_count
+from bert_jax import models
+from bert_jax.models import MODELS, make_encoder
+from bert_jax.models.bert import Bert, BertConfig
+from bert_jax.models.heads import PreTrainingModel
 
-BASE = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_layers": 12,
-    "num_heads": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-}
-LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
-TINY = {"hidden_size": 128, "num_layers": 2, "num_heads": 2, "intermediate_size": 512}
+NO_DROPOUT = {"attention_dropout_rate": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("sizes", "encoder", "with_heads"),
+    ("changes", "message"),
     [
-        ({}, 109_482_240, 110_106_428),
-        (LARGE, 335_141_888, 336_226_108),
-        ({"vocab_size": 28996}, 108_310_272, 108_932_934),
-        ({"vocab_size": 21128}, 102_267_648, 102_882_442),
-        (TINY, 4_385_920, 4_433_468),
+        ({"num_heads": 5}, "hidden_size=32 is not divisible by num_heads=5."),
+        ({"activation": "relu"}, "activation='relu' is none of gelu_tanh, gelu."),
+        ({"dtype": "float16"}, "dtype='float16' is none of float32, bfloat16."),
+        ({"norm_place": "middle"}, "norm_place='middle' is none of post, pre."),
+        (
+            {"positions": "relative"},
+            "positions='relative' is none of learned, sinusoidal, rotary, none.",
+        ),
+        (
+            {"visibility": "future"},
+            "visibility='future' is none of bidirectional, causal, window.",
+        ),
+        ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
+        ({"attention": "flash"}, "attention='flash' is none of einsum, dot_product, cudnn."),
+        (
+            {"positions": "rotary", "num_heads": 32},
+            "positions='rotary' needs an even hidden_size / num_heads, not 32 / 32 = 1: change one"
+            " of them.",
+        ),
+        (
+            {"positions": "sinusoidal", "hidden_size": 33, "num_heads": 3},
+            "positions='sinusoidal' needs an even hidden_size, not 33.",
+        ),
+        (
+            {"visibility": "window"},
+            "window=0 with visibility='window' must be at least 1: set window to the number of"
+            " visible positions on each side.",
+        ),
+        (
+            {"window": 3},
+            "window=3 has no effect with visibility='bidirectional': set window=0, or"
+            " visibility='window'.",
+        ),
+        (
+            {"attention": "dot_product"},
+            "attention='dot_product' has no dropout of probabilities, and"
+            " attention_dropout_rate=0.1: set attention_dropout_rate=0, or attention='einsum'.",
+        ),
+        (
+            {"attention": "cudnn"} | NO_DROPOUT,
+            "attention='cudnn' needs dtype='bfloat16', not 'float32': change dtype, or set"
+            " attention='dot_product'.",
+        ),
     ],
-    ids=["base uncased", "large uncased", "base cased", "base chinese", "tiny"],
 )
-def test_numbers_of_parameters_are_the_published_ones(
-    make_config, make_batch, sizes, encoder, with_heads
-):
-    config = make_config(**BASE | sizes)
-    batch = make_batch(config)
-
-    def count(model):
-        init = lambda: model.init(jax.random.key(0), batch, deterministic=True)  # noqa: E731
-        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(init)))
-
-    assert count(Bert(config)) == parameter_count(config, heads=False) == encoder
-    assert count(BertForPreTraining(config)) == parameter_count(config) == with_heads
+def test_a_model_that_cannot_be_is_refused(make_config, changes, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make_config(**changes)
 
 
-def test_without_next_sentence_prediction_there_is_no_pooler_and_no_head(make_config, make_batch):
-    config = make_config(**BASE, next_sentence=False)
-    batch = make_batch(config)
-
-    def count(model):
-        init = lambda: model.init(jax.random.key(0), batch, deterministic=True)  # noqa: E731
-        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(init)))
-
-    pooler, head = 768 * 768 + 768, 768 * 2 + 2
-    assert count(Bert(config)) == parameter_count(config, heads=False) == 109_482_240 - pooler
-    assert count(BertForPreTraining(config)) == parameter_count(config)
-    assert parameter_count(config) == 110_106_428 - pooler - head
+def test_the_defaults_are_those_of_bert(make_config):
+    config = make_config()
+    found = {name: getattr(config, name) for name in ("norm_place", "positions", "visibility")}
+    assert found == {"norm_place": "post", "positions": "learned", "visibility": "bidirectional"}
+    assert (config.feed_forward, config.attention, config.window) == ("plain", "einsum", 0)
+    assert (config.name, config.mask_value, config.head_dim) == ("bert", -10_000.0, 8)
 
 
-def test_the_closed_form_counts_padded_rows_too(make_config, make_batch):
-    config = make_config(vocab_size=97, pad_vocab_to_multiple_of=64)
-    assert config.padded_vocab_size == 128
+def test_rows_of_the_vocabulary_are_rounded_up(make_config):
+    assert make_config(pad_vocab_to_multiple_of=64).padded_vocab_size == 128
     assert make_config(vocab_size=128, pad_vocab_to_multiple_of=64).padded_vocab_size == 128
-    params = BertForPreTraining(config).init(
-        jax.random.key(0), make_batch(config), deterministic=True
-    )
-    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameter_count(config)
+
+
+def test_an_encoder_is_made_from_fields(make_config):
+    fields = dataclasses.asdict(make_config())
+    assert make_config() == models.make_config(fields)
+    assert isinstance(models.make_config(fields), BertConfig)
+    del fields["name"], fields["mask_value"]
+    assert models.make_config(fields) == make_config()
+    encoder = make_encoder(models.make_config(fields), name="somewhere")
+    assert isinstance(encoder, Bert) and encoder.name == "somewhere"
+
+
+def test_wrong_fields_are_refused(make_config):
+    fields = dataclasses.asdict(make_config())
+    with pytest.raises(ValueError, match=r"^Unknown model 'gru'\. Available: bert\.$"):
+        models.make_config(fields | {"name": "gru"})
+    with pytest.raises(ValueError, match=r"^Unknown model 'gru'\. Available: bert\.$"):
+        make_encoder(dataclasses.replace(make_config(), name="gru"))
+    with pytest.raises(ValueError, match=r"^Model 'bert' has no field next_sentence, widht\. Av"):
+        models.make_config(fields | {"next_sentence": True, "widht": 3})
+    del fields["hidden_size"], fields["remat"]
+    with pytest.raises(
+        ValueError, match=r"^Model 'bert' needs a value of hidden_size, remat: set it\.$"
+    ):
+        models.make_config(fields)
+    with pytest.raises(ValueError, match="activation='relu' is none of"):
+        models.make_config(dataclasses.asdict(make_config()) | {"activation": "relu"})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_row_is_named_as_its_configuration(name):
+    fields = {field.name: field for field in dataclasses.fields(MODELS[name].config)}
+    assert fields["name"].default == name
 
 
 def test_parameters_start_as_in_the_released_code(make_config, make_batch):
     """Truncated normal of 0.02, not rescaled; biases 0, scales 1; all float32."""
-    config = make_config(hidden_size=128, intermediate_size=512, vocab_size=500, dtype="bfloat16")
-    params = BertForPreTraining(config).init(
-        jax.random.key(0), make_batch(config), deterministic=True
+    config = make_config(
+        hidden_size=128,
+        intermediate_size=512,
+        vocab_size=500,
+        dtype="bfloat16",
+        norm_place="pre",
+        feed_forward="gated",
+        num_layers=1,
     )
+    model, batch = PreTrainingModel(config, next_sentence=True), make_batch(config)
+    init = jax.jit(lambda key: model.init(key, batch, deterministic=True)["params"])
+    params = init(jax.random.key(0))
     # Of the standard normal cut off at two standard deviations.
     deviation = 0.02 * np.sqrt(1 - 2 * 2 * np.exp(-2) / np.sqrt(2 * np.pi) / 0.9544997)
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
@@ -87,16 +140,3 @@ def test_parameters_start_as_in_the_released_code(make_config, make_batch):
             if leaf.size > 10_000:
                 assert leaf.std() == pytest.approx(deviation, rel=0.03), name
                 assert leaf.mean() == pytest.approx(0, abs=5e-4), name
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_heads": 5}, "hidden_size=32 is not divisible by num_heads=5."),
-        ({"activation": "relu"}, "activation='relu' is none of gelu_tanh, gelu."),
-        ({"dtype": "float16"}, "dtype='float16' is none of float32, bfloat16."),
-    ],
-)
-def test_a_model_that_cannot_be_is_refused(make_config, changes, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(make_config(), **changes)

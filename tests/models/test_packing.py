@@ -4,6 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.models.heads import PreTrainingModel
+
 LENGTHS = (9, 7, 8, 6)
 
 
@@ -18,7 +20,7 @@ def make_examples(rng):
     return examples
 
 
-def make_batch(rows, sequence_length, slots, examples_per_row):
+def make_rows(rows, sequence_length, slots, examples_per_row):
     """The batch form of rows that are lists of examples."""
     size = len(rows)
     tokens, types, places, numbers = np.zeros((4, size, sequence_length), np.int32)
@@ -54,63 +56,63 @@ def make_batch(rows, sequence_length, slots, examples_per_row):
 
 
 @pytest.fixture
-def loss_and_gradient(make_task):
-    """Returns the function batch -> (loss, gradient, hidden states) of a model without dropout."""
-    task = make_task(sequence_length=32, dropout_rate=0.0, attention_dropout_rate=0.0)
-    model = task.make_model()
-    params = model.init(jax.random.key(0), task.example_batch(), deterministic=True)["params"]
-    # Weights ten times as large as at the start, so that every term is felt.
-    params = jax.tree.map(lambda x: x * 10 if x.ndim > 1 else x, params)
+def make_run(make_config, pre_training_loss):
+    """Returns a function of changes -> a function batch -> (loss, gradient, hidden states)."""
 
-    def loss(params, batch):
-        outputs = model.apply({"params": params}, batch, deterministic=True)
-        sums, denominators = task.objective(outputs, batch), task.denominators(batch)
-        total = sum(sums[name].numerator / denominators[name] for name in task.loss_terms)
-        return total, outputs.hidden
+    def make(**changes):
+        config = make_config(dropout_rate=0.0, attention_dropout_rate=0.0, **changes)
+        model = PreTrainingModel(config, next_sentence=True)
+        batch = make_rows([make_examples(np.random.default_rng(0))[:1]], 16, 2, 1)
+        init = jax.jit(lambda key: model.init(key, batch, deterministic=True)["params"])
+        params = init(jax.random.key(0))
+        # Weights ten times as large as at the start, so that every term is felt.
+        params = jax.tree.map(lambda x: x * 10 if x.ndim > 1 else x, params)
 
-    gradient_of = jax.jit(jax.value_and_grad(loss, has_aux=True))
+        def loss(params, batch):
+            outputs = model.apply({"params": params}, batch, deterministic=True)
+            return pre_training_loss(outputs, batch), outputs.hidden
 
-    def run(batch):
-        (value, hidden), gradient = gradient_of(params, batch)
-        return float(value), gradient, np.asarray(hidden)
+        gradient_of = jax.jit(jax.value_and_grad(loss, has_aux=True))
 
-    return run
+        def run(batch):
+            (value, hidden), gradient = gradient_of(params, batch)
+            return float(value), gradient, np.asarray(hidden)
+
+        return run
+
+    return make
 
 
 def assert_same_gradient(one, other):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), one, other)
 
 
-def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(loss_and_gradient):
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"positions": "rotary", "visibility": "causal", "attention": "dot_product"}],
+    ids=["bert", "rotary causal dot_product"],
+)
+def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(make_run, changes):
+    run = make_run(**changes)
     examples = make_examples(np.random.default_rng(0))
-    separate = make_batch([[e] for e in examples], 16, slots=2, examples_per_row=1)
-    packed = make_batch([examples[:3], examples[3:]], 32, slots=6, examples_per_row=3)
-    loss, gradient, hidden = loss_and_gradient(separate)
-    packed_loss, packed_gradient, packed_hidden = loss_and_gradient(packed)
+    separate = make_rows([[e] for e in examples], 16, slots=2, examples_per_row=1)
+    packed = make_rows([examples[:3], examples[3:]], 32, slots=6, examples_per_row=3)
+    loss, gradient, hidden = run(separate)
+    packed_loss, packed_gradient, packed_hidden = run(packed)
     assert packed_loss == pytest.approx(loss, abs=1e-5)
     assert_same_gradient(gradient, packed_gradient)
     second = slice(LENGTHS[0], LENGTHS[0] + LENGTHS[1])
     np.testing.assert_allclose(packed_hidden[0, second], hidden[1, : LENGTHS[1]], atol=1e-5)
 
 
-def test_padding_changes_nothing(loss_and_gradient):
+def test_padding_changes_nothing(make_run):
+    run = make_run()
     rows = [[e] for e in make_examples(np.random.default_rng(1))]
-    tight = make_batch(rows, max(LENGTHS), slots=2, examples_per_row=1)
-    padded = make_batch(rows, 32, slots=5, examples_per_row=2)
+    tight = make_rows(rows, max(LENGTHS), slots=2, examples_per_row=1)
+    padded = make_rows(rows, 32, slots=5, examples_per_row=2)
     # What stands in the padding does not matter either.
     padded["input_ids"][padded["example_ids"] == 0] = 17
-    loss, gradient, _ = loss_and_gradient(tight)
-    padded_loss, padded_gradient, _ = loss_and_gradient(padded)
+    loss, gradient, _ = run(tight)
+    padded_loss, padded_gradient, _ = run(padded)
     assert padded_loss == pytest.approx(loss, abs=1e-5)
     assert_same_gradient(gradient, padded_gradient)
-
-
-def test_padded_vocabulary_rows_have_no_probability(make_task):
-    task = make_task(vocab_size=60, pad_vocab_to_multiple_of=64)
-    batch = task.example_batch()
-    variables = task.make_model().init(jax.random.key(0), batch, deterministic=True)
-    table = variables["params"]["bert"]["embeddings"]["word_embeddings"]["embedding"]
-    assert table.shape == (64, 16)
-    outputs = task.make_model().apply(variables, batch, deterministic=True)
-    probabilities = jax.nn.softmax(outputs.masked_lm_logits)
-    assert float(probabilities[..., 60:].max()) == 0.0

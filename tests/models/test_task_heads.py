@@ -1,59 +1,61 @@
 """The heads against transformers' classes on torch, and against their definitions in numpy."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.devices import sharding
-from bert_jax.devices.trees import flatten
-from bert_jax.formats import bert_names
-from bert_jax.formats.weight_table import export_params
-from bert_jax.models import Bert, crf
+from bert_jax.models import crf
+from bert_jax.models.bert import Bert
+from bert_jax.models.model import parameter_shapes
 from bert_jax.models.task_heads import (
     IMPOSSIBLE,
-    LAYERS,
-    BertForClassification,
-    BertForMultipleChoice,
-    BertForSpan,
-    BertForTagging,
+    TAGGING_LAYERS,
+    ClassificationModel,
+    MultipleChoiceModel,
+    SpanModel,
+    TaggingModel,
 )
-from bert_jax.tasks import objectives
-from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.span import SpanTask
-from bert_jax.tasks.tagging import Tagging
-from bert_jax.training.state import init_params
 
 NUM_CLASSES, SEQ = 3, 24
-
-
-@pytest.fixture
-def random_like():
-    """Returns the function from a task to random parameters, far from their start."""
-
-    def make(task, seed=0):
-        shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
-        rng = np.random.default_rng(seed)
-
-        def draw(path, leaf):
-            centre = 1.0 if path[-1].key == "scale" else 0.0
-            return (centre + 0.2 * rng.standard_normal(leaf.shape)).astype(np.float32)
-
-        return jax.tree_util.tree_map_with_path(draw, shapes)
-
-    return make
 
 
 def apply(model, params, batch, **options):
     return model.apply({"params": params}, batch, deterministic=True, **options)
 
 
-def mean_loss(sums):
-    return sums["task_loss"].numerator / sums["task_loss"].denominator
+def make_tagging(config, head="linear", layers="last", frozen=False):
+    return TaggingModel(config, NUM_CLASSES, head, layers, frozen, lstm_size=8, lstm_layers=2)
 
 
 # ------------------------------------------------------------------ transformers
+
+THEIR_NAMES = (
+    (r"^bert/pooler/", "bert/pooler/dense/"),
+    (r"attention/(query|key|value)/", r"attention/self/\1/"),
+    (r"attention/layer_norm/", "attention/output/LayerNorm/"),
+    (r"attention/output/(?=kernel|bias)", "attention/output/dense/"),
+    (r"(layer_\d+)/layer_norm/", r"\1/output/LayerNorm/"),
+    (r"(layer_\d+)/(intermediate|output)/(?=kernel|bias)", r"\1/\2/dense/"),
+    (r"layer_(\d+)", r"layer/\1"),
+    (r"layer_norm", "LayerNorm"),
+    (r"^span/", "qa_outputs/"),
+    (r"/(kernel|scale|embedding)$", "/weight"),
+)
+
+
+def their_weights(params):
+    """{"bert.encoder.layer.0.output.dense.weight": array [out, in] ...}."""
+    weights = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        name = "/".join(key.key for key in path)
+        array = leaf.T if name.endswith("kernel") else leaf
+        for ours, theirs in THEIR_NAMES:
+            name = re.sub(ours, theirs, name)
+        weights[name.replace("/", ".")] = array
+    return weights
 
 
 @pytest.fixture
@@ -76,23 +78,22 @@ def theirs():
             **settings,
         )
         model = getattr(transformers, name)(their_config).eval()
-        arrays = export_params(flatten(params), bert_names.HUGGINGFACE, "huggingface")
-        tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+        tensors = {name: torch.tensor(array) for name, array in their_weights(params).items()}
         model.load_state_dict(tensors)  # strict: every weight of theirs is one of ours
         return model
 
     return make
 
 
-def ask(model, batch, **labels):
+def their_outputs(model, batch, **labels):
     """(their outputs, the loss) for a batch of ours, padding masked."""
     torch = pytest.importorskip("torch")
     names = {"input_ids": "input_ids", "token_type_ids": "token_type_ids"}
     names["example_ids"] = "attention_mask"
-    asked = {new: torch.tensor(batch[old]).long() for old, new in names.items()}
-    asked |= {name: torch.tensor(array) for name, array in labels.items()}
+    inputs = {new: torch.tensor(batch[old]).long() for old, new in names.items()}
+    inputs |= {name: torch.tensor(array) for name, array in labels.items()}
     with torch.no_grad():
-        outputs = model(**asked)
+        outputs = model(**inputs)
     return outputs, float(outputs.loss)
 
 
@@ -101,7 +102,7 @@ def assert_close(mine, other):
 
 
 @pytest.mark.parametrize(
-    "kind, theirs_calls_it",
+    "kind, their_kind",
     [
         ("single", "single_label_classification"),
         ("multi", "multi_label_classification"),
@@ -109,29 +110,28 @@ def assert_close(mine, other):
     ],
 )
 def test_classification_is_that_of_transformers(
-    make_config, make_batch, random_like, theirs, kind, theirs_calls_it
+    make_config, make_batch, random_params, theirs, cross_entropy, kind, their_kind
 ):
     config, classes = make_config(), 1 if kind == "regression" else NUM_CLASSES
-    task, batch = Classification(config, kind, classes), make_batch(config)
+    model, batch = ClassificationModel(config, classes), make_batch(config)
     rng = np.random.default_rng(1)
     labels = {
         "single": rng.integers(0, classes, 3),
         "multi": rng.integers(0, 2, (3, classes)).astype(np.float32),
         "regression": rng.normal(size=3).astype(np.float32),
     }[kind]
-    params = random_like(task)
-    model = theirs(
-        "BertForSequenceClassification",
-        config,
-        params,
-        num_labels=classes,
-        problem_type=theirs_calls_it,
-    )
-    outputs, loss = ask(model, batch, labels=labels)
-    logits = apply(task.make_model(), params, batch)
+    params = random_params(model, batch, spread=0.2)
+    settings = {"num_labels": classes, "problem_type": their_kind}
+    other = theirs("BertForSequenceClassification", config, params, **settings)
+    outputs, loss = their_outputs(other, batch, labels=labels)
+    logits = apply(model, params, batch)
     assert_close(logits, outputs.logits)
-    batch |= {"labels": labels, "weights": np.ones(3, np.float32)}
-    assert_close(mean_loss(task.objective(logits, batch)), loss)
+    ours = {
+        "single": lambda: cross_entropy(logits, labels, np.ones(3)),
+        "multi": lambda: (jax.nn.softplus(logits) - labels * logits).mean(),
+        "regression": lambda: ((logits[:, 0] - labels) ** 2).mean(),
+    }[kind]()
+    assert_close(ours, loss)
 
 
 def word_arrays(batch, rng):
@@ -151,10 +151,6 @@ def word_arrays(batch, rng):
     }, at_tokens
 
 
-def make_tagging(config, head="linear", layers="last", frozen=False):
-    return Tagging(config, NUM_CLASSES, head, layers, frozen, lstm_size=8, lstm_layers=2)
-
-
 @pytest.fixture
 def tagged_batch(make_config, make_batch):
     config = make_config()
@@ -164,57 +160,63 @@ def tagged_batch(make_config, make_batch):
 
 
 def test_tagging_is_that_of_transformers_at_the_first_pieces(
-    make_config, make_batch, random_like, theirs
+    make_config, make_batch, random_params, theirs, cross_entropy
 ):
     config = make_config()
-    task, batch = make_tagging(config), make_batch(config)
+    batch = make_batch(config)
     words, labels = word_arrays(batch, np.random.default_rng(1))
-    params = random_like(task)
-    model = theirs("BertForTokenClassification", config, params, num_labels=NUM_CLASSES)
-    outputs, loss = ask(model, batch, labels=labels)
+    model = make_tagging(config)
+    params = random_params(model, batch | words, spread=0.2)
+    other = theirs("BertForTokenClassification", config, params, num_labels=NUM_CLASSES)
+    outputs, loss = their_outputs(other, batch, labels=labels)
     batch |= words
-    found = apply(task.make_model(), params, batch)
+    found = apply(model, params, batch)
+    assert found.crf is None
     at = batch["word_positions"][:, :, None]
     at_words = np.take_along_axis(outputs.logits.numpy(), at, 1)
     assert_close(found.logits[words["is_word"]], at_words[words["is_word"]])
-    assert_close(mean_loss(task.objective(found, batch)), loss)
+    assert_close(cross_entropy(found.logits, batch["labels"], batch["weights"]), loss)
 
 
-def test_spans_are_those_of_transformers(make_config, make_batch, random_like, theirs):
+def test_spans_are_those_of_transformers(
+    make_config, make_batch, random_params, theirs, cross_entropy
+):
     config = make_config()
-    task, batch = SpanTask(config), make_batch(config, seq=SEQ)
+    model, batch = SpanModel(config), make_batch(config, seq=SEQ)
     starts, ends = np.array([3, 0, 5]), np.array([7, 0, 5])
-    params = random_like(task)
-    model = theirs("BertForQuestionAnswering", config, params)
+    params = random_params(model, batch, spread=0.2)
+    other = theirs("BertForQuestionAnswering", config, params)
     # They let padding be the answer: rows of full length are equal, and of padding ours is not.
     full = {name: array[:1] for name, array in batch.items()}
-    outputs, loss = ask(model, full, start_positions=starts[:1], end_positions=ends[:1])
-    found = apply(task.make_model(), params, full)
+    gold = {"start_positions": starts[:1], "end_positions": ends[:1]}
+    outputs, loss = their_outputs(other, full, **gold)
+    found = apply(model, params, full)
     assert_close(found.start_logits, outputs.start_logits)
     assert_close(found.end_logits, outputs.end_logits)
-    gold = {"start_positions": starts[:1], "end_positions": ends[:1], "weights": np.ones(1)}
-    assert_close(mean_loss(task.objective(found, gold)), loss)
-    outputs, _ = ask(model, batch, start_positions=starts, end_positions=ends)
-    found, is_text = apply(task.make_model(), params, batch), batch["example_ids"] > 0
+    both = [(found.start_logits, starts[:1]), (found.end_logits, ends[:1])]
+    assert_close(sum(cross_entropy(*one, np.ones(1)) for one in both) / 2, loss)
+    outputs, _ = their_outputs(other, batch, start_positions=starts, end_positions=ends)
+    found, is_text = apply(model, params, batch), batch["example_ids"] > 0
     assert_close(found.start_logits[is_text], outputs.start_logits.numpy()[is_text])
     assert (found.start_logits[~is_text] == IMPOSSIBLE).all()
     assert (found.end_logits[~is_text] == IMPOSSIBLE).all()
 
 
-def test_multiple_choice_is_that_of_transformers(make_config, make_batch, random_like, theirs):
+def test_multiple_choice_is_that_of_transformers(
+    make_config, make_batch, random_params, theirs, cross_entropy
+):
     config = make_config()
-    task, flat = MultipleChoice(config), make_batch(config, batch=6)
+    model, flat = MultipleChoiceModel(config), make_batch(config, batch=6)
     batch = {name: array.reshape(2, 3, -1) for name, array in flat.items()}
-    labels, params = np.array([2, 0]), random_like(task)
-    model = theirs("BertForMultipleChoice", config, params)
-    outputs, loss = ask(model, batch, labels=labels)
-    logits = apply(task.make_model(), params, batch)
+    labels, params = np.array([2, 0]), random_params(model, batch, spread=0.2)
+    other = theirs("BertForMultipleChoice", config, params)
+    outputs, loss = their_outputs(other, batch, labels=labels)
+    logits = apply(model, params, batch)
     assert_close(logits, outputs.logits)
-    gold = {"labels": labels, "weights": np.ones(2, np.float32)}
-    assert_close(mean_loss(task.objective(logits, gold)), loss)
+    assert_close(cross_entropy(logits, labels, np.ones(2)), loss)
 
 
-# ------------------------------------------------------------------ what is not there
+# ------------------------------------------------------------------ padding
 
 
 def garbage(batch, rng):
@@ -241,74 +243,84 @@ def pad(batch, by):
 
 
 @pytest.mark.parametrize("head", ["linear", "bilstm_crf"])
-def test_padding_does_not_leak_into_tags(make_config, tagged_batch, random_like, head):
+def test_padding_does_not_leak_into_tags(
+    make_config, tagged_batch, random_params, cross_entropy, head
+):
     """In the BiLSTM neither from the front nor from behind, and into no loss and no gradient."""
-    task, batch = make_tagging(make_config(num_layers=1), head), tagged_batch
-    params, is_word = random_like(task), batch["is_word"]
+    model, batch = make_tagging(make_config(num_layers=1), head), tagged_batch
+    params, is_word = random_params(model, batch, spread=0.2), batch["is_word"]
 
     def loss_of(params, batch):
-        outputs = apply(task.make_model(), params, batch)
-        return mean_loss(task.objective(outputs, batch)), task.answers(outputs, batch)
+        found, is_word = apply(model, params, batch), jnp.asarray(batch["is_word"])
+        if found.crf is None:
+            loss = cross_entropy(found.logits, batch["labels"], batch["weights"])
+            return loss, (found.logits.argmax(-1), found.logits)
+        labels = jnp.asarray(batch["labels"])
+        likelihood = crf.log_likelihood(found.crf, found.logits, labels, is_word)
+        tags = crf.decode(found.crf, found.logits, is_word)
+        return -likelihood.sum() / is_word.sum(), (tags, found.logits)
 
     run = jax.jit(jax.value_and_grad(loss_of, has_aux=True))
     (loss, answers), grads = run(params, batch)
-    (other_loss, other), other_grads = run(params, garbage(batch, np.random.default_rng(2)))
+    (other_loss, others), other_grads = run(params, garbage(batch, np.random.default_rng(2)))
     np.testing.assert_array_equal(other_loss, loss)
-    for name, values in answers.items():
-        np.testing.assert_array_equal(other[name][is_word], values[is_word])
+    for values, other in zip(answers, others, strict=True):
+        np.testing.assert_array_equal(other[is_word], values[is_word])
     # Gradients of embeddings: zeros are added elsewhere, and sums come in another order.
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), other_grads, grads)
 
-    (longer_loss, longer), _ = run(params, pad(batch, 8))
+    (longer_loss, (longer, _)), _ = run(params, pad(batch, 8))
     np.testing.assert_allclose(longer_loss, loss, rtol=1e-6)
-    tags = longer["tags"][:, : is_word.shape[1]]
-    np.testing.assert_array_equal(tags[is_word], answers["tags"][is_word])
+    np.testing.assert_array_equal(longer[:, : is_word.shape[1]][is_word], answers[0][is_word])
 
 
-@pytest.mark.parametrize("task", [Classification, SpanTask, MultipleChoice])
-def test_padding_does_not_leak_into_answers(make_config, make_batch, random_like, task):
+@pytest.mark.parametrize("kind", [ClassificationModel, SpanModel, MultipleChoiceModel])
+def test_padding_does_not_leak_into_answers(
+    make_config, make_batch, random_params, cross_entropy, kind
+):
     config = make_config(num_layers=1)
     batch = make_batch(config, seq=SEQ, batch=4)
-    labels = {"weights": np.array([1, 1, 1, 0], np.float32), "labels": np.array([0, 2, 1, 0])}
-    labels |= {"start_positions": np.array([3, 0, 5, 0]), "end_positions": np.array([7, 0, 5, 0])}
-    task = task(config, "single", NUM_CLASSES) if task is Classification else task(config)
+    model = kind(config, NUM_CLASSES) if kind is ClassificationModel else kind(config)
     longer, other = pad(batch, 8), garbage(batch, np.random.default_rng(2))
-    if isinstance(task, MultipleChoice):
-        labels = {"weights": np.array([1, 0], np.float32), "labels": np.array([1, 0])}
+    labels, weights = np.array([1, 2, 0, 1]), np.array([1, 1, 1, 0], np.float32)
+    if kind is MultipleChoiceModel:
+        labels, weights = np.array([1, 0]), weights[2:]
         batch, longer, other = (
             {name: array.reshape(2, 2, -1) for name, array in b.items()}
             for b in (batch, longer, other)
         )
-    params = random_like(task)
-    loss, same, padded = (
-        mean_loss(task.objective(apply(task.make_model(), params, b), labels))
-        for b in (batch, other, longer)
-    )
+    params = random_params(model, batch, spread=0.2)
+
+    def loss_of(batch):
+        found = apply(model, params, batch)
+        return sum(cross_entropy(logits, labels, weights) for logits in jax.tree.leaves(found))
+
+    loss, same, padded = map(loss_of, (batch, other, longer))
     assert loss > 0.1 and same == loss
     np.testing.assert_allclose(padded, loss, rtol=1e-6)
 
 
-def test_a_choice_that_is_all_padding_is_none(make_config, make_batch, random_like):
+def test_a_choice_that_is_all_padding_is_none(make_config, make_batch, random_params):
     config = make_config()
-    task, flat = MultipleChoice(config), make_batch(config, batch=6)
+    model, flat = MultipleChoiceModel(config), make_batch(config, batch=6)
     for name in "input_ids", "token_type_ids", "position_ids", "example_ids":
         flat[name][4:] = 0
     batch = {name: array.reshape(2, 3, -1) for name, array in flat.items()}
-    answers = task.answers(apply(task.make_model(), random_like(task), batch), batch)
-    shares = answers["probabilities"]
-    np.testing.assert_array_equal(shares[1], [1, 0, 0])
-    assert (shares[0] > 0).all()
+    params = random_params(model, batch, spread=0.2)
+    probabilities = jax.nn.softmax(apply(model, params, batch))
+    np.testing.assert_array_equal(probabilities[1], [1, 0, 0])
+    assert (probabilities[0] > 0).all()
 
 
-# ------------------------------------------------------------------ what taggers read
+# ------------------------------------------------------------------ layers that taggers read
 
 
 def features_of(layers, states, params):
     """The definitions, from the output of the embeddings and of each layer."""
     if layers == "scalar_mix":
         mix = params["scalar_mix"]
-        shares = np.exp(mix["weights"]) / np.exp(mix["weights"]).sum()
-        return mix["gamma"] * sum(share * x for share, x in zip(shares, states[1:], strict=True))
+        parts = np.exp(mix["weights"]) / np.exp(mix["weights"]).sum()
+        return mix["gamma"] * sum(part * x for part, x in zip(parts, states[1:], strict=True))
     return {
         "last": lambda: states[5],
         "embeddings": lambda: states[0],
@@ -319,49 +331,52 @@ def features_of(layers, states, params):
     }[layers]()
 
 
-@pytest.mark.parametrize("layers", LAYERS)
-def test_what_a_tagger_reads_of_five_layers(make_config, tagged_batch, random_like, layers):
-    config = make_config(num_layers=5, next_sentence=False)
-    task = make_tagging(config, layers=layers)
-    params, batch = random_like(task), tagged_batch
+@pytest.mark.parametrize("layers", TAGGING_LAYERS)
+def test_what_a_tagger_reads_of_five_layers(make_config, tagged_batch, random_params, layers):
+    config, batch = make_config(num_layers=5), tagged_batch
+    model = make_tagging(config, layers=layers)
+    params = random_params(model, batch, spread=0.2)
     encoded = apply(Bert(config), params["bert"], batch, keep_all=True)
     at = batch["word_positions"][:, :, None]
     states = [np.take_along_axis(np.asarray(x), at, 1) for x in encoded.all_hidden]
     assert len(states) == 6
     head = params["classifier"]
     expected = features_of(layers, states, params) @ head["kernel"] + head["bias"]
-    found = apply(task.make_model(), params, batch).logits
+    found = apply(model, params, batch).logits
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_a_scalar_mix_starts_as_the_mean(make_config):
-    task = make_tagging(make_config(num_layers=2), layers="scalar_mix")
-    mix = jax.jit(lambda key: init_params(task, key))(jax.random.key(0))
-    np.testing.assert_array_equal(mix["scalar_mix"]["weights"], np.zeros(2))
-    np.testing.assert_array_equal(mix["scalar_mix"]["gamma"], 1)
+def test_a_scalar_mix_starts_as_the_mean(make_config, tagged_batch):
+    model = make_tagging(make_config(num_layers=2), layers="scalar_mix")
+    init = jax.jit(lambda key: model.init(key, tagged_batch, deterministic=True)["params"])
+    mix = init(jax.random.key(0))["scalar_mix"]
+    np.testing.assert_array_equal(mix["weights"], np.zeros(2))
+    np.testing.assert_array_equal(mix["gamma"], 1)
 
 
-def test_a_frozen_encoder_has_no_dropout_and_no_gradient(make_config, tagged_batch, random_like):
-    config = make_config(dropout_rate=0.5, attention_dropout_rate=0.5)
+def test_a_frozen_encoder_has_no_dropout_and_no_gradient(
+    make_config, tagged_batch, random_params, cross_entropy
+):
+    config, batch = make_config(dropout_rate=0.5, attention_dropout_rate=0.5), tagged_batch
 
-    def run(task, params):
+    def run(model, params):
         @jax.jit
         def loss_of(params, key):
-            outputs, states = task.make_model().apply(
+            outputs, states = model.apply(
                 {"params": params},
-                tagged_batch,
+                batch,
                 deterministic=False,
                 rngs={"dropout": key},
                 capture_intermediates=lambda module, _: isinstance(module, Bert),
                 mutable="intermediates",
             )
-            return mean_loss(task.objective(outputs, tagged_batch)), states
+            return cross_entropy(outputs.logits, batch["labels"], batch["weights"]), states
 
         gradient = jax.jit(jax.grad(loss_of, has_aux=True))
         return [gradient(params, jax.random.key(number)) for number in (0, 1)]
 
     frozen = make_tagging(config, layers="scalar_mix", frozen=True)
-    params = random_like(frozen)
+    params = random_params(frozen, batch, spread=0.2)
     (grads, states), (other_grads, other_states) = run(frozen, params)
     assert not any(leaf.any() for leaf in jax.tree.leaves(grads["bert"]))
     assert all(leaf.any() for leaf in jax.tree.leaves((grads["classifier"], grads["scalar_mix"])))
@@ -396,12 +411,12 @@ def lstm(x, params):
     return np.array(outputs)
 
 
-def test_the_bilstm_is_two_layers_of_both_directions(make_config, tagged_batch, random_like):
-    config = make_config(num_layers=1, next_sentence=False)
-    task, batch = make_tagging(config, "bilstm", "embeddings"), tagged_batch
-    params = random_like(task)
+def test_the_bilstm_is_two_layers_of_both_directions(make_config, tagged_batch, random_params):
+    config, batch = make_config(num_layers=1), tagged_batch
+    model = make_tagging(config, "bilstm", "embeddings")
+    params = random_params(model, batch, spread=0.2)
     encoded = apply(Bert(config), params["bert"], batch, keep_all=True)
-    found = apply(task.make_model(), params, batch).logits
+    found = apply(model, params, batch).logits
     for row, is_word in enumerate(batch["is_word"]):
         x = np.asarray(encoded.all_hidden[0])[row, batch["word_positions"][row, is_word]]
         for layer in range(2):
@@ -411,64 +426,22 @@ def test_the_bilstm_is_two_layers_of_both_directions(make_config, tagged_batch, 
         np.testing.assert_allclose(found[row, is_word], expected, atol=1e-5)
 
 
-def test_every_parameter_of_every_head_has_a_sharding(make_config):
-    mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-    config = make_config(pad_vocab_to_multiple_of=2)
-    tasks = [
-        Classification(config, "single", 4),
-        SpanTask(config),
-        MultipleChoice(config),
-        *(
-            make_tagging(config, head, layers)
-            for head in ("linear", "bilstm_crf")
-            for layers in ("last", "concat_last_4", "scalar_mix")
-        ),
-    ]
-    for task in tasks:
-        shapes = jax.eval_shape(lambda key, t=task: init_params(t, key), jax.random.key(0))
-        flat = flatten(sharding.parameter_shardings(mesh, shapes))
-        for name, where in flat.items():
-            is_head = not name.startswith("bert/")
-            if is_head and name.endswith("kernel"):
-                assert where.spec[0] == "fsdp", name
-            elif is_head:
-                assert where.is_fully_replicated, name
-
-
 @pytest.mark.parametrize(
-    "model",
+    "make_model",
     [
-        lambda config: BertForClassification(config, 2),
-        BertForSpan,
-        BertForMultipleChoice,
-        lambda config: BertForTagging(config, 2),
+        lambda config: ClassificationModel(config, 2),
+        SpanModel,
+        MultipleChoiceModel,
+        lambda config: TaggingModel(config, 2),
     ],
+    ids=["classification", "span", "multiple choice", "tagging"],
 )
-def test_half_precision_is_the_encoders_alone(make_config, tagged_batch, model):
+def test_half_precision_is_the_encoders_alone(make_config, tagged_batch, make_model):
     config, batch = make_config(dtype="bfloat16"), dict(tagged_batch)
-    model = model(config)
-    if isinstance(model, BertForMultipleChoice):
+    model = make_model(config)
+    if isinstance(model, MultipleChoiceModel):
         batch = {name: array[:, None] for name, array in batch.items()}
-    init = lambda key: model.init(key, batch, deterministic=True)  # noqa: E731
-    shapes = jax.eval_shape(init, jax.random.key(0))
+    shapes = parameter_shapes(model, batch)
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
-    outputs = jax.eval_shape(lambda v: model.apply(v, batch, deterministic=True), shapes)
+    outputs = jax.eval_shape(lambda p: apply(model, p, batch), shapes)
     assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
-
-
-def test_the_loss_of_a_crf_is_that_of_rows_by_word(make_config, tagged_batch, random_like):
-    """A row of padding counts for nothing; what a row predicts in part counts as a whole."""
-    task, batch = make_tagging(make_config(num_layers=1), "crf"), dict(tagged_batch)
-    for name in "is_word", "weights", "labels":
-        batch[name] = batch[name].copy()
-        batch[name][1] = 0
-    batch["weights"][2, 1:] = 0
-    outputs = apply(task.make_model(), random_like(task), batch)
-    likelihood = crf.log_likelihood(
-        outputs.crf, outputs.logits, batch["labels"], jnp.asarray(batch["is_word"])
-    )
-    loss = task.objective(outputs, batch)["task_loss"]
-    np.testing.assert_allclose(loss.numerator, -(likelihood[0] + likelihood[2]), rtol=1e-6)
-    words = batch["is_word"][[0, 2]].sum()
-    assert loss.denominator == task.denominators(batch)["task_loss"] == words
-    assert objectives.classification(outputs.logits, batch)["task_loss"].denominator < words

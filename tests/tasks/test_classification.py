@@ -1,4 +1,4 @@
-"""What classification makes of logits, and its scores, by hand."""
+"""Predictions and scores of classification from logits, by hand."""
 
 from collections import Counter
 
@@ -55,7 +55,7 @@ def test_the_largest_logit_is_the_label_and_softmax_its_probability():
     assert data.baseline(gold) == pytest.approx(1 / 3)
 
 
-def test_of_several_labels_those_above_one_half():
+def test_labels_above_one_half_are_predicted():
     gold = examples(("a", "c"), (), ("b",))
     data = make("multi", ("f1", "accuracy")).with_labels_of(gold)
     logits = np.array([[1.0, -1.0, 0.5], [-800.0, -1.0, -0.1], [2.0, 800.0, -3.0]])
@@ -79,7 +79,7 @@ def test_a_regression_gives_numbers():
     assert data.baseline(gold) == 0
 
 
-def test_a_published_set_brings_its_labels_and_its_kind():
+def test_a_published_set_determines_labels_and_their_kind():
     assert make(published="stsb", metrics=("pearson",)).kind == "regression"
     mnli = make(published="mnli")
     assert len(mnli.labels) == 3
@@ -97,7 +97,7 @@ def test_a_published_set_brings_its_labels_and_its_kind():
         ({"text_a": ""}, "data.text_a is missing: the column of the text"),
     ],
 )
-def test_what_there_is_not_is_named(arguments, message):
+def test_unknown_settings_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         make(**arguments)
 

@@ -1,4 +1,4 @@
-"""The verdict on good numbers and on each kind of bad ones."""
+"""The verdict on good metrics and on each kind of bad ones."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def verdict(**values) -> str:
     return lines_of(GOOD | values)[-1]
 
 
-def test_good_numbers_are_called_good():
+def test_good_metrics_give_a_good_verdict():
     *yardsticks, last = lines_of(GOOD)
     assert last == "health: good, it has learned from context."
     loss, accuracy, pairs = (line.split() for line in yardsticks)
@@ -46,12 +46,12 @@ def test_good_numbers_are_called_good():
         ({"next_sentence_accuracy": 0.55}, "Next-sentence accuracy is at chance"),
     ],
 )
-def test_bad_numbers_come_with_what_to_look_at(values, advice):
+def test_bad_metrics_give_advice(values, advice):
     assert advice in verdict(**values)
     assert "good" not in verdict(**values)
 
 
-def test_without_next_sentence_prediction_nothing_is_said_of_pairs():
+def test_without_next_sentence_prediction_pairs_are_left_out():
     values = {name: value for name, value in GOOD.items() if not name.startswith("next_sentence")}
     lines = lines_of(values)
     assert lines[-1] == "health: good, it has learned from context."
@@ -65,6 +65,6 @@ def test_enough_pairs_make_a_small_difference_count():
     assert "good" in lines_of(values, rows=100_000)[-1]
 
 
-def test_unknown_tokens_are_told():
+def test_unknown_tokens_are_reported():
     last = lines_of(GOOD, unknown=0.1)[-1]
     assert "10.0% of the tokens are unknown" in last

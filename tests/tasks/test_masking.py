@@ -1,4 +1,4 @@
-"""Masks: exact numbers, the stated shares, and the sequential procedure's distribution."""
+"""Masks: exact numbers, the stated fractions, and the sequential procedure's distribution."""
 
 import collections
 import dataclasses
@@ -88,7 +88,7 @@ def words_of(ids):
 
 
 @pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
-def test_what_comes_out_fits_together(masking):
+def test_masked_batches_are_consistent(masking):
     rows = make_rows([128, 100, 61, 30, 9, 5], 128)
     masked = {
         k: np.asarray(v) for k, v in mask(jax.random.key(1), rows, make_rule(masking)).items()
@@ -174,7 +174,7 @@ def test_stochastic_rounding_is_right_on_average(length, prob, counts):
     assert shares == pytest.approx(counts, abs=0.015)
 
 
-def test_each_token_by_itself_is_a_coin_of_its_own():
+def test_bernoulli_masks_each_token_independently():
     """Numbers as of a binomial distribution; neighbours are independent; a row may have none."""
     rows = make_rows([20] * 40_000, 20)
     rows["input_ids"][:, 1:19] = 10
@@ -191,7 +191,7 @@ def test_each_token_by_itself_is_a_coin_of_its_own():
     assert np.mean(new == old) == pytest.approx(0.1, abs=0.01)
 
 
-def test_coins_beyond_the_slots_are_left_out_without_regard_to_place():
+def test_bernoulli_masks_beyond_the_slots_are_dropped_uniformly():
     rows = make_rows([64] * 4000, 64)
     rows["input_ids"][:, 32] = 10
     rule = make_rule(max_predictions=3, masked_lm_prob=0.5, rounding="bernoulli")
@@ -200,13 +200,13 @@ def test_coins_beyond_the_slots_are_left_out_without_regard_to_place():
     np.testing.assert_allclose(chosen[:, 1:63].mean(0), 3 / 62, atol=0.018)
 
 
-def test_the_key_of_rounding_is_none_of_the_others():
+def test_rounding_has_a_key_of_its_own():
     key = jax.random.key(0)
     keys = [*jax.random.split(key, 4), jax.random.fold_in(key, 4)]
     assert len({tuple(jax.random.key_data(k).tolist()) for k in keys}) == 5
 
 
-def test_no_more_than_the_slots_and_slots_beyond_the_row_stay_empty():
+def test_masks_fit_the_slots_and_other_slots_stay_empty():
     rows = make_rows([64, 64, 12], 64)
     few = mask(jax.random.key(0), rows, make_rule(max_predictions=3))
     np.testing.assert_array_equal(few["masked_lm_weights"].sum(1), [3, 3, 2])
@@ -215,7 +215,7 @@ def test_no_more_than_the_slots_and_slots_beyond_the_row_stay_empty():
     np.testing.assert_array_equal(many["masked_lm_weights"].sum(1), [10, 10, 2])
 
 
-def test_shares_over_a_million_tokens():
+def test_fractions_over_a_million_tokens():
     """15 % chosen; of these 80 % [MASK], 10 % kept, 10 % from the whole vocabulary; no bias."""
     rows = make_rows([128] * 8000, 128)
     rows["input_ids"][:, 64] = 7  # one segment, so that all places are alike
@@ -341,7 +341,7 @@ def runs_of_spans(rng, weights):
 
 
 @pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
-def test_several_examples_in_a_row_are_masked_each_by_itself(masking):
+def test_examples_of_a_packed_row_are_masked_separately(masking):
     rows = make_rows([30] * 9, 30)
     packed = pack(rows, [4, 3, 2])
     masked = mask(jax.random.key(0), packed, make_rule(masking, max_predictions=18))
@@ -385,7 +385,7 @@ def test_masks_are_the_same_on_a_mesh():
         jax.tree.map(np.testing.assert_array_equal, here, there)
 
 
-def test_a_rule_that_cannot_work_is_refused():
+def test_an_invalid_rule_is_refused():
     with pytest.raises(ValueError, match="masking='words' is none of subword, whole_word, span"):
         make_rule("words")
     with pytest.raises(ValueError, match="rounding='up' is none of half_even, stochastic, bern"):

@@ -1,4 +1,4 @@
-"""What multiple choice makes of probabilities, by hand."""
+"""Predictions and scores of multiple choice from probabilities, by hand."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def make(metrics=("accuracy",), **changes):
     return MultipleChoiceData.make(TaskSettings({}, DATA | changes, {}, metrics, 16))
 
 
-def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
+def test_the_most_probable_ending_of_an_example_is_chosen():
     gold = [
         ChoiceExample("x", "id0", "c", "s", ("a", "b", "c"), 1),
         ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
@@ -51,6 +51,6 @@ def test_the_likeliest_ending_is_chosen_among_those_that_an_example_has():
         ({"text_a": ""}, ("accuracy",), "data.text_a is missing: the column of the context"),
     ],
 )
-def test_what_there_is_not_is_named(changes, metrics, message):
+def test_unknown_settings_are_refused(changes, metrics, message):
     with pytest.raises(ValueError, match=message):
         make(metrics, **changes)

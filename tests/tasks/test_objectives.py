@@ -1,4 +1,4 @@
-"""Losses against float64, and the sums against what they are made of."""
+"""Losses against float64, and sums against their parts."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ def test_masked_lm_sums_over_the_predictions_in_use(case):
         assert total.numerator.dtype == total.denominator.dtype == jnp.float32
 
 
-def test_next_sentence_weights_leave_out_rows_that_fill_a_batch_up():
+def test_next_sentence_weights_leave_out_rows_of_padding():
     logits = jnp.array([[[2.0, 0.0]], [[0.0, 1.0]], [[9.0, 0.0]]])
     batch = {
         "next_sentence_labels": np.array([[0], [0], [1]], np.int32),

@@ -73,7 +73,7 @@ def test_the_best_span_over_all_windows_or_no_answer(rows):
     assert make().baseline(GOLD) == 50
 
 
-def test_a_threshold_makes_no_answer_rarer(rows):
+def test_a_threshold_makes_null_answers_rarer(rows):
     found = predict(
         make(null_threshold=3.0), rows, [(0, "three", "four"), (1, "two", "two")], (1, 6)
     )
@@ -83,7 +83,7 @@ def test_a_threshold_makes_no_answer_rarer(rows):
     assert make(null_threshold=3.0).score(GOLD, found)["best_exact"] == 100
 
 
-def test_without_null_answers_there_is_always_one(rows):
+def test_without_null_answers_there_is_always_an_answer(rows):
     data = make(("f1", "exact_match"), null_answers=False)
     found = predict(data, rows, [(0, "three", "six"), (1, "two", "two")], null=(9, 9))
     assert all(p["answer"] for p in found)
@@ -99,12 +99,12 @@ def test_without_null_answers_there_is_always_one(rows):
         (("f1",), "squad", "Unknown data.published='squad'. Available: cmrc2018"),
     ],
 )
-def test_what_there_is_not_is_named(metrics, published, message):
+def test_unknown_settings_are_refused(metrics, published, message):
     with pytest.raises(ValueError, match=message):
         make(metrics, published)
 
 
-def test_scores_that_there_are_only_with_no_answers_are_refused_without():
+def test_scores_of_null_answers_are_refused_without_them():
     with pytest.raises(ValueError, match="'best_f1' is none of f1, exact_match, which there are"):
         make(("best_f1",), null_answers=False)
 
@@ -116,7 +116,7 @@ def test_the_exact_match_has_two_names(rows):
 
 
 @pytest.mark.parametrize("answers", [[], [{"text": "cat", "answer_start": 0}]])
-def test_a_file_without_a_single_answer_needs_no_answers(tmp_path, answers):
+def test_a_file_without_answers_needs_null_answers(tmp_path, answers):
     question = {"id": "q", "question": "who", "answers": answers}
     data = {"data": [{"paragraphs": [{"context": CONTEXT, "qas": [question]}]}]}
     (tmp_path / "x.json").write_text(json.dumps(data))

@@ -1,4 +1,4 @@
-"""What tagging makes of tags, and its scores, by hand."""
+"""Predictions and scores of tagging from tags, by hand."""
 
 from collections import Counter
 
@@ -49,7 +49,7 @@ def predict(data, rows, tags_of_words, **more):
     return answers.predictions()
 
 
-def test_tags_of_words_come_together_from_all_windows(tokenizer):
+def test_tags_of_words_are_merged_from_all_windows(tokenizer):
     data = make().with_labels_of(GOLD)
     assert data.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     rows = data.encode(GOLD, tokenizer, Counter())
@@ -89,7 +89,7 @@ def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
         (("f1",), {"layers": "first"}, "head.layers: 'first' is none of last, embeddings, second"),
     ],
 )
-def test_what_there_is_not_is_named(metrics, head, message):
+def test_unknown_settings_are_refused(metrics, head, message):
     with pytest.raises(ValueError, match=message):
         make(metrics, **head)
 

@@ -1,4 +1,4 @@
-"""Sums that lose nothing, files that can be read after any end."""
+"""Exact sums, and files that can be read after an interruption."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     ]
 
 
-def test_going_on_from_a_checkpoint_writes_no_step_twice(tmp_path):
+def test_resuming_from_a_checkpoint_writes_no_step_twice(tmp_path):
     write(tmp_path, 0, 1, 2, 3, 4)
     time.sleep(1.1)  # files of events are named by the second
     write(tmp_path, 2, 3, 4, 5)
@@ -67,7 +67,7 @@ def test_going_on_from_a_checkpoint_writes_no_step_twice(tmp_path):
     assert {e.step for e in events.Scalars("train/loss")} == {1, 2, 3, 4, 5}
 
 
-def test_a_line_cut_off_is_left_out(tmp_path):
+def test_an_incomplete_last_line_is_left_out(tmp_path):
     write(tmp_path, 0, 1, 2)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text() + '{"step": 3, "spl')

@@ -1,4 +1,4 @@
-"""Schedules in closed form, whole optimizer traces in double precision, and what decays."""
+"""Schedules in closed form, optimizer traces in double precision, and the decay mask."""
 
 import os
 import pathlib
@@ -194,7 +194,7 @@ def test_where_the_warmup_ends_at_the_last_step_and_beyond_it(
     np.testing.assert_allclose([taken[step] for step in steps], expected, rtol=2e-5, atol=1e-9)
 
 
-def test_the_released_epsilon_stands_outside_the_root():
+def test_the_released_epsilon_is_outside_the_root():
     tx = OPTIMIZERS["bert_adam"](make_config(weight_decay=0.0))
     grads = jnp.float32(1e-5)
     direction, _ = tx.update(grads, tx.init(grads), grads)
@@ -331,7 +331,7 @@ def test_minus_one_freezes_all_of_the_encoder_and_the_pooler(deep_params):
             assert update.any() != path.startswith("bert/"), path
 
 
-def test_what_is_frozen_adds_nothing_to_the_norm_not_even_nan(deep_params):
+def test_frozen_parameters_do_not_count_in_the_norm_even_with_nan(deep_params):
     tx, _ = make_optimizer(make_config(frozen_layers=-1, clip_norm=1e-3), 10, 0)
     grads = jax.tree.map(np.ones_like, deep_params)
     calm, _ = tx.update(grads, tx.init(deep_params), deep_params)

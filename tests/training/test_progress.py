@@ -1,4 +1,4 @@
-"""What the user of a run sees, and the arithmetic behind it."""
+"""What a run prints: lines, tables, the bar, and the arithmetic of speed."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ VALUES = {
 }
 
 
-def test_a_report_is_one_line_with_all_that_matters():
+def test_a_report_is_one_line():
     line = progress.progress_line(40, 1000, VALUES, SPEED | {"mfu": 0.45})
     assert line == (
         "step   40/1000  loss 3.25  MLM loss 2.75  MLM accuracy 41.2%  NSP accuracy 90.0%"
@@ -33,13 +33,13 @@ def test_a_report_is_one_line_with_all_that_matters():
     )
 
 
-def test_what_is_not_known_is_not_said():
+def test_unknown_values_are_left_out():
     line = progress.progress_line(1000, 1000, VALUES, SPEED)
     assert "MFU" not in line
     assert "ETA" not in line
 
 
-def test_hours_are_hours():
+def test_durations_above_an_hour_have_hours():
     assert progress.progress_line(0, 7200, {}, SPEED).endswith("ETA 1:00:00")
 
 
@@ -66,7 +66,7 @@ def test_the_banner_names_devices_and_mesh():
     assert text == "8 x cpu (cpu), 1 process, mesh data=2 x fsdp=2 x tensor=2"
 
 
-def test_the_work_of_an_update_is_three_times_its_forward_pass():
+def test_an_update_has_three_times_the_flops_of_its_forward_pass():
     """The forward pass counted by hand, a multiplication and an addition each being one FLOP."""
     task = make_task()
     model = task.model
@@ -81,7 +81,7 @@ def test_the_work_of_an_update_is_three_times_its_forward_pass():
     assert abs(counted - 3 * forward) < 1e-6 * forward
 
 
-def test_the_peak_is_known_by_the_longest_name_and_for_all_devices(monkeypatch):
+def test_the_peak_is_that_of_the_longest_matching_name_times_the_devices(monkeypatch):
     class Device:
         device_kind = "TPU v5 lite"
 
@@ -101,7 +101,7 @@ def test_the_clock_counts_between_two_readings():
     assert clock.read()["tokens_per_second"] == 0
 
 
-def test_there_is_no_bar_where_there_is_no_terminal(capsys):
+def test_without_a_terminal_there_is_no_bar(capsys):
     screen = progress.Screen(10)
     screen.tick(3)
     screen.line("a line")
@@ -109,7 +109,7 @@ def test_there_is_no_bar_where_there_is_no_terminal(capsys):
     assert capsys.readouterr().out == "a line\n"
 
 
-def test_on_a_terminal_a_bar_says_where_the_run_is(capsys, monkeypatch):
+def test_on_a_terminal_a_bar_shows_the_progress(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     screen = progress.Screen(10)
     screen.tick(5)

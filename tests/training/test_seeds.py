@@ -1,4 +1,4 @@
-"""One experiment with several seeds: each as alone, compiled once, summed up."""
+"""Several seeds: each the same as alone, compiled once, and their summary."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def read_results(folder):
     return json.loads((folder / "results.json").read_text())
 
 
-def test_each_seed_is_as_alone_and_the_summary_is_of_all(config, tmp_path, capsys):
+def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_path, capsys):
     jitted_train_step.cache_clear()
     jitted_eval_step.cache_clear()
     train_seeds(config, str(tmp_path / "run"))
@@ -104,7 +104,7 @@ def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
     assert read_results(tmp_path / "run") == summary
 
 
-def test_stopped_in_the_second_seed_it_goes_on_there(config, tmp_path, monkeypatch, capsys):
+def test_a_run_stopped_in_the_second_seed_resumes_there(config, tmp_path, monkeypatch, capsys):
     config.seeds, config.epochs = 2, 1.0
     train_seeds(config, str(tmp_path / "whole"))
     push, trained = reporting.Reporter.push, []

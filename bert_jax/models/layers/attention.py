@@ -36,7 +36,7 @@ def attention(
       key_BTHK: the same of the keys.
       value_BTHK: the same of the values.
       bias_B1ST: float32[batch, 1, seq, key seq], added to the scores.
-      implementation: `einsum`, the formula as it stands; `dot_product` and `cudnn`,
+      implementation: `einsum`, the formula itself; `dot_product` and `cudnn`,
         `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`.
       dropout: applied to float32[batch, heads, seq, key seq] probabilities; `einsum` only.
       keep_probabilities: also return the probabilities before dropout; `einsum` only.

@@ -36,8 +36,8 @@ def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.E
 def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """float[batch, n, in] @ float[in, out] -> float[batch, n, out].
 
-    The gradient of the kernel has a rule of its own, which computes it in the layout that the
-    optimizer needs. The rule of jax computes its transpose, which takes XLA twice as long on CPUs.
+    The gradient of the kernel has a custom rule, which computes it in the layout that the
+    optimizer needs. jax's own rule computes its transpose, which takes XLA twice as long on CPUs.
     """
     return x @ kernel
 

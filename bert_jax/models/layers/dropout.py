@@ -8,8 +8,8 @@ import jax.numpy as jnp
 class Dropout(nn.Module):
     """Sets random values to zero and scales the others so that the expectation stays the same.
 
-    The bits depend on the key "dropout" and on the path of the module: renaming a module, or one
-    that it stands in, changes them.
+    The bits depend on the key "dropout" and on the path of the module: renaming a module or one of
+    its parents changes them.
 
     Attributes:
       rate: fraction of the values that are dropped, 0 <= rate < 1.

@@ -1,4 +1,4 @@
-"""How an encoder knows positions without a table: sinusoidal embeddings and rotary attention.
+"""Positions without a table of parameters: sinusoidal embeddings and rotary attention.
 
 Learned positions are a table of embeddings (`dense.embedding`), which the encoder adds.
 """

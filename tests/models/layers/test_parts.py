@@ -1,13 +1,17 @@
-"""The parts by themselves: dropout, matrix product, layer norm, GELU."""
+"""The parts by themselves: dropout, matrix product, layer norm, feed-forward network, GELU."""
 
 import math
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers import Dropout, activate, layer_norm, matmul
+from bert_jax.models.layers.dense import matmul
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.feed_forward import activate, feed_forward
+from bert_jax.models.layers.norm import layer_norm, residual
 
 GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"]
 
@@ -18,7 +22,7 @@ def drop(x, rate=0.1, seed=0, prng_impl="threefry4x32"):
 
 
 @pytest.mark.parametrize("prng_impl", GENERATORS)
-def test_dropout_drops_its_share_and_keeps_the_mean(prng_impl):
+def test_dropout_drops_its_fraction_and_keeps_the_mean(prng_impl):
     y = np.asarray(drop(jnp.ones((64, 100, 100)), prng_impl=prng_impl))
     dropped = y == 0
     assert dropped.mean() == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / y.size))
@@ -81,16 +85,41 @@ def test_layer_norm_computes_in_float32_for_bfloat16(make_config):
     np.testing.assert_allclose(np.asarray(ours, np.float64), expected, rtol=2**-8, atol=1e-4)
 
 
+class Residual(nn.Module):
+    """Twice the input as the sub-layer."""
+
+    config: object
+
+    @nn.compact
+    def __call__(self, x):
+        return residual(self.config, x, lambda x: 2 * x)
+
+
+def test_both_places_of_the_norm(make_config):
+    x = np.random.default_rng(0).standard_normal((2, 3, 32)).astype(np.float32)
+
+    def normed(x):
+        return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+
+    for place, expected in (("post", normed(3 * x)), ("pre", x + 2 * normed(x))):
+        found, params = Residual(make_config(norm_place=place)).init_with_output(
+            jax.random.key(0), x
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert params["params"].keys() == {"layer_norm"}
+
+
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
 def test_both_forms_of_gelu(make_config, activation):
     x = np.linspace(-8, 8, 1001)
+    ours = activate(make_config(activation=activation), jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(ours, gelu(x, activation), atol=2e-6)
+
+
+def gelu(x, activation):
     if activation == "gelu":
-        cdf = np.array([0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x])
-    else:
-        cdf = 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    config = make_config(activation=activation)
-    ours = activate(config, jnp.asarray(x, jnp.float32))
-    np.testing.assert_allclose(ours, x * cdf, atol=2e-6)
+        return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def test_the_forms_of_gelu_differ_by_less_than_half_a_thousandth(make_config):
@@ -100,3 +129,31 @@ def test_the_forms_of_gelu_differ_by_less_than_half_a_thousandth(make_config):
         - activate(make_config(activation="gelu_tanh"), x)
     )
     assert 4e-4 < float(difference.max()) < 5e-4
+
+
+class FeedForward(nn.Module):
+    config: object
+
+    @nn.compact
+    def __call__(self, x, deterministic):
+        return feed_forward(self.config, x)
+
+
+@pytest.mark.parametrize("kind", ["plain", "gated"])
+def test_the_feed_forward_network_is_that_of_numpy(make_config, random_params, kind):
+    config = make_config(feed_forward=kind)
+    x = np.random.default_rng(0).standard_normal((2, 3, 32)).astype(np.float32)
+    params = random_params(FeedForward(config), x, spread=0.3)
+    gate = {"gate"} if kind == "gated" else set()
+    assert params.keys() == {"intermediate", "output"} | gate
+
+    def product(x, name):
+        return np.float64(x) @ np.float64(params[name]["kernel"]) + params[name]["bias"]
+
+    inner = product(x, "intermediate")
+    if kind == "gated":
+        inner = gelu(product(x, "gate"), "gelu") * inner
+    else:
+        inner = gelu(inner, "gelu")
+    found = FeedForward(config).apply({"params": params}, x, deterministic=True)
+    np.testing.assert_allclose(found, product(inner, "output"), atol=2e-5)

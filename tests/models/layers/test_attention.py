@@ -1,0 +1,191 @@
+"""Attention: its implementations agree, and probabilities exist on request only."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.bert import Bert
+from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.layers.attention import attention
+from bert_jax.models.layers.block import Block
+from bert_jax.models.layers.masks import attention_bias, is_visible
+
+
+@pytest.fixture
+def problem():
+    """Query, key, value of two rows with two examples and padding, and the bias."""
+    rng = np.random.default_rng(0)
+    heads = [jnp.asarray(rng.standard_normal((2, 10, 4, 8)), jnp.float32) for _ in range(3)]
+    ids = jnp.asarray(np.repeat([[1, 2, 0]], [5, 3, 2], axis=1).repeat(2, 0))
+    positions = jnp.broadcast_to(jnp.arange(10), (2, 10))
+    return (*heads, attention_bias(is_visible(ids, positions, "bidirectional"), -10_000.0))
+
+
+def test_attention_is_softmax_of_products(problem):
+    query, key, value, bias = (np.float64(array) for array in problem)
+    scores = np.einsum("bshk,bthk->bhst", query, key) / np.sqrt(8) + bias
+    probs = np.exp(scores - scores.max(-1, keepdims=True))
+    probs /= probs.sum(-1, keepdims=True)
+    found, kept = attention(*problem, keep_probabilities=True)
+    seen = slice(0, 8)  # the others are padding, which sees nothing
+    np.testing.assert_allclose(kept[:, :, seen], probs[:, :, seen], atol=1e-6)
+    expected = np.einsum("bhst,bthk->bshk", probs, value)
+    np.testing.assert_allclose(found[:, seen], expected[:, seen], atol=1e-5)
+    np.testing.assert_array_equal(attention(*problem)[0], found)
+    assert attention(*problem)[1] is None
+    halved, before = attention(*problem, dropout=lambda p: p / 2, keep_probabilities=True)
+    np.testing.assert_allclose(halved, found / 2, atol=1e-6)
+    np.testing.assert_array_equal(before, kept)
+
+
+def test_dot_product_is_einsum_with_its_gradients(problem):
+    *heads, bias = problem
+
+    def run(implementation):
+        def total(*heads):
+            found, _ = attention(*heads, bias, implementation=implementation)
+            return jnp.sin(found).sum(), found
+
+        return jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))(*heads)
+
+    one, other = run("einsum"), run("dot_product")
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), one, other)
+
+
+@pytest.fixture
+def make_models(make_config):
+    """Returns a function of changes -> one-layer models with `einsum` and with `dot_product`."""
+
+    def make(**changes):
+        config = make_config(attention_dropout_rate=0.0, num_layers=1, **changes)
+        other = dataclasses.replace(config, attention="dot_product")
+        return [PreTrainingModel(c, next_sentence=True) for c in (config, other)]
+
+    return make
+
+
+@pytest.mark.parametrize("mask_value", [-10_000.0, float(np.finfo(np.float32).min)])
+def test_a_model_with_dot_product_has_the_numbers_of_einsum(
+    make_models, make_batch, random_params, mask_value
+):
+    models = make_models(mask_value=mask_value)
+    batch = make_batch(models[0].model)
+    params = random_params(models[0], batch)
+    is_token = batch["example_ids"] > 0
+    hidden, other = (
+        jax.jit(lambda p, m=model: m.apply({"params": p}, batch, deterministic=True).hidden)(params)
+        for model in models
+    )
+    np.testing.assert_allclose(hidden[is_token], other[is_token], rtol=0, atol=1e-5)
+
+
+def test_a_model_with_dot_product_drops_the_same_hidden_values(
+    make_models, make_batch, random_params, loss_and_gradient
+):
+    """The names of the dropouts, which decide their bits, do not depend on the implementation."""
+    models = make_models()
+    batch = make_batch(models[0].model)
+    params = random_params(models[0], batch)
+    (loss, grads), (other_loss, other_grads) = (
+        loss_and_gradient(model, params, batch, seed=3) for model in models
+    )
+    assert other_loss == pytest.approx(float(loss), abs=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), grads, other_grads
+    )
+
+
+def test_what_an_implementation_cannot_do_is_an_error(problem):
+    with pytest.raises(ValueError, match=r"^attention='flash' is none of einsum, dot_product, cu"):
+        attention(*problem, implementation="flash")
+    for implementation in ("dot_product", "cudnn"):
+        message = f"^attention='{implementation}' has no access to attention probabilities: set"
+        with pytest.raises(ValueError, match=message):
+            attention(*problem, implementation=implementation, keep_probabilities=True)
+        message = f"^attention='{implementation}' has no dropout of attention probabilities: set"
+        with pytest.raises(ValueError, match=message):
+            attention(*problem, implementation=implementation, dropout=lambda p: p)
+
+
+def test_a_model_without_probabilities_refuses_to_return_them(
+    make_config, make_batch, random_params
+):
+    config = make_config(attention="dot_product", attention_dropout_rate=0.0)
+    batch = make_batch(config)
+    params = random_params(Bert(config), batch)
+    run = {"variables": {"params": params}, "batch": batch, "deterministic": True}
+    assert len(Bert(config).apply(**run, keep_all=True).all_hidden) == 3
+    with pytest.raises(ValueError, match="no access to attention probabilities"):
+        Bert(config).apply(**run, keep_attention=True)
+
+
+# ------------------------------------------------------------------ probabilities in training
+
+BATCH, SEQ, HEADS = 3, 24, 4
+PROBABILITIES = (BATCH, HEADS, SEQ, SEQ)
+
+
+@pytest.fixture
+def make_step(make_config, make_batch, random_params, pre_training_loss):
+    """Returns a function of changes -> (loss function of the parameters, parameters)."""
+
+    def make(**changes):
+        config = make_config(**changes)
+        batch = make_batch(config, batch=BATCH, seq=SEQ)
+        model = PreTrainingModel(config, next_sentence=True)
+
+        def loss(params):
+            rngs = {"dropout": jax.random.key(0)}
+            outputs = model.apply({"params": params}, batch, deterministic=False, rngs=rngs)
+            return pre_training_loss(outputs, batch)
+
+        return loss, jax.tree.map(jnp.asarray, random_params(model, batch))
+
+    return make
+
+
+def shapes_stored(loss, params):
+    """Shapes of the arrays that the forward pass stores for the backward pass."""
+    backward = jax.eval_shape(lambda p: jax.vjp(loss, p)[1], params)
+    return [leaf.shape for leaf in jax.tree.leaves(backward)]
+
+
+def test_a_rematerialised_block_stores_no_probabilities(make_step):
+    assert PROBABILITIES in shapes_stored(*make_step(remat=False))  # what the next line would miss
+    assert PROBABILITIES not in shapes_stored(*make_step(remat=True))
+
+
+def outputs_of_calls(jaxpr, names):
+    """Shapes of the outputs of all calls with one of these primitives, and of the jaxpr itself."""
+    shapes = [var.aval.shape for var in jaxpr.outvars]
+    for equation in jaxpr.eqns:
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                found = outputs_of_calls(inner, names)
+                shapes += found if equation.primitive.name in names else []
+    return shapes
+
+
+def test_no_call_of_a_training_step_returns_probabilities(make_step):
+    loss, params = make_step(remat=True)
+    jaxpr = jax.make_jaxpr(jax.value_and_grad(loss))(params).jaxpr
+    calls = {equation.primitive.name for equation in jaxpr.eqns} & {"checkpoint", "remat2", "remat"}
+    assert calls
+    assert PROBABILITIES not in outputs_of_calls(jaxpr, calls)
+
+
+def test_a_block_returns_probabilities_on_request_only(make_config, random_params):
+    config = make_config()
+    x = jnp.ones((1, 5, 32))
+    bias = jnp.zeros((1, 1, 5, 5))
+    block = Block(config)
+    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, bias, None, True, False))
+    for keep in (False, True):
+        _, probs = jax.eval_shape(
+            lambda v, k=keep: block.apply(v, x, bias, None, True, k), variables
+        )
+        assert (probs.shape == (1, 4, 5, 5)) if keep else (probs is None)

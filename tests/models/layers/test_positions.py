@@ -1,0 +1,92 @@
+"""Positions and masks against their formulas, one position or pair after the other."""
+
+import cmath
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.positions import rotate, rotation, sinusoidal
+
+
+def test_sinusoidal_positions_are_the_closed_form():
+    places, features = np.array([[0, 1, 5, 511], [3, 2, 1, 0]], np.int32), 12
+    found = sinusoidal(jnp.asarray(places), features)
+    assert found.shape == (2, 4, features) and found.dtype == jnp.float32
+    for row, position in np.ndindex(places.shape):
+        for i in range(features // 2):
+            angle = places[row, position] / 10_000 ** (2 * i / features)
+            pair = found[row, position, 2 * i : 2 * i + 2]
+            np.testing.assert_allclose(pair, [math.sin(angle), math.cos(angle)], atol=5e-5)
+
+
+def test_rotary_positions_turn_complex_numbers():
+    rng = np.random.default_rng(0)
+    places, half = np.array([[0, 1, 7, 300]], np.int32), 4
+    x = rng.standard_normal((1, 4, 2, 2 * half)).astype(np.float32)
+    found = np.asarray(rotate(jnp.asarray(x), rotation(jnp.asarray(places), 2 * half)))
+    for position, head, i in np.ndindex(4, 2, half):
+        number = complex(x[0, position, head, i], x[0, position, head, i + half])
+        angle = places[0, position] * 10_000 ** (-2 * i / (2 * half))
+        turned = number * cmath.exp(1j * angle)
+        np.testing.assert_allclose(found[0, position, head, i], turned.real, atol=1e-4)
+        np.testing.assert_allclose(found[0, position, head, i + half], turned.imag, atol=1e-4)
+    np.testing.assert_array_equal(found[0, 0], x[0, 0])
+
+
+def test_rotated_products_depend_on_the_distance_alone():
+    rng = np.random.default_rng(1)
+    query, key = (jnp.asarray(rng.standard_normal((1, 1, 1, 16)), jnp.float32) for _ in range(2))
+
+    def product(i, j):
+        turned = (rotate(x, rotation(jnp.array([[p]]), 16)) for x, p in ((query, i), (key, j)))
+        return float(jnp.vdot(*turned))
+
+    assert product(7, 3) == pytest.approx(product(107, 103), abs=1e-4)
+    assert abs(product(7, 3) - product(3, 7)) > 1e-2
+
+
+def test_rotation_keeps_the_dtype():
+    x = jnp.ones((1, 2, 1, 4), jnp.bfloat16)
+    assert rotate(x, rotation(jnp.array([[0, 5]]), 4)).dtype == jnp.bfloat16
+
+
+# Three examples, then padding whose positions mean nothing; and one example of the full length.
+EXAMPLE_IDS = np.array([[1, 1, 1, 1, 2, 2, 2, 3, 0, 0], [1] * 10], np.int32)
+POSITION_IDS = np.array([[0, 1, 2, 3, 0, 1, 2, 0, 0, 5], list(range(10))], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("visibility", "window"),
+    [("bidirectional", 0), ("causal", 0), ("window", 1), ("window", 2), ("window", 100)],
+)
+def test_what_is_visible_pair_by_pair(visibility, window):
+    found = is_visible(jnp.asarray(EXAMPLE_IDS), jnp.asarray(POSITION_IDS), visibility, window)
+    assert found.shape == (2, 1, 10, 10) and found.dtype == bool
+    for row, i, j in np.ndindex(2, 10, 10):
+        expected = EXAMPLE_IDS[row, i] == EXAMPLE_IDS[row, j] and EXAMPLE_IDS[row, j] > 0
+        if visibility == "causal":
+            expected = expected and j <= i
+        if visibility == "window":
+            expected = expected and abs(i - j) <= window
+        assert bool(found[row, 0, i, j]) == expected, (row, i, j)
+
+
+def test_nothing_crosses_examples_and_nothing_sees_padding():
+    for visibility in ("bidirectional", "causal", "window"):
+        found = np.asarray(is_visible(EXAMPLE_IDS, POSITION_IDS, visibility, 100))[0, 0]
+        first, second, padding = slice(0, 4), slice(4, 7), slice(8, 10)
+        assert found[first, first].any() and found[second, second].any()
+        assert not found[first, second].any() and not found[second, first].any()
+        assert not found[:, padding].any() and not found[padding].any()
+
+
+def test_the_bias_is_0_where_visible():
+    visible = is_visible(jnp.array([[1, 1, 2, 0]]), jnp.array([[0, 1, 0, 0]]), "bidirectional")
+    expected = np.full((4, 4), -10_000.0, np.float32)
+    expected[:2, :2] = expected[2, 2] = 0
+    bias = attention_bias(visible, -10_000.0)
+    assert bias.dtype == jnp.float32
+    np.testing.assert_array_equal(bias, expected[None, None])

@@ -1,0 +1,73 @@
+"""Choices of layers against their definitions, and the order of floating-point sums."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.layer_choice import LAYER_CHOICES, choose
+from bert_jax.models.task_heads import TAGGING_LAYERS
+
+
+@pytest.fixture
+def states():
+    """The embeddings and five layers, of very different magnitudes."""
+    rng = np.random.default_rng(0)
+    return [
+        (rng.standard_normal((2, 3, 8)) * 10.0**power).astype(np.float32)
+        for power in (0, 3, -2, 1, 4, -1)
+    ]
+
+
+def test_single_layers_and_concatenations(states):
+    for name, expected in {
+        "last": states[5],
+        "embeddings": states[0],
+        "second_to_last": states[4],
+        "concat_last_4": np.concatenate(states[2:6], -1),
+        "all": np.stack(states, 1),
+    }.items():
+        for last_first in (False, True):
+            found = choose(name, tuple(map(jnp.asarray, states)), last_first=last_first)
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_sums_in_both_orders_to_the_last_bit(states):
+    e, a, b, c, d, last = states
+    for name, up, last_first in (
+        ("sum_last_4", ((b + c) + d) + last, ((last + b) + c) + d),
+        ("sum_all", (((a + b) + c) + d) + last, (((last + a) + b) + c) + d),
+    ):
+        np.testing.assert_array_equal(choose(name, states), up)
+        np.testing.assert_array_equal(choose(name, states, last_first=True), last_first)
+        assert (up != last_first).any()
+
+
+def test_weighted_sums(states):
+    e, a, b, c, d, last = states
+    found = choose("weighted_sum", states, weights=(0.5, -2.0, 3.0))
+    np.testing.assert_array_equal(found, (0.5 * c + -2.0 * d) + 3.0 * last)
+    found = choose("weighted_sum", states, weights=(1.0, 0, 0, 0, 0, 2.0))
+    np.testing.assert_array_equal(found, e + 2 * last)
+    weights = np.float32([0.1, 0.2, 0.3, 0.15, 0.25])
+    expected = sum(w * state for w, state in zip(weights, states[1:], strict=True))
+    np.testing.assert_array_equal(choose("scalar_mix", states, weights=weights), expected)
+    for name, weights in (("weighted_sum", (1.0,) * 7), ("scalar_mix", (1.0,) * 4)):
+        with pytest.raises(ValueError):
+            choose(name, states, weights=weights)
+
+
+@pytest.mark.parametrize("name", LAYER_CHOICES)
+def test_the_least_number_of_layers_is_enough(states, name):
+    """And one less would read the embeddings as a layer, or nothing."""
+    least = LAYER_CHOICES[name].least_layers
+    few = states[: least + 1]
+    found = choose(name, few, weights=(1.0,) * least)
+    if name in ("sum_last_4", "sum_all", "weighted_sum", "scalar_mix"):
+        np.testing.assert_allclose(found, np.sum(few[1:], 0), rtol=1e-6)
+    assert {"last": 1, "second_to_last": 2, "sum_last_4": 4, "concat_last_4": 4}.get(
+        name, 1
+    ) == least
+
+
+def test_taggers_choose_from_the_table():
+    assert set(TAGGING_LAYERS) < set(LAYER_CHOICES)

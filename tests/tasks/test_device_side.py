@@ -1,0 +1,172 @@
+"""The device side of labelled tasks: losses, answers and the sharding of their parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten
+from bert_jax.models import crf
+from bert_jax.tasks import objectives
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.tagging import Tagging
+from bert_jax.training.state import init_params, parameter_rules
+from tests.tiny import make_batch, make_model
+
+TAGS = 5
+
+
+def make_tagging(head: str, layers: str = "last", **model) -> Tagging:
+    config = make_model(**{"num_layers": 4} | model)
+    return Tagging(config, TAGS, head, layers, frozen=False, lstm_size=8, lstm_layers=1)
+
+
+@pytest.fixture(scope="module")
+def tagged_batch() -> dict[str, np.ndarray]:
+    """Three sentences of words of one token; the second has no words."""
+    batch = make_batch(3)
+    is_token = batch["example_ids"] > 0
+    rng = np.random.default_rng(1)
+    is_word = is_token.copy()
+    is_word[1] = False
+    return batch | {
+        "word_positions": batch["position_ids"],
+        "is_word": is_word,
+        "labels": np.where(is_word, rng.integers(0, TAGS, is_word.shape), 0).astype(np.int32),
+        "weights": is_word.astype(np.float32),
+    }
+
+
+def apply(task, batch, seed: int = 0):
+    """Returns the outputs of a task's model with random parameters of standard deviation 0.5."""
+    shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
+    leaves, tree = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+    params = jax.tree.unflatten(
+        tree, [rng.normal(0, 0.5, leaf.shape).astype(np.float32) for leaf in leaves]
+    )
+    return task.make_model().apply({"params": params}, batch, deterministic=True)
+
+
+def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_batch):
+    """A row of padding has no weight; a row that is predicted in part counts as a whole."""
+    task, batch = make_tagging("crf"), dict(tagged_batch)
+    batch["weights"] = batch["weights"].copy()
+    batch["weights"][2, 1:] = 0
+    outputs = apply(task, batch)
+    likelihood = crf.log_likelihood(
+        outputs.crf, outputs.logits, jnp.asarray(batch["labels"]), jnp.asarray(batch["is_word"])
+    )
+    loss = task.objective(outputs, batch)["task_loss"]
+    np.testing.assert_allclose(loss.numerator, -(likelihood[0] + likelihood[2]), rtol=1e-6)
+    words = batch["is_word"][[0, 2]].sum()
+    assert loss.denominator == task.denominators(batch)["task_loss"] == words
+    assert objectives.classification(outputs.logits, batch)["task_loss"].denominator < words
+
+
+def test_answers_of_taggers(tagged_batch):
+    """A linear head gives the largest probability of each word, a CRF the best path."""
+    outputs = apply(task := make_tagging("linear"), tagged_batch)
+    answers = task.answers(outputs, tagged_batch)
+    logits = np.asarray(outputs.logits, np.float64)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_array_equal(answers["tags"], logits.argmax(-1))
+    np.testing.assert_allclose(answers["probabilities"], probabilities.max(-1), rtol=1e-5)
+
+    outputs = apply(task := make_tagging("crf"), tagged_batch)
+    answers = task.answers(outputs, tagged_batch)
+    is_word = jnp.asarray(tagged_batch["is_word"])
+    best = crf.decode(outputs.crf, outputs.logits, is_word)
+    np.testing.assert_array_equal(answers["tags"], best)
+    assert answers.keys() == {"tags"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "loss"),
+    [
+        ("single", np.array([1, 0], np.int32), lambda x, y: -np.log(softmax(x)[[0, 1], y])),
+        ("regression", np.array([0.5, -2.0], np.float32), lambda x, y: (x[:, 0] - y) ** 2),
+        (
+            "multi",
+            np.array([[1, 0, 1], [0, 0, 1]], np.float32),
+            lambda x, y: (np.log1p(np.exp(x)) - x * y).mean(-1),
+        ),
+    ],
+)
+def test_the_loss_of_each_kind_of_labels(kind, labels, loss):
+    task = Classification(make_model(), kind, 1 if kind == "regression" else 3)
+    batch = make_batch(2) | {"labels": labels, "weights": np.array([1, 0.5], np.float32)}
+    logits = apply(task, batch)
+    total = task.objective(logits, batch)["task_loss"]
+    expected = loss(np.asarray(logits, np.float64), labels) @ batch["weights"]
+    np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
+    assert total.denominator == task.denominators(batch)["task_loss"] == 1.5
+    np.testing.assert_array_equal(task.answers(logits, batch)["logits"], logits)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+def test_the_loss_of_a_span_is_the_mean_of_both_ends():
+    task, batch = SpanTask(make_model()), make_batch(2)
+    batch |= {
+        "start_positions": np.array([1, 3], np.int32),
+        "end_positions": np.array([2, 3], np.int32),
+        "weights": np.ones(2, np.float32),
+    }
+    outputs = apply(task, batch)
+    expected = 0.0
+    for logits, name in (
+        (outputs.start_logits, "start_positions"),
+        (outputs.end_logits, "end_positions"),
+    ):
+        of_gold = softmax(np.asarray(logits, np.float64))[[0, 1], batch[name]]
+        expected -= np.log(of_gold).sum() / 2
+    total = task.objective(outputs, batch)["task_loss"]
+    np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
+    answers = task.answers(outputs, batch)
+    np.testing.assert_array_equal(answers["start"], outputs.start_logits)
+    np.testing.assert_array_equal(answers["end"], outputs.end_logits)
+
+
+def test_a_choice_that_is_all_padding_has_no_probability():
+    task, one = MultipleChoice(make_model()), make_batch(2)
+    batch = {name: np.stack([array, array[::-1]], axis=1) for name, array in one.items()}
+    batch["example_ids"] = batch["example_ids"].copy()
+    batch["example_ids"][1, 1] = 0
+    batch |= {"labels": np.array([1, 0], np.int32), "weights": np.ones(2, np.float32)}
+    outputs = apply(task, batch)
+    probabilities = np.asarray(task.answers(outputs, batch)["probabilities"])
+    np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-6)
+    assert probabilities[1, 1] == 0 and (probabilities[0] > 0).all()
+    loss = task.objective(outputs, batch)["task_loss"]
+    np.testing.assert_allclose(loss.numerator, -np.log(probabilities[0, 1]), rtol=1e-5)
+
+
+def test_every_parameter_of_every_head_has_a_sharding():
+    mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+    config = make_model(pad_vocab_to_multiple_of=2)
+    tasks = [
+        Classification(config, "single", 4),
+        SpanTask(config),
+        MultipleChoice(config),
+        *(
+            make_tagging(head, layers, pad_vocab_to_multiple_of=2)
+            for head in ("linear", "bilstm_crf")
+            for layers in ("last", "concat_last_4", "scalar_mix")
+        ),
+    ]
+    for task in tasks:
+        shapes = jax.eval_shape(lambda key, t=task: init_params(t, key), jax.random.key(0))
+        flat = flatten(sharding.parameter_shardings(mesh, parameter_rules(task), shapes))
+        heads = {name: where for name, where in flat.items() if not name.startswith("bert/")}
+        assert heads
+        for name, where in heads.items():
+            if name.endswith("kernel"):
+                assert where.spec[0] == "fsdp", name
+            else:
+                assert where.is_fully_replicated, name
