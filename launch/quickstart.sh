@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pre-trains BERT-Tiny on this machine in minutes and asks it to fill in some words.
+# Pre-trains BERT-Tiny on this machine in minutes and lets it fill in some words.
 #
 #   bash launch/quickstart.sh [--dry_run] [WORKDIR] [--config.FIELD=VALUE ...]
 #

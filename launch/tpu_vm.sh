@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Google Cloud TPU, one host or many: makes it or uses the one there is, installs, trains on all
+# A Google Cloud TPU, one host or many: creates it or uses the existing one, installs, trains on all
 # workers, and starts again after a preemption; the run resumes from its newest checkpoint.
 #
 #   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 SHARE=10.0.0.2:/runs \

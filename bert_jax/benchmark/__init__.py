@@ -1,1 +1,1 @@
-"""Measurements that anyone can repeat: `python -m bert_jax benchmark NAME [flags]`."""
+"""Reproducible measurements: `python -m bert_jax benchmark NAME [flags]`."""

@@ -23,7 +23,7 @@ from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
 from bert_jax.config.fields import value_of
 
-# What torch's AdamW and transformers' schedule do; scores at the end only.
+# Equal to torch's AdamW and transformers' schedule; evaluation at the end only.
 SETTINGS = {
     "optimizer.name": "adamw",
     "optimizer.schedule": "linear",
@@ -63,7 +63,7 @@ def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
       seeds: number of runs of each program.
 
     Raises:
-      ValueError: the other program cannot do what the configuration describes.
+      ValueError: the compared program does not support the configuration.
     """
     check(config)
     print(describe_machine())
@@ -73,7 +73,7 @@ def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises ValueError for what the other side cannot do."""
+    """Raises ValueError for settings that the compared program does not support."""
     if not config.init_from:
         raise ValueError("config.init_from is missing: a folder of Hugging Face, for both sides.")
     for name, value in _ONLY.items():
@@ -86,7 +86,7 @@ def check(config: ConfigDict) -> None:
 
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
-    """Yields the lines of the table, once all runs are done; before it who is left out."""
+    """Yields the lines of the table, once all runs are done, after the programs left out."""
     here, seed, longest = __package__, config["seed"], config["phases"][0][0]
     padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
@@ -118,7 +118,7 @@ def _report(name: str, numbers: list[float]) -> None:
 
 
 def table(runs: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yields a line for each rival.
+    """Yields a line for each program.
 
     Args:
       runs: float64[runs, 3] of each, NUMBERS a run; those of one run have no score to compare.

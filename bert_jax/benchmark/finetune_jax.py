@@ -1,4 +1,4 @@
-"""Our side of the fine-tuning benchmark: the command that a user types."""
+"""This program in the fine-tuning benchmark: the command that a user types."""
 
 import statistics
 import subprocess
@@ -38,7 +38,7 @@ def build(
             )
             seconds = time.perf_counter() - start
             rows = read_metrics(workdir)
-        # The first report has the compilation in it.
+        # The first report includes the compilation.
         reports = [row["speed"] for row in rows if row["split"] == "train"][1:]
         speeds = [report["examples_per_second"] for report in reports]
         values = [row for row in rows if row["split"] == "validation"][-1]

@@ -1,4 +1,4 @@
-"""The other side of the fine-tuning benchmark: BertForTokenClassification, trained as usual.
+"""torch in the fine-tuning benchmark: BertForTokenClassification, trained as usual.
 
 What transformers' example `run_ner.py` does, in short: its fast tokenizer on given words, labels at
 each word's first piece, a dropout and a dense layer on the encoder, AdamW, entities by seqeval.
@@ -28,8 +28,8 @@ def build(config: dict[str, Any], pad: bool) -> tuple[dict, Callable[[], list[fl
     """Each measurement is a run with the next seed.
 
     Args:
-      config: of our side, as a dict.
-      pad: pad to the longest row allowed instead of the longest of the batch.
+      config: of this program, as a dict.
+      pad: pad to the maximum length instead of the longest row of the batch.
     """
     seeds = iter(range(config["seed"], 1 << 31))
     return {}, lambda: _run(config, pad, next(seeds))

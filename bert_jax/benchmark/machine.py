@@ -1,4 +1,4 @@
-"""On what a number was measured."""
+"""Describes the machine of a measurement."""
 
 import importlib.metadata
 import importlib.util
@@ -6,7 +6,7 @@ import os
 import pathlib
 import platform
 
-# Those that decide how fast things are; the last two are there only with the extra `parity`.
+# Packages that determine the speed; the last two are installed only with the extra `parity`.
 _PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers")
 
 
@@ -28,5 +28,5 @@ def describe_machine() -> str:
 
 
 def has_transformers() -> bool:
-    """Whether the rivals can run here."""
+    """Returns whether torch and transformers are installed."""
     return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))

@@ -1,4 +1,4 @@
-"""Measures how fast text becomes shards, stage by stage, and how much memory that takes.
+"""Measures the speed and the memory of data preparation, stage by stage.
 
     python -m bert_jax benchmark prepare [--text=FILE] [--times=1,10] [--vocab=PATH] [--mode=MODE]
 

@@ -3,10 +3,10 @@
     python -m bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
 
 A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
-30,522 and 20 predictions per sequence. Ours also draws the masks, and computes accuracies and
-norms. The rivals, if torch and transformers are installed, are `BertForPreTraining` unchanged
-(attention by SDPA, logits at every position, fused AdamW), and with logits at the masked positions
-only.
+30,522 and 20 predictions per sequence. Our step also draws the masks, and computes accuracies
+and norms. The compared programs, if torch and transformers are installed, are `BertForPreTraining`
+unchanged (attention by SDPA, logits at every position, fused AdamW), and with logits at the masked
+positions only.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Options:
     """How to measure.
 
     Attributes:
-      rounds: turns of each rival.
+      rounds: turns of each program.
       batch_size: sequences of a step; 0: the model's own.
       prng_impl: random bit generator of our dropout.
       same_allocator: give transformers our setting of the C library's allocator.
@@ -80,7 +80,7 @@ def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterat
 def table(
     seconds: dict[str, float], facts: dict[str, Any], ceiling: float, batch_size: int
 ) -> Iterator[str]:
-    """Yields a line for each rival.
+    """Yields a line for each program.
 
     Args:
       seconds: of a step of each, the median.

@@ -102,7 +102,7 @@ def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
 
 
 def model_config(model: str, dtype: str, prng_impl: str) -> BertConfig:
-    """Everything as in the paper but for the size."""
+    """As in the paper, except for the size."""
     size = SIZES[model]
     return BertConfig(
         vocab_size=VOCAB_SIZE,

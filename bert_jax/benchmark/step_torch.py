@@ -1,4 +1,4 @@
-"""The step of transformers' BertForPreTraining, as it comes and with one improvement."""
+"""The step of transformers' BertForPreTraining, unchanged and with one improvement."""
 
 import contextlib
 from collections.abc import Callable

@@ -53,7 +53,7 @@ def take_turns(
     rounds: int,
     report: Callable[[str, list[float]], None] = lambda name, numbers: None,
 ) -> dict[str, list[float]]:
-    """All numbers of each rival after `rounds` turns each, in an order that alternates.
+    """Returns all numbers of each program after `rounds` turns each, in an order that alternates.
 
     `report(name, numbers)` is called after each turn.
     """

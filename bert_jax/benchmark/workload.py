@@ -1,4 +1,4 @@
-"""What every rival of the step benchmark trains on: sizes of models, and a batch."""
+"""The work of the step benchmark: sizes of models, and a batch."""
 
 import dataclasses
 import time
@@ -54,7 +54,7 @@ def make_batch(batch_size: int) -> dict[str, np.ndarray]:
 
 
 def time_steps(step: Callable[[], None], least_seconds: float = 0.5) -> list[float]:
-    """Seconds of each of some steps after one that does not count; at least one."""
+    """Returns the seconds of each of some steps, after a warm-up step; at least one."""
     step()
     seconds: list[float] = []
     while sum(seconds) < least_seconds:

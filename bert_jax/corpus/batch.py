@@ -33,7 +33,7 @@ def token_fields(
     sequence_length: int,
     pad_id: int,
 ) -> Batch:
-    """Lays out rows of token ids, in the fields that the head of this file lists.
+    """Lays out rows of token ids, in the fields listed at the top of this file.
 
     Rows may share ids, and a row may have no example: then it is all padding.
 
@@ -43,7 +43,7 @@ def token_fields(
       lengths: int[batch, N], tokens of each example; 0: absent, which only the last ones may be.
       first_lengths: int[batch, N], tokens of `[CLS] A [SEP]` of each example.
       sequence_length: of the rows of the batch.
-      pad_id: what `input_ids` have in padding.
+      pad_id: value of `input_ids` in padding.
 
     Raises:
       ValueError: a row has more tokens than `sequence_length`.

@@ -64,7 +64,7 @@ class Run(NamedTuple):
 
 
 class SentenceLengths(Protocol):
-    """What sampling needs of documents; see documents.Documents."""
+    """The part of documents.Documents that sampling needs."""
 
     def __len__(self) -> int: ...
 
@@ -180,7 +180,7 @@ def sample_unit(
 def full_sentences(
     documents: SentenceLengths, unit: tuple[int, int], max_num_tokens: int
 ) -> Iterator[Run]:
-    """Yields runs of whole sentences of documents unit[0] to unit[1] - 1, as long as fits, in order.
+    """Yields maximal runs of whole sentences of documents unit[0] to unit[1] - 1, in order.
 
     FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run continues into the next document
     after a separator. Nothing is random and no text is lost: a sentence of more than

@@ -35,7 +35,7 @@ class CorpusRows:
 
     @property
     def fingerprint(self) -> str:
-        """That of the whole corpus, all splits and sequence lengths."""
+        """The fingerprint of the whole corpus, with all splits and sequence lengths."""
         return self.manifest.fingerprint
 
     @property
@@ -45,7 +45,7 @@ class CorpusRows:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What was counted of the rows (`statistics.RowCounts.describe`)."""
+        """Statistics of the rows (`statistics.RowCounts.describe`)."""
         return self.manifest.statistics(self.name, self.sequence_length)
 
     def batch_rows(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""One setting of the C library's allocator that makes a training step on CPUs much faster.
+"""A setting of the C library's allocator that makes a training step on CPUs much faster.
 
 XLA allocates its working memory again at each step, hundreds of megabytes, and glibc takes it from
 the system and gives it back each time; the system then has to clear every page of it again. That
@@ -13,12 +13,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def keep_freed_memory() -> bool:
-    """Makes the allocator keep for later what the program frees, in one pool for all threads.
+    """Makes the allocator keep freed memory, in one pool for all threads.
 
-    Call it before threads start. The process holds on to the most memory that it ever used.
+    Call it before threads start. The process keeps its peak memory.
 
     Returns:
-      Whether it was done; it is not where the C library is no glibc.
+      Whether it was done; False if the C library is not glibc.
     """
     if sys.platform != "linux":
         return False

@@ -1,7 +1,7 @@
 """One process or many: joining them, and stopping them all at the same step.
 
-A run is one process for each host. On a TPU pod or under SLURM or Open MPI jax finds the others by
-itself; elsewhere they are named on the command line (launch/README.md).
+A run is one process for each host. On a TPU pod or under SLURM or Open MPI jax finds the others
+automatically; elsewhere they are named on the command line (launch/README.md).
 """
 
 import os
@@ -51,12 +51,12 @@ def _is_in_cluster() -> bool:
 
 
 def is_main() -> bool:
-    """Whether this is the process that prints and writes what exists once."""
+    """Whether this is the process that prints and writes shared files."""
     return jax.process_index() == 0
 
 
 def barrier(name: str) -> None:
-    """Waits until all processes have come here."""
+    """Waits until all processes have called it."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
 
@@ -69,7 +69,7 @@ class StopRequest:
 
     Attributes:
       signal_name: the signal that this process received; empty if none.
-      granted: whether `is_set` has said so. Unlike `signal_name` the same in every process.
+      granted: whether `is_set` has returned True; unlike `signal_name`, the same in every process.
     """
 
     def __init__(self):

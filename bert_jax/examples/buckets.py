@@ -28,8 +28,8 @@ class BucketedLoader:
       seed: of the order.
       bucket_lengths: lengths that batches are padded to, ascending.
       even_tokens: if positive, the number of rows of a batch is a multiple of it and depends on
-        the length, so that all batches have about the positions of `batch_size` rows of mean length;
-        0: each batch has `batch_size` rows.
+        the length, so that all batches have about the positions of `batch_size` rows of mean
+        length; 0: each batch has `batch_size` rows.
 
     Raises:
       ValueError: there are no rows, one is longer than the last bucket, or `batch_size` is not

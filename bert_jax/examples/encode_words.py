@@ -212,7 +212,7 @@ class _Rows:
         if not self._labels:
             if self._are_tagged:
                 raise ValueError("There are no words to tag.")
-            # A word of no row, which places without a word refer to.
+            # A word in no row; places without a word refer to it.
             for values in (self._positions, self._is_predicted, self._labels, self._weights):
                 values.append(0)
         return WordRows(

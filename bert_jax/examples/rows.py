@@ -1,8 +1,8 @@
 """Rows of token ids in memory: the encoded examples of a fine-tuning task.
 
 All rows of a data set are end to end in flat arrays, without an object for each, and `take` pads
-any of them to a batch. encode_texts.py, encode_words.py, encode_questions.py and encode_choices.py
-add the labels of the tasks.
+any of them to a batch. encode_texts.py, encode_words.py, encode_questions.py and choices.py add the
+labels of the tasks.
 """
 
 from array import array

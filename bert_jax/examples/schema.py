@@ -28,7 +28,7 @@ class TaggedExample:
     """A sentence of words.
 
     Attributes:
-      words: one may be blank, or have no tokens; it has a tag nevertheless.
+      words: one may be blank, or have no tokens; it still has a tag.
       tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
       document: number of the document in its file, from 0.
     """

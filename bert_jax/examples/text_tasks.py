@@ -1,8 +1,8 @@
 """Published sets of texts and pairs: GLUE's nine tasks and its diagnostic set, and Chinese sets.
 
-The forms of their files are values here: the columns, whether there is a header, how labels are
-written. A few rows of QQP are malformed (a question continues in the next line); as in published
-scores, they are left out, and counted.
+The formats of their files are described by values: the columns, whether there is a header, the
+spelling of labels. A few rows of QQP are malformed (a question continues in the next line); as in
+published scores, they are left out, and counted.
 """
 
 import dataclasses
@@ -185,7 +185,7 @@ GLUE: dict[str, TextTask] = {
         aliases=_numbered(_WINOGRAD),
         submissions={"test": "WNLI.tsv"},
     ),
-    # The diagnostic set, answered by a model of MNLI.
+    # The diagnostic set, predicted by a model of MNLI.
     "ax": TextTask(
         columns=(_pairs("sentence1", "sentence2"), *_MNLI),
         tfds=_pairs("premise", "hypothesis"),

@@ -48,7 +48,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
 
 
 def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Moves a complete file to `path`, over what is there, on the same file system."""
+    """Moves a complete file to `path`, replacing an existing file, on the same file system."""
     path = os.fspath(path)
     _fsync(os.fspath(source))
     os.replace(source, path)

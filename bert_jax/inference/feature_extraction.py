@@ -22,7 +22,7 @@ Features = dict[str, np.ndarray]
 
 
 class FeatureExtractor:
-    """A trained model, ready to give features."""
+    """Extracts features with a trained model."""
 
     def __init__(self, model: TrainedModel, choice: Choice):
         """Makes the program that is compiled for each length.
@@ -73,7 +73,7 @@ class FeatureExtractor:
     def word_spans(self, row: TextRow) -> np.ndarray:
         """int32[words, 2]: the positions [start, stop) of the pieces of each word.
 
-        A word is a piece and the pieces that continue it. [CLS] and [SEP] are none.
+        A word is a piece and the pieces that continue it. [CLS] and [SEP] are no words.
         """
         positions = row.word_positions
         continues = self.model.tokenizer.is_continuation[row.input_ids[positions]]
@@ -206,7 +206,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
     def rows() -> Iterator[TextRow]:
         return map(extractor.model.row, read_texts(input_path))
 
-    # Only these numbers stay in memory: the texts are read again when their turn comes.
+    # Only these numbers stay in memory: the texts are read again later.
     sizes = np.array(
         [(len(row.input_ids), len(extractor.word_spans(row)) if is_word else 0) for row in rows()]
     )

@@ -84,7 +84,7 @@ class Arrays:
         }
 
     def place(self, number: int, features: Mapping[str, np.ndarray]) -> None:
-        """Puts a text's features in their place: each array without its axis of texts."""
+        """Stores a text's features, each array without its axis of texts."""
         for name, spec in self._specs.items():
             where = [slice(size) for size in features[name].shape]
             self.arrays[name][(*where[: spec.axis], number, *where[spec.axis :])] = features[name]
@@ -123,7 +123,7 @@ def open_arrays(path: str, specs: Mapping[str, ArraySpec]) -> Iterator[Arrays]:
 
 
 def _check_room(path: str, size: int) -> None:
-    """Filling a mapped file on a full disk would end the process without a word."""
+    """Filling a mapped file on a full disk would kill the process without a message."""
     free = shutil.disk_usage(os.path.dirname(path) or ".").free
     if 2 * size > free:
         raise ValueError(

@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class TrainedModel:
-    """The chosen checkpoint of a workdir on the devices; needs nothing but the folder.
+    """The chosen checkpoint of a workdir on the devices; only the folder is needed.
 
     Attributes:
       config: of the encoder.
@@ -134,7 +134,7 @@ class TrainedModel:
 
 
 def in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yields results without their numbers, from number 0 on; early ones wait for their turn."""
+    """Yields results without their numbers, from number 0 on; early results are held back."""
     waiting: list[tuple[int, Result]] = []
     due = 0
     for number, result in results:
@@ -162,7 +162,7 @@ def check_fills_masks(config: ConfigDict, workdir: str) -> None:
 
 
 class Progress:
-    """A bar while rows go through the model, and at the end how fast it went."""
+    """A progress bar while rows go through the model, and the speed at the end."""
 
     def __init__(self, total: int):
         self._screen = Screen(total)

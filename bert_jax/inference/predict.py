@@ -63,7 +63,7 @@ class Predictor:
           config: of the workdir.
           workdir: of a run, or of imported weights.
           top_k: candidates for each mask.
-          batch_tokens: positions of a batch of texts; few answer a single question sooner.
+          batch_tokens: positions of a batch of texts; fewer reduce the latency of a single text.
 
         Raises:
           ValueError: there is no checkpoint, or a head has random parameters.

@@ -30,7 +30,7 @@ from bert_jax.inference.model import (
 
 
 class Scorer:
-    """A pre-trained model, ready to score texts."""
+    """Scores texts with a pre-trained model."""
 
     def __init__(self, config: ConfigDict, workdir: str, batch_tokens: int = BATCH_TOKENS):
         """Loads vocabulary and parameters.

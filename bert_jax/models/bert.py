@@ -38,7 +38,7 @@ class BertConfig(TransformerConfig):
 class Embeddings(nn.Module):
     """Word + position + token type -> layer norm -> dropout.
 
-    Sinusoidal positions are added where learned ones would be; rotary ones are applied in attention.
+    Sinusoidal positions are added in place of learned ones; rotary ones are applied in attention.
     """
 
     config: BertConfig

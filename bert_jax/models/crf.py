@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 @flax.struct.dataclass
 class Crf:
-    """The parameters that tie neighbouring tags.
+    """The parameters that relate neighbouring tags.
 
     Attributes:
       transitions: float32[classes, classes], from row to column.
@@ -82,7 +82,7 @@ def decode(crf: Crf, logits_BWC: jax.Array, is_word_BW: jax.Array) -> jax.Array:
         logits_BC, is_word_B = word
         paths_BCC = best_BC[:, :, None] + crf.transitions[None]
         new_BC = paths_BCC.max(axis=1) + logits_BC
-        # Behind the end every tag comes from itself, so that the way back passes through.
+        # Past the end every tag points to itself, so that backtracking passes through.
         stay_BC = jnp.broadcast_to(jnp.arange(best_BC.shape[1])[None], best_BC.shape)
         come_from_BC = jnp.where(is_word_B[:, None], paths_BCC.argmax(axis=1), stay_BC)
         return jnp.where(is_word_B[:, None], new_BC, best_BC), come_from_BC

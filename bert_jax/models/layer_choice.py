@@ -1,4 +1,4 @@
-"""What is read of an encoder's layers: one table of choices (Devlin et al. 2019, Table 7).
+"""Which layers of an encoder are read: one table of choices (Devlin et al. 2019, Table 7).
 
 States are a tuple of arrays of one shape [..., hidden]: the output of the embeddings, then of each
 layer, `Encoded.all_hidden`.
@@ -7,8 +7,8 @@ layer, `Encoded.all_hidden`.
     embeddings             the output of the embeddings
     sum_last_4, sum_all    a sum of layers; `sum_all` leaves out the embeddings
     concat_last_4          four times the features, those of the last layer last
-    weighted_sum           of the last n states, with n weights; one weight more than there are
-                           layers takes in the embeddings
+    weighted_sum           of the last n states, with n weights; one more weight than layers
+                           includes the embeddings
     scalar_mix             of all layers, with one weight for each, without the embeddings
     all                    every state, on a new second axis
 """
@@ -30,7 +30,7 @@ class LayerChoice:
     """A row of LAYER_CHOICES.
 
     Attributes:
-      least_layers: number of layers that the encoder has at least.
+      least_layers: smallest number of layers of the encoder.
       features: function (states, weights, last_first) -> features; see `choose`.
     """
 

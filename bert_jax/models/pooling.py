@@ -12,8 +12,8 @@ from bert_jax.models.model import Batch, Encoded, EncoderConfig
 class EncoderWithPooler(nn.Module):
     """An encoder, and tanh(dense(hidden state of [CLS])) (google-research/bert `modeling.py`).
 
-    The parameters of the pooler are at the same level as the encoder's, as in every format of BERT's
-    weights: "bert/pooler/kernel", "bert/embeddings/...".
+    The parameters of the pooler are at the same level as the encoder's, as in every format of
+    BERT's weights: "bert/pooler/kernel", "bert/embeddings/...".
     """
 
     config: EncoderConfig

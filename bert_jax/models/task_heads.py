@@ -18,9 +18,9 @@ from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler
 
-# What a tagger has on top of the encoder.
+# Heads of a tagger.
 TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
-# What a tagger reads of the encoder: rows of LAYER_CHOICES (paper, Table 7).
+# Layers that a tagger reads: rows of LAYER_CHOICES (paper, Table 7).
 TAGGING_LAYERS = (
     "last",
     "embeddings",
@@ -30,7 +30,7 @@ TAGGING_LAYERS = (
     "sum_all",
     "scalar_mix",
 )
-# Logit of what cannot be the answer.
+# Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
 
 

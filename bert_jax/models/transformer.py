@@ -1,4 +1,4 @@
-"""The hyper-parameters of a stack of Transformer blocks, and which of them fit together."""
+"""The hyper-parameters of a stack of Transformer blocks, and checks of their combinations."""
 
 import dataclasses
 

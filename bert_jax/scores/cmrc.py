@@ -1,6 +1,6 @@
 """The scores of CMRC 2018: exact match, and F1 of the longest common run of segments.
 
-Written from the definition of cmrc2018_evaluate.py, version 5. A segment is a Chinese character, or
+It follows the definition of cmrc2018_evaluate.py, version 5. A segment is a Chinese character, or
 a word of the text between two. For words, that script uses nltk's tokenizer; the rule here differs
 for dots within a run, which nltk may take for the end of a sentence, and for rare forms such as
 "gonna". It is applied to gold answers and predictions alike.

@@ -53,7 +53,7 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Supervised):
-    """The devices' side.
+    """The device side.
 
     Attributes:
       model: the encoder.
@@ -81,7 +81,7 @@ class Classification(Supervised):
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationData(Labelled):
-    """The host's side.
+    """The host side.
 
     Attributes:
       metrics: rows of METRICS[kind].
@@ -89,7 +89,7 @@ class ClassificationData(Labelled):
       max_sequence_length: longer texts are truncated and counted.
       pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
-      published: which set it is, if it is one that is known.
+      published: name of the published set, if it is one.
       labels: names of the classes.
     """
 

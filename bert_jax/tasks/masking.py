@@ -75,7 +75,7 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     Returns:
       The batch with `input_ids` corrupted and [batch, P] arrays added: int32
       `masked_lm_positions` (ascending) and `masked_lm_ids` (the true ones), float32
-      `masked_lm_weights` (1, or 0 in slots that are left over, which hold position 0 and id 0).
+      `masked_lm_weights` (1, or 0 in unused slots, which hold position 0 and id 0).
     """
     order_key, span_key, fate_key, word_key = jax.random.split(key, 4)
     input_ids, example_ids = batch["input_ids"], batch["example_ids"]
@@ -99,7 +99,7 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     random_ids = jax.random.randint(word_key, positions.shape, 0, rule.vocab_size, jnp.int32)
     hidden_ids = jnp.where(fate < 0.8, rule.mask_id, jnp.where(fate < 0.9, true_ids, random_ids))
     rows = jnp.arange(input_ids.shape[0])[:, None]
-    # A slot that is left over points behind the row, where nothing is written.
+    # An unused slot points behind the row, where nothing is written.
     target = jnp.where(weights > 0, positions, input_ids.shape[1])
     return {
         **batch,
@@ -112,7 +112,7 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
 
 @dataclasses.dataclass(frozen=True)
 class _Tokens:
-    """What is known of each token of a row.
+    """The properties of each token of a row.
 
     Attributes:
       example_ids: int32[batch, seq].

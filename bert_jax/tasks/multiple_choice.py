@@ -24,7 +24,7 @@ METRICS = ("accuracy",)
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoice(Supervised):
-    """The devices' side."""
+    """The device side."""
 
     model: EncoderConfig
 
@@ -43,7 +43,7 @@ class MultipleChoice(Supervised):
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceData(Labelled):
-    """The host's side.
+    """The host side.
 
     Attributes:
       metrics: of METRICS.

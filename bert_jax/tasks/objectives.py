@@ -1,7 +1,7 @@
 """From a model's outputs to the sums that form a loss.
 
 A loss or a score is a numerator and a denominator, both sums over examples, so that parts of a
-batch (microbatches, devices, batches of an evaluation) add up exactly; one division comes last.
+batch (microbatches, devices, batches of an evaluation) add up exactly; the division comes last.
 """
 
 import flax.struct

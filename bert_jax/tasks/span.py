@@ -33,7 +33,7 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class SpanTask(Supervised):
-    """The devices' side."""
+    """The device side."""
 
     model: EncoderConfig
 
@@ -49,7 +49,7 @@ class SpanTask(Supervised):
 
 @dataclasses.dataclass(frozen=True)
 class SpanData(Labelled):
-    """The host's side.
+    """The host side.
 
     Attributes:
       metrics: of METRICS.
@@ -147,7 +147,7 @@ class SpanData(Labelled):
     ) -> dict[str, float]:
         gold = {e.id: [text for text, _ in e.answers] for e in examples}
         if self.null_answers:
-            # The best span of each, and how much better no answer is.
+            # The best span of each, and how much better "no answer" is.
             found = {p["id"]: p["n_best"][0]["text"] if p["n_best"] else "" for p in predictions}
             odds = {p["id"]: _or_infinity(p["null_odds"]) for p in predictions}
             values = squad_v2(gold, found, odds, self.null_threshold)

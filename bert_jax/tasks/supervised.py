@@ -15,7 +15,7 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.task import Answers, Batch, LabelledData, Prediction, Task, example_batch
 from bert_jax.text.tokenization import Tokenizer
 
-# Examples that are in memory at a time, and after which predictions are safe on disk.
+# Examples that are in memory at a time; their predictions are then synced to disk.
 WINDOW = 1024
 
 

@@ -37,7 +37,7 @@ METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)
 
 @dataclasses.dataclass(frozen=True)
 class Tagging(Supervised):
-    """The devices' side.
+    """The device side.
 
     Attributes:
       model: the encoder.
@@ -102,7 +102,7 @@ class Tagging(Supervised):
 
 @dataclasses.dataclass(frozen=True)
 class TaggingData(Labelled):
-    """The host's side.
+    """The host side.
 
     Attributes:
       metrics: of METRICS[entities].

@@ -211,7 +211,7 @@ class TaskSettings:
 
     Attributes:
       model, data, head: the groups of the configuration; `head` is empty where there is none.
-      metrics: names of scores, the one that is reported first.
+      metrics: names of scores; the first is reported first.
       max_sequence_length: of a row in tokens, special ones included.
       frozen_encoder: whether the encoder is not trained.
       prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.

@@ -46,7 +46,7 @@ def make_documents(
 
     Args:
       lines: without their ends.
-      form: `sentences`, `paragraphs` or `wrapped`, as in configs/base.py.
+      form: `sentences`, `paragraphs` or `wrapped`, as in config/defaults.py.
       language: of the rules that split sentences.
       one_document: all lines are one document; else a line of white space ends a document.
       counts: `cut_documents` and `cut_paragraphs` count the cuts through overlong ones.

@@ -25,7 +25,7 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Longer words are [UNK] (WordpieceTokenizer's default in the released code).
 MAX_WORD_LENGTH = 200
 
-# What separates words in the released code: space, \t, \n, \r, category Zs, and the two (Zl, Zp)
+# Separators of words in the released code: space, \t, \n, \r, category Zs, and the two (Zl, Zp)
 # that are not cleaned but that str.split() splits at. The further spaces of str.split(), such as
 # \x0b and \x85, are control characters there: deleted, so that the text on both sides joins.
 SPACES = re.compile("[ \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")

@@ -1,14 +1,14 @@
-"""Trains a vocabulary, repeatably: the same text gives the same bytes.
+"""Trains a vocabulary reproducibly: the same text gives the same bytes.
 
     counts = merge_counts(count_words("wordpiece", chunk, lowercase=True) for chunk in chunks)
     train_vocabulary("wordpiece", counts, vocab_size=30_522, path="vocab.txt")
 
-A vocabulary is a function of how often each word occurs. So the text is read once, in any number
+A vocabulary is a function of the count of each word. Therefore the text is read once, in any number
 of processes, into tables of bounded size that are merged in the order of the chunks.
 
 All three kinds come from SentencePiece's trainers on one thread, which break every tie. Its BPE
 pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within one is `##b`.
-(The Rust WordPiece trainer in wide use gives another vocabulary at every run.)
+(The widely used Rust WordPiece trainer gives another vocabulary at every run.)
 """
 
 import io

@@ -53,8 +53,8 @@ def with_loss(means: dict[str, float], loss_terms: tuple[str, ...]) -> dict[str,
 class MetricsFile:
     """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
 
-    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measurements of time (such as
-    tokens per second) are under "speed", separate from the numbers that every repetition reproduces.
+    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measurements of time
+    (such as tokens per second) are under "speed", separate from the reproducible numbers.
     """
 
     def __init__(self, workdir: str, first_step: int):

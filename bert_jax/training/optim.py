@@ -165,7 +165,7 @@ def _decay(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def decay_mask(params: Any, no_decay: tuple[str, ...]) -> Any:
-    """Returns for each parameter whether it decays: no pattern is found in its path.
+    """Returns for each parameter whether it decays: True if no pattern matches in its path.
 
     Paths look like "bert/encoder/layer_0/attention/query/kernel".
     """

@@ -10,8 +10,8 @@ import jax
 
 from bert_jax.devices.trees import path_name
 
-# Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets; by what the name of
-# the device begins with (the longest match decides).
+# Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets, by the beginning of
+# the device's name (the longest match decides).
 PEAK_FLOPS = {
     "NVIDIA V100": 125e12,
     "Tesla V100": 125e12,
@@ -114,7 +114,7 @@ def progress_line(
 
 
 def named_values(values: Mapping[str, float]) -> list[str]:
-    """ "MLM loss 2.345", "NSP accuracy 97.1%" ... for people."""
+    """ "MLM loss 2.345", "NSP accuracy 97.1%" ..., for display."""
     return [f"{_short(name)} {_number(name, value)}" for name, value in values.items()]
 
 

@@ -23,7 +23,7 @@ def restore_or_init(
     config, mesh = run.config, run.mesh
     task, (tx, _) = run.task_at(run.phases[0]), run.optimizer()
     like = abstract_state(task, tx, mesh)
-    # 1. The newest whole checkpoint of this run.
+    # 1. The newest intact checkpoint of this run.
     if (step := checkpoints.newest_good_step()) is not None:
         check_unchanged(run, checkpoints.read_meta(step))
         state, meta = checkpoints.restore(step, like)

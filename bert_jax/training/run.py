@@ -1,4 +1,4 @@
-"""A run: a configuration made concrete on the devices and the data that are there."""
+"""A run: a configuration with its mesh, data, tokenizer and task."""
 
 import dataclasses
 import os

@@ -20,8 +20,8 @@ from bert_jax.training.train import train
 def train_seeds(config: ConfigDict, workdir: str) -> None:
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
-    Complete seeds are not trained again; a request to stop ends all. `results.json` has the means
-    of all scores as `eval`, and the spread of the first metric.
+    Complete seeds are not trained again; a request to stop ends the whole command. `results.json`
+    has the means of all scores as `eval`, and the spread of the first metric.
 
     Raises:
       ValueError: as `train`.

@@ -53,10 +53,10 @@ def train_step(
     Args:
       state: before the update.
       batch: the global batch.
-      keys: "dropout" and "masking"; the number of the step is folded in.
+      keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
       tx: the optimizer, learning rate included.
-      num_microbatches: parts that the batch goes through the model in.
+      num_microbatches: number of parts that the batch is split into.
       nonfinite_limit: after more consecutive non-finite updates than this, no further update is
         applied: the parameters keep their values until the host reads the metrics.
     """

@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: its table, what it refuses, and both sides learn the same file."""
+"""The fine-tuning benchmark: its table, refused settings, and that both programs learn the same."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_what_cannot_be_compared_is_refused():
 
 @pytest.fixture
 def small_task(tmp_path):
-    """A folder of Hugging Face with a random model, and a file whose names are to be found."""
+    """A folder of Hugging Face with a random model, and a file with names to recognize."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("torch").set_num_threads(1)
     folder = tmp_path / "model"

@@ -1,4 +1,4 @@
-"""The step benchmark: what it prints, what it refuses, and that its rivals do the same work."""
+"""The step benchmark: its output, refused settings, and that all programs do the same work."""
 
 import os
 

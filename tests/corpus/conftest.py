@@ -1,4 +1,4 @@
-"""A folder of prepared data that tests of the manifest and of its rows share."""
+"""A folder of prepared data for the tests of the manifest and of its rows."""
 
 import dataclasses
 

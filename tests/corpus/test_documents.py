@@ -1,4 +1,4 @@
-"""The token store: what goes in comes out, whatever the chunks; and who is held out."""
+"""The token store: documents are read as written, for any chunks; the choice of held-out ones."""
 
 import random
 from collections import Counter

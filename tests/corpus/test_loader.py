@@ -41,7 +41,7 @@ def test_permute_depends_on_its_key_and_mixes_well():
     size = 10_000
     results = [permute(np.arange(size), size, f"key {i}") for i in range(50)]
     assert len({result.tobytes() for result in results}) == 50
-    # Where a number lands is uniform, and says nothing of where its neighbour lands.
+    # The image of a number is uniform, and independent of that of its neighbour.
     means = np.mean(results, axis=0) / size
     assert means.mean() == pytest.approx(0.5, abs=1e-4)
     assert means.std() == pytest.approx((1 / 12 / 50) ** 0.5, rel=0.05)

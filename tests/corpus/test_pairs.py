@@ -1,4 +1,4 @@
-"""Pair sampling: what must hold of every pair, and the shares that the paper gives."""
+"""Pair sampling: the properties of every pair, and the fractions that the paper states."""
 
 import random
 from collections import Counter
@@ -32,7 +32,7 @@ class Lengths:
         return self._starts[document][first:][: None if count is None else count + 1]
 
     def owner(self, start: int, length: int) -> int:
-        """The one document that a span lies in."""
+        """The document that contains a span."""
         owners = [
             number
             for number, starts in enumerate(self._starts)
@@ -92,7 +92,7 @@ def test_no_sentence_is_left_out(documents):
 
 
 def test_half_of_the_pairs_are_random_where_there_is_a_choice():
-    """There is one but for the last sentence of a document, if that stands alone."""
+    """There is one, except if the last sentence of a document is alone."""
     documents = Lengths([[10] * 1000] * 20)
     drawn = list(sample_unit(documents, (0, 20), "seed", 130, 0.0))
     assert np.mean([pair.is_random_next for pair in drawn]) == pytest.approx(0.5, abs=0.03)
@@ -156,7 +156,7 @@ def test_with_two_documents_the_released_program_errs_one_time_in_1024():
 
 
 def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[list]:
-    """The token positions of each run, and None where a separator stands; token by token."""
+    """The token positions of each run, and None for a separator; token by token."""
     runs, run = [], []
     for number in range(*unit):
         is_first = True
@@ -191,7 +191,7 @@ def test_full_sentences_are_those_of_plain_loops(documents, size):
         found.append(positions)
         most_crossed = max(most_crossed, document - run.document)
     assert found == runs_by_hand(documents, unit, size)
-    # Nothing is lost or said twice, and no run begins or ends with a separator.
+    # Nothing is lost or repeated, and no run begins or ends with a separator.
     assert [p for run in found for p in run if p is not None] == list(range(found[-1][-1] + 1))
     assert all(run[0] is not None and run[-1] is not None for run in found)
     assert max(map(len, found)) <= size

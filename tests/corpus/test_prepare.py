@@ -1,4 +1,4 @@
-"""Preparation as a whole: equal bytes on any number of processes, and work that is never lost."""
+"""Preparation as a whole: equal bytes on any number of processes, and finished work is kept."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def write_text(folder: pathlib.Path, num_documents: int) -> None:
-    """Files of documents, a sentence a line; every fifth document stands in two of them."""
+    """Files of documents, a sentence a line; every fifth document is in two of them."""
     rng = random.Random(num_documents)
 
     def sentence() -> str:
@@ -116,7 +116,7 @@ def test_bytes_do_not_depend_on_the_number_of_processes(changes, numbers, text, 
 
 
 def test_rows_are_the_documents_of_their_split(text, tmp_path):
-    """Every run of ids of every row stands in one document of the right side of the split."""
+    """Every run of ids of every row is in one document of its split."""
     manifest = prepare(make_config(text), str(tmp_path), 1)
     tokenizer = manifest.tokenizer()
     documents = "\n".join(path.read_text() for path in sorted(text.glob("[0-9].txt"))).split("\n\n")
@@ -172,7 +172,7 @@ def test_a_second_run_finds_the_data(text, tmp_path):
 
 
 def test_masks_of_dynamic_data_are_no_part_of_them(text, tmp_path):
-    """They are drawn in training: another rule takes the same data."""
+    """They are drawn in training: another rule uses the same data."""
     first = prepare(make_config(text), str(tmp_path), 1)
     other = make_config(
         text, masking="span", masked_lm_prob=0.3, max_predictions_per_seq=(9, 20), vocab_size=200
@@ -271,7 +271,7 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
 
 
 def test_a_failure_of_the_text_leaves_no_unfinished_work(tmp_path):
-    """With the text repaired, the same folder can be used at once."""
+    """With the text repaired, the same folder can be used immediately."""
     write_text(tmp_path, 3)
     (tmp_path / "2.txt").write_bytes(b"ba\xff\n")
     config, folder = make_config(tmp_path, on_bad_text="error"), tmp_path / "data"
@@ -410,7 +410,7 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(tmp_path):
     write_text(tmp_path, 3000)
     arguments = command(tmp_path, f"--data_dir={tmp_path / 'data'}")
     rng = random.Random(0)
-    # At once, and then at random moments, at which a fast machine may be done already.
+    # Immediately, and then at random moments, when a fast machine may already be done.
     for delay in (0, 0, rng.uniform(0, 1), rng.uniform(0, 2)):
         started = subprocess.Popen(
             arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

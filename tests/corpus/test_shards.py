@@ -1,4 +1,4 @@
-"""Rows on disk: what is written comes back as a batch, and damage is named."""
+"""Rows on disk: rows are read as a batch as they were written, and corruption is reported."""
 
 import random
 
@@ -119,7 +119,7 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
                 rows[row]["input_ids"][position] = id
     assert batch["input_ids"].tolist() == [row["input_ids"] for row in rows]
     assert batch["masked_lm_weights"][1].sum() == 0
-    # What was counted are the tokens of the text, not the masks.
+    # The counts are those of the tokens of the text, not of the masks.
     counted = np.array(facts["counts"]["token_counts"])
     assert counted[4] == 0 and counted.sum() == facts["counts"]["sums"]["tokens"]
 

@@ -43,13 +43,13 @@ def test_batches_of_even_tokens_have_each_row_once_and_alike_many_slots(num_rows
         for rows, length in batches:
             assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
             assert len(rows) % multiple == 0
-            # No number of rows in multiples comes nearer.
+            # No other multiple is nearer.
             assert abs(len(rows) * length - wanted) <= multiple * length / 2
         rows = np.concatenate([rows for rows, _ in batches])
         assert sorted(rows[rows >= 0]) == list(range(num_rows))
         orders.append(rows.tolist())
     assert num_rows < 10 or orders[0] != orders[1]
-    if num_rows > 10:  # about as many updates as with 16 rows each
+    if num_rows > 10:  # about the number of updates with 16 rows each
         assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
 
 
@@ -59,7 +59,7 @@ def test_a_batch_depends_on_seed_and_number_only():
     used = BucketedLoader(lengths, 8, 1, BUCKETS)
     for number in (150, 3, 199, 70):
         rows, _ = used.batch(number)
-        rows[:] = 0  # what is done to a batch later changes nothing
+        rows[:] = 0  # changes of a batch do not affect later ones
     for number, (rows, length) in reversed(list(zip(range(0, 200, 13), fresh, strict=True))):
         again, again_length = used.batch(number)
         assert (rows == again).all() and length == again_length

@@ -52,7 +52,7 @@ def test_windows_a_stride_apart():
     batch = rows.take(np.arange(rows.num_rows), 10)
     windows = [[PIECES[i] for i in ids[3:] if i not in (0, 3)] for ids in batch["input_ids"]]
     assert windows == [words[0:6], words[3:9], words[6:11]]
-    # In the first window the answer is there whole, and in the second; not in the third.
+    # The first and the second window contain the whole answer, the third does not.
     assert batch["start_positions"].tolist() == [6, 3, 0]
     assert batch["end_positions"].tolist() == [8, 5, 0]
     assert batch["weights"].tolist() == [1, 1, 1]
@@ -86,7 +86,7 @@ def test_every_token_has_one_window_with_most_context(seed):
 
 def test_answers_are_the_tokens_that_have_their_characters():
     cases = {
-        "1999": ("-1999-", 1, 4),  # marks are tokens of their own
+        "1999": ("-1999-", 1, 4),  # marks are separate tokens
         "b": ("a b.", 1, 1),
         "xx": ("a bxx c", 2, 3),  # no word: from its first piece on
         "x c": ("a bx c", 2, 3),
@@ -135,7 +135,7 @@ def test_the_tokens_of_any_answer_are_those_that_share_characters_with_it(traine
 
 def test_answers_that_teach_nothing_are_counted():
     questions = [
-        Question("", "", "h", "a b", (("z", -1),)),  # not where the file says
+        Question("", "", "h", "a b", (("z", -1),)),  # not at the offset in the file
         Question("", "", "h", "a \u200b b", (("\u200b", 2),)),  # without a token
         Question("", "", "h", "a b", (("z", -1), ("b", 2))),  # the second is there
         Question("", "", "h", "a b", ()),  # not known

@@ -1,4 +1,4 @@
-"""Sentences as rows: no word is lost, and each is predicted once, where it has most context."""
+"""Sentences as rows: every word is predicted exactly once, where it has most context."""
 
 import random
 from collections import Counter
@@ -96,7 +96,7 @@ def check_windows(examples, rows, length):
             at = int(batch["word_positions"][row, place])
             word = example.words[number - offset]
             ids = batch["input_ids"][row, at : at + len(word)].tolist()
-            assert ids == TOKENIZER.encode(word)  # whole, and in its place
+            assert ids == TOKENIZER.encode(word)  # complete, and in its place
             assert batch["labels"][row, place] == TAGS.number(example.tags[number - offset], "")
             score = min(at - 1, num_pieces - at) + 0.01 * num_pieces
             spans.setdefault(number, []).append((score, -row))

@@ -1,4 +1,4 @@
-"""Lines and JSON objects of files, and what becomes of bytes that are not right."""
+"""Lines and JSON objects of files, and the treatment of malformed bytes."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Questions from all forms of files, and answers that are not where the file says."""
+"""Questions from all forms of files, and answers that are not at their offsets."""
 
 import json
 from collections import Counter
@@ -83,7 +83,7 @@ def test_test_files_have_no_answers(read):
     ],
 )
 def test_answers_elsewhere(read, text, start, expected, counted):
-    # "the" stands at 17 and in "their", at 37.
+    # "the" is at 17 and in "their", at 37.
     (question,), counts = read(squad([answer(text, start)]))
     assert question.answers == (expected,) and counts[counted] == 1
     assert counts["questions_not_found"] == (expected[1] < 0)

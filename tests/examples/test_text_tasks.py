@@ -1,4 +1,4 @@
-"""GLUE's own files with their quirks, the Chinese sets, and what is handed in."""
+"""GLUE's own files with their irregularities, the Chinese sets, and submissions."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ MRPC = "\t#1 ID\t#2 ID\t#1 String\t#2 String"
 QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
 AX = "Logic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel"
 
-# task, split, its file, what is read of each row: (id, text_a, text_b, label)
+# task, split, its file, the result for each row: (id, text_a, text_b, label)
 FILES = [
     ("cola", "train", "gj04\t1\t\tOur friends.\ncj99\t0\t*\tThe \"box\n", [
         ("0", "Our friends.", None, "acceptable"), ("1", 'The "box', None, "unacceptable")]),

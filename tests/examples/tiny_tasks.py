@@ -27,7 +27,7 @@ def build(folder) -> None:
         import tensorflow_datasets as tfds
 
         class TinyTasks(tfds.core.GeneratorBasedBuilder):
-            # tensorflow-datasets looks for files beside the package that a longer name tells.
+            # tensorflow-datasets looks for files next to the package that a longer name contains.
             __module__ = "tiny_tasks"
             VERSION = tfds.core.Version("1.0.0")
 

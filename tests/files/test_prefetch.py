@@ -1,4 +1,4 @@
-"""Items made ahead of time: order, errors, closing."""
+"""Prefetched items: order, errors, closing."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Workdirs with random parameters: tests check how predictions are made, not how good they are."""
+"""Workdirs with random parameters: tests check how predictions are computed, not their quality."""
 
 import importlib
 import pathlib

@@ -1,4 +1,4 @@
-"""Predictions of fine-tuned runs: their published forms, and what is refused."""
+"""Predictions of fine-tuned runs: their published forms, and refused inputs."""
 
 import json
 
@@ -137,7 +137,7 @@ def test_an_invalid_last_example_is_named_first(classifier, tmp_path):
 
 
 def test_lines_without_words_have_no_tags(make_run, tmp_path, set_window):
-    """Also where a window, or the whole file, has nothing else."""
+    """Also if a window, or the whole file, has only such examples."""
     set_window(4)
     run = make_run("tagging")
     content = "the list\n\n\n\n" + "\n" * 4 + "naive\n"

@@ -92,7 +92,7 @@ def test_predictions_of_something_else_are_not_kept(
         config.head.n_best = 3
     elif change == "case":
         config.data.lowercase = False
-    elif change == "parameters":  # trained again in the same folder, as many steps
+    elif change == "parameters":  # trained again in the same folder, for the same number of steps
         sums = pathlib.Path(workdir, "checkpoints", "0.sha256.json")
         sums.write_text(sums.read_text().replace('"metrics": {}', '"metrics": {"loss": 1.0}'))
     else:

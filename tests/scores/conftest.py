@@ -1,4 +1,4 @@
-"""What the tests of several scores share."""
+"""Shared parts of the tests of several scores."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CMRC 2018's scores against what the official script printed, and rule by rule."""
+"""CMRC 2018's scores against the output of the official script, and rule by rule."""
 
 import json
 import pathlib
@@ -32,7 +32,7 @@ def test_the_scores_are_the_official_scripts():
         ("abc-def_g", "abcdefg"),  # and splits nothing
         ("50%（约3,000人）", "50 % 约 3,000 人"),
         ("it's, don't!", "it 's , do n't !"),
-        ("U.S. (a.b.)", "u.s. ( a.b . )"),  # the last full stop of a run stands alone
+        ("U.S. (a.b.)", "u.s. ( a.b . )"),  # the last full stop of a run is separate
         ("end. 人", "end . 人"),
         ("wait...人", "wait ... 人"),
         ('"ok" 人"', '`` ok " 人 ``'),
@@ -53,7 +53,7 @@ def test_segments(text, expected):
         ("北京。", "北京", 1),
         ("北京", "上海", 0),
         ("北京", "", 0),
-        ("。", "。", 0),  # nothing counts, nothing is in common
+        ("。", "。", 0),  # no segment counts, none is common
     ],
 )
 def test_f1_by_hand(answer, predicted, expected):

@@ -1,4 +1,4 @@
-"""SQuAD's scores against what the official scripts printed, and rule by rule."""
+"""SQuAD's scores against the output of the official scripts, and rule by rule."""
 
 import json
 import pathlib
@@ -47,7 +47,7 @@ def test_squad_2_is_the_official_scripts():
     [
         ("Normans", "the normans"),  # articles and case
         ("an apple a day", "apple the day"),
-        ("U.S.", "us"),  # punctuation goes, and nothing comes in its place
+        ("U.S.", "us"),  # punctuation is removed without a replacement
         ("state-of-the-art", "stateoftheart"),
         (" two\twords\n", "two words"),  # white space of every kind
         ("two\u00a0words", "two words"),
@@ -64,7 +64,7 @@ def test_normalized_texts_are_equal(answer, predicted):
     [
         ("another", "other"),  # an article is a word
         ("café", "cafe"),  # accents stay
-        ("“so”", "so"),  # and what is no ASCII punctuation
+        ("“so”", "so"),  # and punctuation outside ASCII
         ("state of the art", "state-of-the-art"),
         ("", "something"),
     ],

@@ -200,7 +200,7 @@ def test_tests_and_other_projects_code_are_left_out(tmp_path):
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A folder that stands for the standard library's."""
+    """A folder in place of the standard library's."""
     monkeypatch.setattr(installed_docs.sysconfig, "get_path", lambda name: str(tmp_path))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Each id knows its characters: cutting the text there gives the piece again."""
+"""The characters of each id: cutting the text there gives the piece again."""
 
 import io
 import random
@@ -21,7 +21,7 @@ TEXTS = [
     "Unaffable, bad",
     "  a\tb\u2028c  d ",
     "a\u0000b\u200bc",  # dropped inside of a word
-    "ÀÉ e\u0301a",  # accents, in the letter and of their own
+    "ÀÉ e\u0301a",  # accents, in the letter and separate
     "İab İ",  # lower case has two characters
     "ΟΔΟΣ. ΣΣ",  # a final sigma depends on its neighbours
     "中文a中",  # words without spaces

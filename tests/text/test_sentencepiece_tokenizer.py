@@ -60,7 +60,7 @@ def test_special_tokens_in_text_are_text_unless_asked_for(model):
     assert not {0, 2, 3, 4} & set(tokenizer.encode(text + "".join(SPECIAL_TOKENS)))
     found = pieces(tokenizer, text, special_tokens=True)
     assert [p for p in found if p in SPECIAL_TOKENS] == ["[MASK]", "[SEP]", "[MASK]"]
-    # A special token stands for a word with its space: what is left over is as without it.
+    # A special token replaces a word with its space: the rest is as without it.
     assert found[0] == "▁the" and found[-2:] == ["[MASK]", "."] and "▁" not in found
     assert pieces(tokenizer, "", special_tokens=True) == []
 

@@ -1,4 +1,4 @@
-"""Files of text: the same documents however they are cut, and a policy for all that is bad."""
+"""Files of text: the same documents for any cuts, and a policy for malformed text."""
 
 import bz2
 import codecs
@@ -123,7 +123,7 @@ def test_shared_corpus_reads_like_the_whole_file(shared_data):
     ids=["gzip", "bz2", "xz", "zstd"],
 )
 def test_compressed_files_are_told_by_their_bytes(tmp_path, compress):
-    # Two members one after the other are one file; the name says something else.
+    # Two members one after the other are one file; its name suggests another format.
     source = write(tmp_path / "a.txt", compress(b"One.\nTwo.\n") + compress(b"Three.\n\nFour.\n"))
     assert read(source)[0] == [["One.", "Two.", "Three."], ["Four."]]
 
@@ -206,7 +206,7 @@ def test_splitting_sentences_keeps_every_character(paragraph, language):
 
 
 def test_sentences_after_wide_white_space_do_not_panic():
-    # sentencex 1.0.32 by itself panics on these.
+    # sentencex 1.0.32 alone panics on these.
     assert text_forms.split_sentences("See B\u2028. Then go.", "en") == ["See B .", "Then go."]
     assert text_forms.split_sentences("B\xa0. C", "fr")
 
@@ -226,7 +226,7 @@ def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeyp
     assert counts == {"cut_paragraphs": 1, "cut_documents": 1}
 
 
-# What is bad: (bytes, name of its count, documents when repaired, when skipped, message).
+# Malformed text: (bytes, name of its count, documents when repaired, when skipped, message).
 BAD_TEXT = {
     "invalid UTF-8": (
         b"A good line.\nA b\xffd line.\n",

@@ -28,7 +28,7 @@ def data_dir(tmp_path_factory):
         import tensorflow_datasets as tfds
 
         class TinyCorpus(tfds.core.GeneratorBasedBuilder):
-            # tensorflow-datasets looks for files beside the package that a longer name tells.
+            # tensorflow-datasets looks for files next to the package that a longer name contains.
             __module__ = "tiny_corpus"
             VERSION = tfds.core.Version("1.0.0")
             BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en")]

@@ -1,4 +1,4 @@
-"""Trained vocabularies: repeatable, bounded, of the size asked for, and good."""
+"""Trained vocabularies: reproducible, bounded, of the requested size, and useful."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ def sha256(path) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-# ---- repeatable
+# ---- reproducible
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,13 +141,13 @@ def test_merges_are_those_of_byte_pair_encoding(tmp_path):
     entries = (tmp_path / "vocab.txt").read_text().splitlines()
     alphabet = [form for c in "abcdx" for form in (c, f"##{c}")]
     expected = [*SPECIAL_TOKENS, *alphabet, "##bc", "abc", "xbc", "ad"]
-    # After the last pair that occurs, the trainer goes on with parts of words for a while.
+    # After the last pair that occurs, the trainer continues with parts of words for a while.
     assert entries[: len(expected)] == expected
     assert set(entries[len(expected) :]) <= {"##ab", "##xb", "##ad", "##abc", "##xbc"}
 
 
 def test_pieces_a_word_as_few_as_a_plain_trainer_makes(tmp_path):
-    """Against byte pair encoding written down plainly, which counts every pair at every merge."""
+    """Against a direct implementation of byte pair encoding that counts all pairs at each merge."""
     text, size = make_text(lines=150), 300
     report = train("wordpiece", text, size, tmp_path / "vocab.txt")
     words = count_words("wordpiece", text, lowercase=True).counts
@@ -212,7 +212,7 @@ def test_unigram_is_trained_on_thinned_out_counts_of_large_texts(monkeypatch):
     assert all(abs(thinned[f"w{i}"] / thinned["w999"] - i / 999) < 0.03 for i in range(200, 1000))
 
 
-# ---- what cannot be
+# ---- invalid input
 
 
 @pytest.mark.parametrize("kind", KINDS)

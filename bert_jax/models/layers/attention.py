@@ -108,7 +108,7 @@ class SelfAttention(nn.Module):
         """
         config = self.config
         probs_BHST = None
-        # The names are part of the random bits of dropout, and those that flax has always given.
+        # The names determine the random bits of dropout; they are those that flax gives.
         drop_probs = Dropout(config.attention_dropout_rate, config.prng_impl, name="Dropout_0")
         drop_output = Dropout(config.dropout_rate, config.prng_impl, name="Dropout_1")
         has_dropout = config.attention_dropout_rate > 0 and not deterministic

@@ -37,8 +37,8 @@ class Block(nn.Module):
     4. intermediate: dense -> activation (gated: times another dense)
     5. output: dense -> dropout -> add the input of 4 -> layer norm
 
-    norm_place="pre": the layer norms of 3 and 5 are applied before 1 and 4 instead; the sums add the
-    input before the layer norm.
+    norm_place="pre": the layer norms of 3 and 5 are applied before 1 and 4 instead; the sums add
+    the input before the layer norm.
     """
 
     config: TransformerConfig
