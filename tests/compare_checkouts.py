@@ -473,7 +473,7 @@ def record_conversions(checkout: Checkout, record: Record) -> None:
 
 
 def record_program(record: Record, folder: str) -> None:
-    """The text of an exported program without the names of its functions, and what it computes."""
+    """The text of an exported program without names of functions and places in the source."""
     import jax.export
 
     path = record.folder / folder
@@ -482,11 +482,11 @@ def record_program(record: Record, folder: str) -> None:
     text = re.sub(
         r"@[\w.]+",
         lambda match: names.setdefault(match[0], f"@{len(names)}"),
-        program.mlir_module(),
+        re.sub(r"loc\(.*?\)|#loc.*", "", program.mlir_module()),
     )
     record.add(f"{folder}/model.stablehlo program", text.encode())
-    facts = json.loads((path / "model.json").read_text())
-    record.value(f"{folder}/model.json", {n: v for n, v in facts.items() if n != "sha256"})
+    content = json.loads((path / "model.json").read_text())
+    record.value(f"{folder}/model.json", {n: v for n, v in content.items() if n != "sha256"})
     ids = np.arange(20, dtype=np.int32).reshape(2, 10)
     inputs = {
         "input_ids": ids,

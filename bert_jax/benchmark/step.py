@@ -72,34 +72,34 @@ def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterat
     finally:
         for rival in everyone.values():
             rival.close()
-    facts = rivals[OURS].facts | ceiling.facts
+    properties = rivals[OURS].properties | ceiling.properties
     seconds = {name: statistics.median(numbers[name]) for name in rivals}
-    yield from table(seconds, facts, statistics.median(numbers["ceiling"]), batch_size)
+    yield from table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size)
 
 
 def table(
-    seconds: dict[str, float], facts: dict[str, Any], ceiling: float, batch_size: int
+    seconds: dict[str, float], properties: dict[str, Any], ceiling: float, batch_size: int
 ) -> Iterator[str]:
     """Yields a line for each program.
 
     Args:
       seconds: of a step of each, the median.
-      facts: `flops` of the matrix products of a step, `peak_flops` of the devices (or None), their
-        `device`, `platform` and number `devices`.
+      properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
+        their `device`, `platform` and number `devices`.
       ceiling: FLOP/s of the fastest of these products alone, on one device.
       batch_size: sequences in a step.
     """
-    ceiling *= facts["devices"]
+    ceiling *= properties["devices"]
     yield (
-        f"{facts['devices']} x {facts['device']} ({facts['platform']}),"
-        f" {facts['flops'] / 1e9:.1f} GFLOP a step, fastest matrix product"
+        f"{properties['devices']} x {properties['device']} ({properties['platform']}),"
+        f" {properties['flops'] / 1e9:.1f} GFLOP a step, fastest matrix product"
         f" {ceiling / 1e9:,.0f} GFLOP/s"
     )
     header = ("", "ms a step", "tokens/s", "x ours", "GFLOP/s", "of that", "MFU")
     yield _COLUMNS.format(*header)
     for name, duration in seconds.items():
-        speed = facts["flops"] / duration
-        peak = facts["peak_flops"]
+        speed = properties["flops"] / duration
+        peak = properties["peak_flops"]
         yield _COLUMNS.format(
             name,
             f"{duration * 1e3:.1f}",

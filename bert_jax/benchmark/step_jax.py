@@ -71,8 +71,8 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
 
     step()
     flops = flops_per_token(task, SEQUENCE_LENGTH)
-    facts = {"flops": flops * batch_size * SEQUENCE_LENGTH, "peak_flops": peak_flops()}
-    return facts, lambda: time_steps(step)
+    properties = {"flops": flops * batch_size * SEQUENCE_LENGTH, "peak_flops": peak_flops()}
+    return properties, lambda: time_steps(step)
 
 
 def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
@@ -97,8 +97,8 @@ def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
         return [max(speeds)]
 
     device = jax.devices()[0]
-    facts = {"device": device.device_kind, "platform": device.platform}
-    return facts | {"devices": jax.device_count()}, measure
+    properties = {"device": device.device_kind, "platform": device.platform}
+    return properties | {"devices": jax.device_count()}, measure
 
 
 def model_config(model: str, dtype: str, prng_impl: str) -> BertConfig:

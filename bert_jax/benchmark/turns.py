@@ -16,7 +16,7 @@ class Rival:
     """A process that prepares something once and measures it on request."""
 
     def __init__(self, module: str, function: str, **settings: Any):
-        """Starts `module.function(**settings)`, which returns (facts, measure) there.
+        """Starts `module.function(**settings)`, which returns (properties, measure) there.
 
         Facts are a dict; measure() returns a list of numbers.
         """
@@ -26,7 +26,7 @@ class Rival:
         self._process = context.Process(target=_serve, args=target, daemon=True)
         self._process.start()
         theirs.close()
-        self.facts: dict[str, Any] = self._receive()
+        self.properties: dict[str, Any] = self._receive()
 
     def measure(self) -> list[float]:
         """One turn."""
@@ -73,8 +73,8 @@ def _serve(
     settings: dict[str, Any],
 ) -> None:
     try:
-        facts, measure = getattr(importlib.import_module(module), function)(**settings)
-        connection.send((True, facts))
+        properties, measure = getattr(importlib.import_module(module), function)(**settings)
+        connection.send((True, properties))
         while True:
             connection.recv()
             connection.send((True, measure()))

@@ -45,7 +45,7 @@ def rival_module(tmp_path, monkeypatch):
 
 def test_a_rival_lives_in_a_process_of_its_own_and_says_why_it_failed(rival_module):
     rival = Rival(rival_module, "start", first=5)
-    assert rival.facts["pid"] != os.getpid()
+    assert rival.properties["pid"] != os.getpid()
     assert [rival.measure(), rival.measure()] == [[5], [6]]
     with pytest.raises(RuntimeError, match="StopIteration"):
         rival.measure()
@@ -67,7 +67,7 @@ def test_time_steps_leaves_out_the_first():
 
 
 def test_the_table_says_how_many_times_longer_a_rival_takes():
-    facts = {
+    properties = {
         "flops": 8e9,
         "peak_flops": 1e12,
         "device": "H200",
@@ -75,7 +75,7 @@ def test_the_table_says_how_many_times_longer_a_rival_takes():
         "devices": 2,
     }
     head, header, ours, theirs = step.table(
-        {step.OURS: 0.1, step.PLAIN: 0.25}, facts, ceiling=100e9, batch_size=4
+        {step.OURS: 0.1, step.PLAIN: 0.25}, properties, ceiling=100e9, batch_size=4
     )
     assert head == ("2 x H200 (gpu), 8.0 GFLOP a step, fastest matrix product 200 GFLOP/s")
     assert header.split() == "ms a step tokens/s x ours GFLOP/s of that MFU".split()
