@@ -131,7 +131,7 @@ def on_corpus(config, files, name):
 
 
 class Run:
-    """A finished run, and what it is asked for."""
+    """A finished run, and the input of its predictions."""
 
     def __init__(self, make, files, workdir):
         self.config, self.input = make(files)

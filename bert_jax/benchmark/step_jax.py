@@ -79,12 +79,12 @@ def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
     """Measures the fastest, in FLOP/s, of the matrix products in the model."""
     keep_freed_memory()
     hidden = SIZES[model].hidden_size
-    tokens, asked = batch_size * SEQUENCE_LENGTH, batch_size * PREDICTIONS
+    tokens, masked = batch_size * SEQUENCE_LENGTH, batch_size * PREDICTIONS
     shapes = [
         (tokens, hidden, hidden),
         (tokens, hidden, 4 * hidden),
         (tokens, 4 * hidden, hidden),
-        (asked, hidden, VOCAB_SIZE),
+        (masked, hidden, VOCAB_SIZE),
     ]
     product = jax.jit(lambda a, b: a @ b)
 

@@ -51,8 +51,8 @@ def build_step(
     def loss_of_masked_positions() -> torch.Tensor:
         encoded = bert.bert(**inputs)
         index = positions[:, :, None].expand(-1, -1, config.hidden_size)
-        asked = encoded.last_hidden_state.gather(1, index)
-        logits, pair_logits = bert.cls(asked, encoded.pooler_output)
+        masked = encoded.last_hidden_state.gather(1, index)
+        logits, pair_logits = bert.cls(masked, encoded.pooler_output)
         cross_entropy = torch.nn.functional.cross_entropy
         return cross_entropy(logits.flatten(0, 1), ids.flatten()) + cross_entropy(
             pair_logits, follows

@@ -48,7 +48,7 @@ def _is_ours(error: ValueError) -> bool:
 
 
 def hide_library_warnings() -> None:
-    """Hides the warnings of orbax, which repeat what it was asked to do."""
+    """Hides the warnings of orbax, which repeat its arguments."""
     from absl import logging as absl_logging
 
     absl_logging.get_absl_logger().addFilter(_is_for_users)

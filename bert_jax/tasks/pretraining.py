@@ -24,7 +24,7 @@ from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
-from bert_jax.examples.texts import Text, TextRow, encode_text, read_texts, text_batches
+from bert_jax.examples.texts import Text, encode_text, read_texts, text_batches
 from bert_jax.models.heads import (
     PreTrainingModel,
     PreTrainingOutputs,
@@ -32,6 +32,7 @@ from bert_jax.models.heads import (
 )
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
+from bert_jax.tasks.masked_words import MaskAnswers, MaskedTexts
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch
 from bert_jax.text.tokenization import Tokenizer
@@ -234,26 +235,18 @@ class PretrainingData:
 
     def encode(
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> "MaskedTexts":
+    ) -> MaskedTexts:
         rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
         return MaskedTexts(rows, tokenizer)
 
-    def collect(self, examples: Sequence[Text], rows: "MaskedTexts") -> "MaskAnswers":
+    def collect(self, examples: Sequence[Text], rows: MaskedTexts) -> MaskAnswers:
         return MaskAnswers(rows, self.judges_pairs)
 
     def prediction_batches(
-        self, rows: "MaskedTexts", model: EncoderConfig, shards: int
+        self, rows: MaskedTexts, model: EncoderConfig, shards: int
     ) -> Iterator[EvaluationBatch]:
         longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
         return text_batches(rows.rows, longest, self.batch_tokens, shards, pad_id)
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedTexts:
-    """Texts as ids, with the tokenizer that made them."""
-
-    rows: list[TextRow]
-    tokenizer: Tokenizer
 
 
 class NoAnswers:
@@ -264,44 +257,6 @@ class NoAnswers:
 
     def predictions(self) -> list[Prediction]:
         return []
-
-
-class MaskAnswers:
-    """The candidates for the masks of all texts."""
-
-    def __init__(self, texts: MaskedTexts, judges_pairs: bool):
-        self._texts, self._judges_pairs = texts, judges_pairs
-        self._predictions: list[Prediction] = [{}] * len(texts.rows)
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        for place, number in enumerate(row_numbers.tolist()):
-            if number >= 0:
-                of_row = {name: array[place] for name, array in answers.items()}
-                self._predictions[number] = self._describe(self._texts.rows[number], of_row)
-
-    def predictions(self) -> list[Prediction]:
-        """`next_sentence` and `masks` of each text."""
-        return self._predictions
-
-    def _describe(self, row: TextRow, answers: dict[str, np.ndarray]) -> Prediction:
-        pieces = self._texts.tokenizer.pieces
-        masks = [
-            {
-                "position": position,
-                "candidates": [
-                    {"token": pieces[token], "probability": float(probability)}
-                    for token, probability in zip(tokens, probabilities, strict=True)
-                ],
-            }
-            for position, tokens, probabilities in zip(
-                row.masked, answers["tokens"], answers["probabilities"], strict=False
-            )
-        ]
-        pair = None
-        if row.is_pair and self._judges_pairs and "next_sentence" in answers:
-            is_next, random_next = map(float, answers["next_sentence"])
-            pair = {"is_next": is_next, "random_next": random_next}
-        return {"next_sentence": pair, "masks": masks}
 
 
 PRETRAINING = TaskRow(

@@ -62,7 +62,7 @@ def write(tmp_path, items: np.ndarray, form: RowFormat, name: str = "shard", bou
     records = str(tmp_path / "records")
     items.tofile(records)
     path = str(tmp_path / name)
-    facts = write_shard(
+    info = write_shard(
         Tokens(form.id_dtype),  # pyright: ignore[reportArgumentType]
         records,
         items.dtype,
@@ -70,7 +70,7 @@ def write(tmp_path, items: np.ndarray, form: RowFormat, name: str = "shard", bou
         form,
         path,
     )
-    return path, facts
+    return path, info
 
 
 @pytest.mark.parametrize("vocab_size", [1000, 70_000])
@@ -78,11 +78,11 @@ def test_rows_come_back_in_the_batch_form(vocab_size, tmp_path):
     rows_form = form(vocab_size=vocab_size)
     pairs = random_pairs(600)
     # Two files, as a large split has: the first of full blocks.
-    first, facts = write(tmp_path, pairs, rows_form, "first", (0, 512))
+    first, info = write(tmp_path, pairs, rows_form, "first", (0, 512))
     second, _ = write(tmp_path, pairs, rows_form, "second", (512, 600))
     rows = ShardRows([first, second], [512, 88], rows_form)
     assert len(rows) == 600
-    assert (facts["name"], facts["rows"]) == ("first", 512)
+    assert (info["name"], info["rows"]) == ("first", 512)
     indices = np.random.default_rng(0).permutation(600)
     batch = rows.read(indices)
     expected = [expected_row(pairs[index], 32) for index in indices]
@@ -104,7 +104,7 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
     items["replacements"][2] = [KEEP, 4, 77, 4]
     items["pair"]["a_length"] = [3, 4, 2]
     items["pair"]["b_length"] = [5, 4, 6]
-    path, facts = write(tmp_path, items, rows_form)
+    path, info = write(tmp_path, items, rows_form)
     batch = ShardRows([path], [3], rows_form).read(np.arange(3))
     rows = [expected_row(pair, 32) for pair in items["pair"]]
     for row, number in ((0, 2), (2, 4)):
@@ -120,8 +120,8 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
     assert batch["input_ids"].tolist() == [row["input_ids"] for row in rows]
     assert batch["masked_lm_weights"][1].sum() == 0
     # The counts are those of the tokens of the text, not of the masks.
-    counted = np.array(facts["counts"]["token_counts"])
-    assert counted[4] == 0 and counted.sum() == facts["counts"]["sums"]["tokens"]
+    counted = np.array(info["counts"]["token_counts"])
+    assert counted[4] == 0 and counted.sum() == info["counts"]["sums"]["tokens"]
 
 
 def test_padding_rows_have_no_weight(tmp_path):

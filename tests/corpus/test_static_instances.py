@@ -112,8 +112,8 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
         documents, records, seed, dupe_factor, length - 3, 0.1, masking, form.id_dtype
     )
     dtype = instance_dtype(form.max_predictions)
-    facts = write_shard(documents, records, dtype, (0, count), form, shard)
-    batch = ShardRows([shard], [facts["rows"]], form).read(np.arange(count))
+    info = write_shard(documents, records, dtype, (0, count), form, shard)
+    batch = ShardRows([shard], [info["rows"]], form).read(np.arange(count))
 
     instances = []
     for row in range(count):
