@@ -62,7 +62,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
     All files and folders below it are flushed to disk first. If the block raises, the temporary
     folder is removed.
     """
-    path = os.fspath(path)
+    path = os.path.normpath(path)
     temporary = f"{path}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)

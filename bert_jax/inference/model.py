@@ -15,7 +15,9 @@ from ml_collections import ConfigDict
 
 from bert_jax.devices import sharding
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
-from bert_jax.tasks import TASKS
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks import find_task
+from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import make_pretraining, untrained_params
 from bert_jax.training.progress import Screen
@@ -53,18 +55,13 @@ class TrainedModel:
           ValueError: there is no checkpoint, or it or the vocabulary does not fit.
         """
         check_single_process()
-        row = TASKS[config.task]
+        row = find_task(config.task)
         self.config = make_model_config(config)
         self.has_pooler = row.pools and config.model.next_sentence
         self.task = make_pretraining(self.config, self.has_pooler)
         self._mesh = sharding.make_mesh()
         self.params = self._load_params(config, workdir, row.fills_masks)
-        self.tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
-        if (pieces := len(self.tokenizer.pieces)) > self.config.padded_vocab_size:
-            raise ValueError(
-                f"The vocabulary in {workdir} has {pieces} pieces, the model only"
-                f" {self.config.padded_vocab_size}: it is another model's vocabulary."
-            )
+        self.tokenizer = load_fitting_tokenizer(config, workdir, self.config)
         self._batch_tokens = batch_tokens
 
     def _load_params(self, config: ConfigDict, workdir: str, with_heads: bool) -> Any:
@@ -144,6 +141,21 @@ def in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
             due += 1
 
 
+def load_fitting_tokenizer(config: ConfigDict, workdir: str, model: EncoderConfig) -> Tokenizer:
+    """Returns the tokenizer of a workdir.
+
+    Raises:
+      ValueError: there is none, or it has more pieces than the model.
+    """
+    tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
+    if (pieces := len(tokenizer.pieces)) > model.padded_vocab_size:
+        raise ValueError(
+            f"The vocabulary in {workdir} has {pieces} pieces, the model only"
+            f" {model.padded_vocab_size}: it is another model's vocabulary."
+        )
+    return tokenizer
+
+
 def check_single_process() -> None:
     """Raises ValueError if several processes were started."""
     if jax.process_count() > 1:
@@ -156,7 +168,7 @@ def check_fills_masks(config: ConfigDict, workdir: str) -> None:
     Raises:
       ValueError: the task has no such head, or weights were imported without it.
     """
-    if not TASKS[config.task].fills_masks:
+    if not find_task(config.task).fills_masks:
         raise ValueError(f"{workdir} is for config.task={config.task!r}: it has no masked-LM head.")
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
 

@@ -26,14 +26,18 @@ from ml_collections import ConfigDict
 
 from bert_jax.devices import sharding
 from bert_jax.inference.input_files import check_files
-from bert_jax.inference.model import BATCH_TOKENS, Progress, check_single_process
+from bert_jax.inference.model import (
+    BATCH_TOKENS,
+    Progress,
+    check_single_process,
+    load_fitting_tokenizer,
+)
 from bert_jax.inference.unfinished import Unfinished
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.task import OutputForm, Prediction, TaskData
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import untrained_params
 from bert_jax.training.run import (
-    load_workdir_tokenizer,
     make_model_config,
     make_task_data,
     read_labels,
@@ -70,8 +74,8 @@ class Predictor:
         """
         check_single_process()
         self.data = make_predicting_data(config, workdir, top_k, batch_tokens)
-        self.tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
         self.model = make_model_config(config)
+        self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
         self._mesh = sharding.make_mesh()
         task = self.data.make_predictor(self.model, self.tokenizer)
         self._step = jax.jit(
@@ -86,6 +90,7 @@ class Predictor:
             "checkpoint": fingerprint,
             "labels": self.data.labels,
             "batch_size": config.eval.batch_size or config.global_batch_size,
+            "shards": sharding.batch_shards(self._mesh),
             "top_k": top_k,
             **{name: value for name, value in config.to_dict().items() if name in _DECIDE},
         }
@@ -141,40 +146,33 @@ def predict(
       ValueError: for a workdir without a checkpoint, an example that cannot be read, or an output
         whose form the task does not have.
     """
-    check_files("" if input_path.startswith("tfds:") else input_path, output_path)
-    form = output_form(config, output_path)
-    if form:
-        form.check(make_predicting_data(config, workdir), output_path)
-    predictor, counts = Predictor(config, workdir, top_k), Counter()
-    # An invalid last example is reported before the first prediction.
-    count, digest = _check_examples(predictor, predictor.data.read(input_path, counts, False))
+    check_single_process()
+    data, model = make_predicting_data(config, workdir), make_model_config(config)
+    is_dataset = input_path.startswith("tfds:") and data.labels is not None
+    check_files("" if is_dataset else input_path, output_path)
+    if form := output_form(config, output_path):
+        form.check(data, output_path)
+    # An invalid last example is reported before the parameters are read.
+    tokenizer = load_fitting_tokenizer(config, workdir, model)
+    count, counts, digest = 0, Counter(), hashlib.sha256()
+    for example in data.read(input_path, counts, labelled=False):
+        data.check_example(example, tokenizer, model)
+        count += 1
+        digest.update(repr(example).encode())
 
+    predictor = Predictor(config, workdir, top_k)
     progress, unfinished = Progress(count), Unfinished(output_path)
-    done = unfinished.resume(predictor.origin | {"input": digest})
+    done = unfinished.resume(predictor.origin | {"input": digest.hexdigest()})
     progress.add(done)
-    examples = itertools.islice(predictor.data.read(input_path, Counter(), False), done, None)
+    examples = itertools.islice(data.read(input_path, Counter(), labelled=False), done, None)
     for predictions in predictor.predict(examples, counts):
         unfinished.append(predictions)
         progress.add(len(predictions))
-    unfinished.finish(form and functools.partial(form.write, predictor.data))
+    unfinished.finish(form and functools.partial(form.write, data))
     if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
         progress.line(f"counted    {counted}")
     progress.finish(unfinished.count - done, f"examples of {input_path} answered in {output_path}")
     return unfinished.count
-
-
-def _check_examples(predictor: Predictor, examples: Iterable[Any]) -> tuple[int, str]:
-    """Returns the number of examples, and a digest of their contents.
-
-    Raises:
-      ValueError: one of them cannot be read or predicted.
-    """
-    count, digest = 0, hashlib.sha256()
-    for example in examples:
-        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
-        count += 1
-        digest.update(repr(example).encode())
-    return count, digest.hexdigest()
 
 
 def output_form(config: ConfigDict, output_path: str) -> OutputForm | None:

@@ -3,11 +3,10 @@
 import itertools
 import json
 import os
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from bert_jax.files.atomic import move_file, read_json, write_json
+from bert_jax.files.atomic import AppendFile, move_file, read_json, write_bytes, write_json
 from bert_jax.tasks.task import Prediction
 
 
@@ -34,10 +33,10 @@ class Unfinished:
         self._origin = json.loads(json.dumps(origin))
         files = (self._path, self._origin_path)
         before = read_json(self._origin_path) if all(map(os.path.isfile, files)) else {}
-        if before.get("facts") == self._origin:
+        if before.get("origin") == self._origin:
             self._keep(before["done"])
         else:
-            pathlib.Path(self._path).write_bytes(b"")
+            write_bytes(self._path, b"")
             self._write_origin()
         if self.count:
             print(f"{self.count:,} examples are already predicted: continuing after them")
@@ -52,16 +51,14 @@ class Unfinished:
 
     def append(self, predictions: list[Prediction]) -> None:
         """Adds the predictions of a window; they are on disk when it returns."""
-        with open(self._path, "a", encoding="utf-8") as file:
+        with AppendFile(self._path) as file:
             for prediction in predictions:
-                file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+                file.write_line(json.dumps(prediction, ensure_ascii=False))
         self.count += len(predictions)
         self._write_origin()
 
     def _write_origin(self) -> None:
-        write_json(self._origin_path, {"facts": self._origin, "done": self.count})
+        write_json(self._origin_path, {"origin": self._origin, "done": self.count})
 
     def finish(self, write: Callable[[str, str], None] | None) -> None:
         """Moves the lines to the output.

@@ -11,7 +11,6 @@ training text. `next_sentence` is null for a single text, and for a model withou
 """
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -34,11 +33,8 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
 from bert_jax.tasks.masked_words import MaskAnswers, MaskedTexts
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch, windows
 from bert_jax.text.tokenization import Tokenizer
-
-# Texts that are predicted and stored together.
-_WINDOW = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,9 +225,7 @@ class PretrainingData:
         encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
 
     def windows(self, examples: Iterable[Text]) -> Iterator[list[Text]]:
-        examples = iter(examples)
-        while window := list(itertools.islice(examples, _WINDOW)):
-            yield window
+        return windows(examples)
 
     def encode(
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter

@@ -1,6 +1,5 @@
 """What the tasks on labelled examples share on the devices and on the host."""
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,16 @@ from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks.task import Answers, Batch, LabelledData, Prediction, Task, example_batch
+from bert_jax.tasks.task import (
+    Answers,
+    Batch,
+    LabelledData,
+    Prediction,
+    Task,
+    example_batch,
+    windows,
+)
 from bert_jax.text.tokenization import Tokenizer
-
-# Examples that are in memory at a time; their predictions are then synced to disk.
-WINDOW = 1024
 
 
 class Supervised:
@@ -123,9 +127,7 @@ class Labelled:
         pass
 
     def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
-        examples = iter(examples)
-        while window := list(itertools.islice(examples, WINDOW)):
-            yield window
+        return windows(examples)
 
     def prediction_batches(
         self, rows: Any, model: EncoderConfig, shards: int

@@ -27,8 +27,8 @@ from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import objectives
 from bert_jax.tasks.objectives import Sum, Sums
 from bert_jax.tasks.outputs import CONLL_FORM
-from bert_jax.tasks.supervised import WINDOW, Labelled, Supervised
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.task import WINDOW, Batch, Prediction, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # By whether tags are those of entities.

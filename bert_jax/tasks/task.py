@@ -1,6 +1,7 @@
 """What a task is: its side on the devices, its side on the host, and its row in TASKS."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer
 
+# Examples that are in memory at a time, and after which predictions are on disk.
+WINDOW = 1024
 # What is written for an example: JSON values.
 Prediction = dict[str, Any]
 
@@ -268,6 +271,13 @@ class TaskRow:
     huggingface_class: str
     fills_masks: bool = False
     outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
+
+
+def windows(examples: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yields examples in lists of WINDOW, in order."""
+    examples = iter(examples)
+    while window := list(itertools.islice(examples, WINDOW)):
+        yield window
 
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:

@@ -36,6 +36,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
         _, is_complete = train(run, folder)
         if not is_complete:
             return
+        processes.barrier(f"results of seed {seed}")  # process 0 writes them
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
             results[seed] = json.load(file)
     if processes.is_main():

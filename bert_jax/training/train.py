@@ -28,7 +28,7 @@ from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, restore_or_init
-from bert_jax.training.run import Run, optimizer_config, save_to_workdir
+from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import StepMetrics, train_step
 
@@ -53,6 +53,7 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
             f"{workdir} holds imported parameters, not a run: start one from them with"
             f" --config.init_from={workdir} --workdir=NEW."
         )
+    make_task_data(config)  # reports invalid settings before weights are read
     if config.init_from and not store.has_begun(config, workdir):
         check_source(config)
     run = open_run(config, workdir)
@@ -70,8 +71,6 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     )
     state, meta = restore_or_init(run, checkpoints, screen)
     step = int(state.step)
-    evaluations = metrics.read_evaluations(workdir, step)
-    patience = Patience(config.eval.patience, config.checkpoint.best_metric, evaluations)
     if is_complete := step == run.steps or bool(meta.get("ended_early")):
         how = f"it ended early, after {step} of {run.steps} steps"
         if not meta.get("ended_early"):
@@ -86,6 +85,8 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
         save_to_workdir(run)
 
     # ---------------------------------------------------------------- loop
+    evaluations = metrics.read_evaluations(workdir, step)
+    patience = Patience(config.eval.patience, config.checkpoint.best_metric, evaluations)
     reporter = Reporter(run, screen, state, metrics.Totals(meta.get("totals")))
     with (
         contextlib.closing(checkpoints),  # waits for the last save, however the loop ends
