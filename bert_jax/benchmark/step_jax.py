@@ -54,6 +54,7 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
             epsilon=1e-6,
             clip_norm=1.0,
             no_decay=("layer_norm", "bias"),
+            encoder=config.name,
         ),
         num_steps=1_000_000,
         warmup_steps=10_000,

@@ -35,9 +35,9 @@ class OptimizerConfig:
     epsilon: float
     clip_norm: float
     no_decay: tuple[str, ...]
+    encoder: str
     layer_decay: float = 1.0
     frozen_layers: int = 0
-    encoder: str = "bert"
 
     def __post_init__(self):
         for what, name, table in (

@@ -15,7 +15,9 @@ from bert_jax.training.state import abstract_state, parameter_rules
 from tests.tiny import make_task
 
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "partition_specs.txt"
-OPTIMIZER = OptimizerConfig("bert_adam", 1e-3, "constant", 0.01, 0.9, 0.999, 1e-6, 1.0, ("bias",))
+OPTIMIZER = OptimizerConfig(
+    "bert_adam", 1e-3, "constant", 0.01, 0.9, 0.999, 1e-6, 1.0, ("bias",), "bert"
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices import sharding
-from bert_jax.tasks import pretraining, supervised, tagging
+from bert_jax.tasks import tagging, task
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import (
     load_workdir_tokenizer,
@@ -120,12 +120,8 @@ def set_window(monkeypatch) -> Callable[[int], None]:
     """Returns a function that sets the number of examples that are predicted together."""
 
     def set_to(size: int) -> None:
-        for module, name in (
-            (supervised, "WINDOW"),
-            (tagging, "WINDOW"),
-            (pretraining, "_WINDOW"),
-        ):
-            monkeypatch.setattr(module, name, size)
+        for module in (task, tagging):
+            monkeypatch.setattr(module, "WINDOW", size)
 
     return set_to
 

@@ -13,7 +13,7 @@ import pytest
 from bert_jax.config import store
 from bert_jax.inference.predict import predict
 from bert_jax.inference.unfinished import Unfinished
-from bert_jax.tasks import supervised
+from bert_jax.tasks import task
 from tests.inference.conftest import REPOSITORY, make_texts
 
 WINDOW = 4
@@ -133,7 +133,7 @@ def test_a_killed_process_is_resumed(classifier, tmp_path):
         [*command, f"--output={output}"], cwd=REPOSITORY, stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and done_of(output) < supervised.WINDOW:
+    while time.monotonic() < deadline and done_of(output) < task.WINDOW:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -29,6 +29,7 @@ def train_ours(task, params, batches, name, schedule, peak):
         epsilon=EPSILON,
         clip_norm=CLIP_NORM,
         no_decay=("layer_norm", "bias"),
+        encoder="bert",
     )
     tx, _ = make_optimizer(config, NUM_STEPS, WARMUP_STEPS)
     key = jax.random.key(0)

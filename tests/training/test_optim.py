@@ -35,6 +35,7 @@ def make_config(name="bert_adam", schedule="bert_linear", **changes):
         epsilon=1e-6,
         clip_norm=1.0,
         no_decay=NO_DECAY,
+        encoder="bert",
     )
     return OptimizerConfig(name=name, schedule=schedule, **values | changes)
 

@@ -28,6 +28,7 @@ def make_tx(**changes):
         epsilon=1e-6,
         clip_norm=1.0,
         no_decay=("layer_norm", "bias"),
+        encoder="bert",
     )
     return make_optimizer(OptimizerConfig(**values | changes), num_steps=100, warmup_steps=2)[0]
 
