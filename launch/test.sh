@@ -13,4 +13,4 @@ cd -- "$root"
 run ruff format --check .
 run ruff check .
 run pyright
-run python -m pytest --durations=15 -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
+run python -m pytest --durations=15 --dist loadfile -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
