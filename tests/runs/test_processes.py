@@ -56,6 +56,7 @@ def test_two_processes_train_as_one(together, finished_run):
             np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow  # that both stop at one step is shown by test_launch.py, too
 def test_a_signal_to_one_stops_both_at_one_step_and_both_resume(together, make_run):
     run = make_run(checkpoint__keep=100)
     started = start_two(run)
