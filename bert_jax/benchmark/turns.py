@@ -18,7 +18,7 @@ class Rival:
     def __init__(self, module: str, function: str, **settings: Any):
         """Starts `module.function(**settings)`, which returns (properties, measure) there.
 
-        Facts are a dict; measure() returns a list of numbers.
+        Properties are a dict; measure() returns a list of numbers.
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()

@@ -71,14 +71,14 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     )
     state, meta = restore_or_init(run, checkpoints, screen)
     step = int(state.step)
-    if is_complete := step == run.steps or bool(meta.get("ended_early")):
+    if step == run.steps or meta.get("ended_early"):
         how = f"it ended early, after {step} of {run.steps} steps"
         if not meta.get("ended_early"):
             how = f"all its {step} steps were done before"
         screen.line(f"This run is complete: {how}.")
         with contextlib.closing(checkpoints):
             report_chosen(run, checkpoints, screen)
-        return state, is_complete
+        return state, True
     for line in progress.parameter_table(state.params):
         screen.line(line)
     if processes.is_main():
