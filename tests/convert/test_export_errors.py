@@ -31,7 +31,7 @@ def test_a_head_on_other_layers_has_no_class(make_workdir, tmp_path):
     [
         ("norm_place", "pre"),
         ("positions", "rotary"),
-        ("visibility", "causal"),
+        ("mask", "causal"),
         ("feed_forward", "gated"),
     ],
 )

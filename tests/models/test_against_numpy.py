@@ -51,7 +51,7 @@ def is_visible(config, ids, positions):
                 "bidirectional": True,
                 "causal": distance >= 0,
                 "window": abs(distance) <= config.window,
-            }[config.visibility]
+            }[config.mask]
             visible[i, j] = ids[i] == ids[j] != 0 and allowed
     return visible
 
@@ -169,14 +169,14 @@ def packed_batch(make_config, make_batch):
         {"positions": "sinusoidal"},
         {"positions": "rotary"},
         {"positions": "none"},
-        {"visibility": "causal"},
-        {"visibility": "window", "window": 2},
+        {"mask": "causal"},
+        {"mask": "window", "window": 2},
         {"feed_forward": "gated"},
         {"attention": "dot_product", "attention_dropout_rate": 0.0},
         {
             "norm_place": "pre",
             "positions": "rotary",
-            "visibility": "causal",
+            "mask": "causal",
             "feed_forward": "gated",
             "attention": "dot_product",
             "attention_dropout_rate": 0.0,

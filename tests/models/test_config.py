@@ -27,8 +27,8 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "positions='relative' is none of learned, sinusoidal, rotary, none.",
         ),
         (
-            {"visibility": "future"},
-            "visibility='future' is none of bidirectional, causal, window.",
+            {"mask": "future"},
+            "mask='future' is none of bidirectional, causal, window.",
         ),
         ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
         ({"attention": "flash"}, "attention='flash' is none of einsum, dot_product, cudnn."),
@@ -42,14 +42,14 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "positions='sinusoidal' needs an even hidden_size, not 33.",
         ),
         (
-            {"visibility": "window"},
-            "window=0 with visibility='window' must be at least 1: set window to the number of"
+            {"mask": "window"},
+            "window=0 with mask='window' must be at least 1: set window to the number of"
             " visible positions on each side.",
         ),
         (
             {"window": 3},
-            "window=3 has no effect with visibility='bidirectional': set window=0, or"
-            " visibility='window'.",
+            "window=3 has no effect with mask='bidirectional': set window=0, or"
+            " mask='window'.",
         ),
         (
             {"attention": "dot_product"},
@@ -70,8 +70,8 @@ def test_a_model_that_cannot_be_is_refused(make_config, changes, message):
 
 def test_the_defaults_are_those_of_bert(make_config):
     config = make_config()
-    found = {name: getattr(config, name) for name in ("norm_place", "positions", "visibility")}
-    assert found == {"norm_place": "post", "positions": "learned", "visibility": "bidirectional"}
+    found = {name: getattr(config, name) for name in ("norm_place", "positions", "mask")}
+    assert found == {"norm_place": "post", "positions": "learned", "mask": "bidirectional"}
     assert (config.feed_forward, config.attention, config.window) == ("plain", "einsum", 0)
     assert (config.name, config.mask_value, config.head_dim) == ("bert", -10_000.0, 8)
 

@@ -91,7 +91,7 @@ class Stack(nn.Module):
         config = self.config
         ids, places = batch["example_ids"], batch["position_ids"]
         bias = attention_bias(
-            is_visible(ids, places, config.visibility, config.window), config.mask_value
+            is_visible(ids, places, config.mask, config.window), config.mask_value
         )
         rotation = None
         if config.positions == "rotary":
@@ -117,7 +117,7 @@ def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
     """FLOPs per token of a stack's matrix products in a forward pass.
 
     A product with a kernel [in, out] takes 2 * in * out FLOPs per token. Attention computes all
-    pairs of positions, whatever the visibility.
+    pairs of positions, whatever the mask.
 
     Args:
       config: sizes.

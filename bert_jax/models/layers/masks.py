@@ -5,27 +5,27 @@ import jax.numpy as jnp
 
 
 def is_visible(
-    example_ids: jax.Array, position_ids: jax.Array, visibility: str, window: int = 0
+    example_ids: jax.Array, position_ids: jax.Array, mask: str, window: int = 0
 ) -> jax.Array:
     """bool[batch, 1, seq, seq]: whether a position (third dimension) attends to another (fourth).
 
     Positions attend to positions of their own example only, and never to padding. With one example
-    in a row and visibility="bidirectional" this is, at all positions that are not padding, the mask
+    in a row and mask="bidirectional" this is, at all positions that are not padding, the mask
     of the keys in BERT's `modeling.py`.
 
     Args:
       example_ids: int32[batch, seq]; 0 is padding, otherwise the number of the example in the row.
       position_ids: int32[batch, seq], within the example; padding may have any.
-      visibility: `bidirectional`, all positions of the example; `causal`, the position itself and
+      mask: `bidirectional`, all positions of the example; `causal`, the position itself and
         those before; `window`, those at most `window` positions before or after.
-      window: see `visibility`.
+      window: see `mask`.
     """
     query, key = example_ids[:, None, :, None], example_ids[:, None, None, :]
     visible = (query == key) & (key != 0)
-    if visibility == "bidirectional":
+    if mask == "bidirectional":
         return visible
     distance = position_ids[:, None, :, None] - position_ids[:, None, None, :]
-    if visibility == "causal":
+    if mask == "causal":
         return visible & (distance >= 0)
     return visible & (jnp.abs(distance) <= window)
 

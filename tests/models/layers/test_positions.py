@@ -59,24 +59,24 @@ POSITION_IDS = np.array([[0, 1, 2, 3, 0, 1, 2, 0, 0, 5], list(range(10))], np.in
 
 
 @pytest.mark.parametrize(
-    ("visibility", "window"),
+    ("mask", "window"),
     [("bidirectional", 0), ("causal", 0), ("window", 1), ("window", 2), ("window", 100)],
 )
-def test_what_is_visible_pair_by_pair(visibility, window):
-    found = is_visible(jnp.asarray(EXAMPLE_IDS), jnp.asarray(POSITION_IDS), visibility, window)
+def test_what_is_visible_pair_by_pair(mask, window):
+    found = is_visible(jnp.asarray(EXAMPLE_IDS), jnp.asarray(POSITION_IDS), mask, window)
     assert found.shape == (2, 1, 10, 10) and found.dtype == bool
     for row, i, j in np.ndindex(2, 10, 10):
         expected = EXAMPLE_IDS[row, i] == EXAMPLE_IDS[row, j] and EXAMPLE_IDS[row, j] > 0
-        if visibility == "causal":
+        if mask == "causal":
             expected = expected and j <= i
-        if visibility == "window":
+        if mask == "window":
             expected = expected and abs(i - j) <= window
         assert bool(found[row, 0, i, j]) == expected, (row, i, j)
 
 
 def test_nothing_crosses_examples_and_nothing_sees_padding():
-    for visibility in ("bidirectional", "causal", "window"):
-        found = np.asarray(is_visible(EXAMPLE_IDS, POSITION_IDS, visibility, 100))[0, 0]
+    for mask in ("bidirectional", "causal", "window"):
+        found = np.asarray(is_visible(EXAMPLE_IDS, POSITION_IDS, mask, 100))[0, 0]
         first, second, padding = slice(0, 4), slice(4, 7), slice(8, 10)
         assert found[first, first].any() and found[second, second].any()
         assert not found[first, second].any() and not found[second, first].any()
