@@ -38,6 +38,14 @@ from bert_jax.training.checksums import (
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
+# Devices that hold copies of an array each write a part of it, unless it is smaller than this
+# number of bytes: slicing a small array on the devices takes longer than writing it.
+_SMALLEST_SLICED_ARRAY = 1 << 20
+ocp.type_handlers.register_type_handler(
+    jax.Array,
+    ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
+    override=True,
+)
 
 
 class Checkpoints:
