@@ -38,14 +38,28 @@ from bert_jax.training.checksums import (
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without warnings of orbax, here that a handler replaces another."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
 # Devices that hold copies of an array each write a part of it, unless it is smaller than this
 # number of bytes: slicing a small array on the devices takes longer than writing it.
 _SMALLEST_SLICED_ARRAY = 1 << 20
-ocp.type_handlers.register_type_handler(
-    jax.Array,
-    ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
-    override=True,
-)
+with _quietly():
+    ocp.type_handlers.register_type_handler(
+        jax.Array,
+        ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
+        override=True,
+    )
 
 
 class Checkpoints:
