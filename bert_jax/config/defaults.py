@@ -63,7 +63,9 @@ def pretraining() -> ConfigDict:
     # Of the embeddings and of the output of each sub-layer; and of attention probabilities.
     model.dropout_rate = 0.1
     model.attention_dropout_rate = 0.1
-    # Standard deviation of the truncated normal distribution of initial weights.
+    # Initial weights: truncated_normal (at two standard deviations), normal.
+    model.initializer = "truncated_normal"
+    # Standard deviation of the normal distribution of initial weights, before truncation.
     model.initializer_range = 0.02
     model.layer_norm_epsilon = 1e-12
     # Layer normalization after (`post`) or before (`pre`) each sub-layer.
@@ -78,6 +80,9 @@ def pretraining() -> ConfigDict:
     model.feed_forward = "plain"
     # Implementation of attention: einsum, dot_product, cudnn.
     model.attention = "einsum"
+    # Between hidden states and the table of words, for predictions of words: `transform` (BERT's
+    # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).
+    model.lm_head = "transform"
     # `gelu_tanh` (the released code since February 2019) or `gelu` (with the error function).
     model.activation = "gelu_tanh"
     # Added to the attention scores of masked positions; the value is the released code's.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
-from bert_jax.models.layers.dense import dense
+from bert_jax.models.layers.dense import dense, initializer
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, EncoderConfig, Rules
@@ -75,7 +75,7 @@ class NextSentenceHead(nn.Module):
     @nn.compact
     def __call__(self, pooled: jax.Array) -> jax.Array:
         """float[batch, examples, hidden] -> float32[batch, examples, 2]."""
-        kernel_init = nn.initializers.truncated_normal(self.config.initializer_range)
+        kernel_init = initializer(self.config)
         kernel = self.param("kernel", kernel_init, (self.config.hidden_size, 2))
         bias = self.param("bias", nn.initializers.zeros_init(), (2,))
         return pooled.astype(jnp.float32) @ kernel + bias[None, None]
