@@ -152,6 +152,7 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         description=(
             *(line for rows in (*training, *evaluation) for line in rows.describe()),
             *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
+            *data.describe(),
             _describe_batches(config, phase, pad_lengths),
         ),
     )
