@@ -109,8 +109,9 @@ def pretraining() -> ConfigDict:
     # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe.
     data.vocab = "train:wordpiece"
     data.lowercase = True
-    # Rows are `pairs` of segments for next-sentence prediction, or `full_sentences`: as many
-    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2).
+    # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
+    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2); or
+    # `running_text`: the text cut at the sequence length, for next-token prediction.
     data.segments = "pairs"
     # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
     # released code's procedure with the same random numbers.
@@ -175,13 +176,29 @@ def pretraining() -> ConfigDict:
     # Number of newest checkpoints to keep, and of best ones in addition.
     checkpoint.keep = 3
     checkpoint.keep_best = 1
-    # Metric of the held-out split that selects the best: lowest for a loss, otherwise highest.
+    # Metric of the held-out split that selects the best: the lowest loss, perplexity or bits per
+    # character, otherwise the highest value.
     checkpoint.best_metric = "loss"
     # Checkpoint for evaluation, prediction and export: `newest` or `best`. With `best`, an
     # evaluation with the best metric so far is saved in addition to `every`.
     checkpoint.use = "newest"
     # Resume even if configuration or data differ from the checkpoint's.
     checkpoint.allow_changes = False
+    return config
+
+
+def causal_lm() -> ConfigDict:
+    """Returns the defaults for predicting next tokens with BERT: no fields but `metrics` are new.
+
+    Data, sizes and settings are those of `pretraining` (paper, section 5.1, "LTR & No NSP").
+    """
+    config = pretraining()
+    config.task = "causal_lm"
+    config.model.mask = "causal"
+    config.model.next_sentence = False
+    # What evaluations report: causal_lm_loss, causal_lm_accuracy, perplexity; with rows of running
+    # text also word_perplexity, bits_per_character.
+    config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
     return config
 
 
