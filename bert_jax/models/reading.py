@@ -72,6 +72,10 @@ class HeadConfig:
         """Whether there is a BiLSTM on top of the encoder."""
         return self.head.startswith("bilstm")
 
+    def num_weights(self, num_states: int) -> int:
+        """Returns how many weights of layers are learned; 0: none."""
+        return LAYER_CHOICES[self.layers].num_weights(num_states)
+
     @property
     def has_pooler(self) -> bool:
         """Whether the pooler is applied: it was made for the last layer, with nothing between."""
@@ -178,7 +182,7 @@ def _features(
     states = tuple(x.astype(jnp.float32) for x in states)
     if head.frozen:
         states = jax.lax.stop_gradient(states)
-    if LAYER_CHOICES[head.layers].num_weights(len(states)):
+    if head.num_weights(len(states)):
         return ScalarMix(head.layers, head.mix_layer_norm, name="scalar_mix")(states, is_read)
     return choose(head.layers, states, last_first=True), None
 

@@ -40,19 +40,19 @@ class Losses:
         Raises:
           ValueError: for a loss of the next token that has no effect.
         """
-        head = settings.head
-        if head["lm_weight"] and settings.frozen_encoder:
+        lm_weight = settings.head.get("lm_weight", 0.0)
+        if lm_weight and settings.frozen_encoder:
             raise ValueError(
-                f"head.lm_weight={head['lm_weight']} trains the encoder, and"
-                " optimizer.frozen_layers=-1 does not: set one of them to 0."
+                f"head.lm_weight={lm_weight} trains the encoder, which optimizer.frozen_layers=-1"
+                " freezes: set one of the two to 0."
             )
-        return cls(head["lm_weight"], head["mix_l2"])
+        return cls(lm_weight, settings.head.get("mix_l2", 0.0))
 
     def add_to(self, task: Task) -> Task:
         """Returns a task with these losses.
 
         Raises:
-          ValueError: the model of the task is not causal, and there is a loss of the next token.
+          ValueError: there is a loss of the next token, and the model is not causal.
         """
         if self.lm_weight and not task.model.is_causal:
             raise ValueError(

@@ -24,7 +24,7 @@ from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
 from bert_jax.tasks import objectives
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_pooling, describe_pooling, make_head
+from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.outputs import GLUE_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
@@ -144,7 +144,6 @@ class ClassificationData(Labelled):
                 )
         columns = None if published else _columns(data, kind)
         head = make_head(settings, "classification")
-        head = dataclasses.replace(head, both_orders=settings.head["both_orders"])
         labels = published.labels if published else ()
         return cls(
             metrics=metrics,
@@ -192,7 +191,7 @@ class ClassificationData(Labelled):
         return dataclasses.replace(self, labels=labels)
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        check_pooling(self.head, model)
+        check_head(self.head, model, pools=True)
         task = Classification(model, self.kind, max(1, len(self.labels)), self.head)
         return self.losses.add_to(task)
 

@@ -16,7 +16,7 @@ from bert_jax.models.task_heads import MultipleChoiceModel
 from bert_jax.scores import classification as scores
 from bert_jax.tasks import objectives
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_pooling, describe_pooling, make_head
+from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.supervised import Labelled, Supervised
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
@@ -113,7 +113,7 @@ class MultipleChoiceData(Labelled):
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        check_pooling(self.head, model)
+        check_head(self.head, model, pools=True)
         return self.losses.add_to(MultipleChoice(model, self.head))
 
     def describe(self) -> tuple[str, ...]:

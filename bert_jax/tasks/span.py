@@ -20,7 +20,7 @@ from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks import objectives
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_layers, make_head
+from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.outputs import SQUAD_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
@@ -140,7 +140,7 @@ class SpanData(Labelled):
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        check_layers(self.head, model)
+        check_head(self.head, model)
         return self.losses.add_to(SpanTask(model, self.head))
 
     def describe(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import objectives
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_layers, make_head
+from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.objectives import Sum, Sums
 from bert_jax.tasks.outputs import CONLL_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
@@ -181,8 +181,8 @@ class TaggingData(Labelled):
         return dataclasses.replace(self, labels=labels)
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        check_head(self.head, model)
         head = self.head
-        check_layers(head, model)
         task = Tagging(
             model,
             len(self.labels),
