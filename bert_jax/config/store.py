@@ -38,6 +38,8 @@ ADDED_HEAD_FIELDS = {
     "both_orders": False,
     "lm_weight": 0.0,
 }
+# The same of config.optimizer, which configurations of any earlier version lack.
+ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -114,6 +116,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
         values["model"] = ADDED_FIELDS | values["model"]
     if "head" in values:
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
+    values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     return ConfigDict(values)
 
 
