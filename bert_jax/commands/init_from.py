@@ -23,6 +23,8 @@ from bert_jax.text.tokenizers import load_tokenizer
 _TRAINING_FIELDS = (
     "dropout_rate attention_dropout_rate initializer_range mask_value remat attention"
 ).split()
+# Those of them that mean the same in models of any kind.
+_OF_ANY_MODEL = ("dropout_rate", "attention_dropout_rate", "remat", "attention")
 
 
 def resolve(
@@ -113,14 +115,18 @@ def _model_fields(
 
 
 def _replace_model(config: ConfigDict, model: Mapping[str, Any], explicit: Collection[str]) -> None:
-    """Makes config.model a model of another kind; fields in `explicit` keep their values."""
+    """Makes config.model a model of another kind.
+
+    Fields in `explicit` and those of the training keep their values.
+    """
     given = {name.removeprefix("model."): name for name in explicit if name.startswith("model.")}
     if unknown := sorted(given[name] for name in given.keys() - model.keys()):
         raise ValueError(
             f"config.init_from={config.init_from} has a model of the kind {model['name']!r}, which"
             f" has no {', '.join(f'config.{name}' for name in unknown)}: leave it out."
         )
-    config.model = ConfigDict({**model, **{name: config.model[name] for name in given}})
+    kept = (*given, *(name for name in _OF_ANY_MODEL if name in model.keys() & config.model.keys()))
+    config.model = ConfigDict({**model, **{name: config.model[name] for name in kept}})
 
 
 def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:

@@ -27,6 +27,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
         "optimizer.learning_rate": 6.25e-5,
         "optimizer.warmup": "0.2%",
         "optimizer.epsilon": 1e-8,
+        "optimizer.no_decay": (),
     },
     # Peters et al. 2018, section 3.3: the states of all layers are features of a model above, with
     # dropout and a penalty of the weights; the model above is that of Devlin et al. 2019, 5.3.
