@@ -97,6 +97,11 @@ class EncoderConfig:
                 raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return False
+
+    @property
     def padded_vocab_size(self) -> int:
         """Rows of the table of word embeddings; those past `vocab_size` belong to no word."""
         multiple = self.pad_vocab_to_multiple_of
