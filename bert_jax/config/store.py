@@ -22,6 +22,14 @@ ADDED_FIELDS = {
     "feed_forward": "plain",
     "attention": "einsum",
 }
+# Fields of config.data of a corpus that earlier configurations lack, with those values.
+ADDED_DATA_FIELDS = {
+    "lexicon": "",
+    "lexicon_weights": (),
+    "mask_share": 0.8,
+    "same_share": 0.1,
+    "random_share": 0.1,
+}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -91,11 +99,14 @@ def check_workdir(workdir: str) -> None:
 def from_json(values: dict[str, Any]) -> ConfigDict:
     """Returns the configuration that was written as JSON, possibly by an earlier version.
 
-    Lists become tuples, which JSON does not have, and ADDED_FIELDS are filled in.
+    Lists become tuples, which JSON does not have, and fields of ADDED_FIELDS and
+    ADDED_DATA_FIELDS are filled in.
     """
     values = {name: _tuples(value) for name, value in values.items()}
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
+    if "source" in values["data"]:
+        values["data"] = ADDED_DATA_FIELDS | values["data"]
     return ConfigDict(values)
 
 

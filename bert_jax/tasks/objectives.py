@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.model import Batch
+from bert_jax.text.lexicon import PHRASE
 
 
 @flax.struct.dataclass
@@ -52,6 +53,19 @@ def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
     """
     labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
     return _classify("next_sentence", logits, labels, weights)
+
+
+def masked_phrases(batch: Batch) -> Sum:
+    """Returns the share of the phrases that are masked.
+
+    Args:
+      batch: int8[batch, seq] `mask_units` (2 or more: begins a phrase), int32[batch, predictions]
+        `masked_lm_positions`, float32 `masked_lm_weights`.
+    """
+    begins = batch["mask_units"] >= PHRASE
+    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
+    numerator = (masked * batch["masked_lm_weights"]).sum()
+    return Sum(numerator, begins.sum().astype(jnp.float32))
 
 
 def classification(logits: jax.Array, batch: Batch) -> Sums:
