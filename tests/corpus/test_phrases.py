@@ -2,6 +2,8 @@
 
 import dataclasses
 import random
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus import dump
 from bert_jax.corpus.prepare import prepare
+from bert_jax.text.tokenization import basic_tokens
 from tests.corpus.test_prepare import WORDS, make_config, write_text
 
 # What a manifest says about its data, before there were shares of masks and lexicons.
@@ -226,3 +229,43 @@ def test_a_lexicon_that_cannot_be_used_is_refused(text, tmp_path):
         with pytest.raises(ValueError, match=message):
             prepare(dataclasses.replace(config, **changes), str(folder), 1)
         assert not (folder / "unfinished").exists()
+
+
+def test_names_in_novels_are_units_wherever_they_occur(shared_data, tmp_path):
+    """Full sentences hold the text once, so that its names can be counted in the text itself."""
+    novels = (shared_data / "text" / "eltec_eng_train.txt").read_bytes()[:1_500_000]
+    text = novels[: novels.rindex(b"\n")].decode()
+    (tmp_path / "novels.txt").write_text(text)
+    titles = ("Mr", "Mrs", "Miss", "Lady", "Lord", "Captain", "Sir")
+    found = Counter(re.findall(rf"\b({'|'.join(titles)})\.? ([A-Z][a-z]+)\b", text))
+    names = [" ".join(name) for name, count in found.items() if count > 2]
+    assert len(names) > 20
+    dots = [name.replace(" ", ". ", 1) for name in names]
+    lines = [f"{name}\tname" for name in [*names, *dots]] + ["lady", "of course"]
+    (tmp_path / "lexicon.txt").write_text("\n".join(lines))
+    config = phrase_config(
+        tmp_path,
+        source=f"text:{tmp_path}/novels.txt",
+        form="paragraphs",
+        vocab=str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"),
+        vocab_size=30_522,
+        segments="full_sentences",
+        lexicon_weights=("name=4",),
+        validation_share=0.0,
+        sequence_lengths=(128,),
+        max_predictions_per_seq=(20,),
+    )
+    units = prepare(config, str(tmp_path / "data"), 2).statistics("train", 128)["mask_units"]
+
+    phrases = {tuple(basic_tokens(line.split("\t")[0], True)): "\t" in line for line in lines}
+    words, expected, place = basic_tokens(text, True), Counter(), 0
+    while place < len(words):
+        sizes = (size for size in (4, 3, 2, 1) if tuple(words[place : place + size]) in phrases)
+        size = next(sizes, 0)
+        expected[phrases[tuple(words[place : place + size])] if size else "word"] += 1
+        place += max(size, 1)
+    # The end of a row cuts a few.
+    by_class = units["phrases_by_class"]
+    assert 0.98 * expected[True] < by_class["name"] <= expected[True]
+    assert 0.98 * expected[False] < by_class[""] <= 1.02 * expected[False]
+    assert units["units"] == pytest.approx(expected.total(), rel=0.001)
