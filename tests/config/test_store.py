@@ -75,6 +75,20 @@ def test_a_head_of_an_earlier_version_has_the_values_that_were_built_in(tmp_path
     assert store.load(str(tmp_path)).to_dict() == config.to_dict()
 
 
+def test_a_configuration_without_shares_of_masks_has_those_that_were_built_in(
+    make_config, make_labelled, tmp_path
+):
+    for config, added in ((make_config(), store.ADDED_DATA_FIELDS), (make_labelled(), {})):
+        old = json.loads(json.dumps(config.to_dict()))
+        for name, value in added.items():
+            assert tuple(old["data"][name]) == value if value == () else old["data"][name] == value
+            del old["data"][name]
+        (tmp_path / "config.json").write_text(json.dumps(old))
+        loaded = store.load(str(tmp_path))
+        assert loaded.to_dict() == config.to_dict()
+        assert store.differences(loaded, config) == []
+
+
 def test_a_changed_model_is_a_difference(make_config):
     before, after = make_config(**{"model.positions": "rotary"}), make_config()
     assert store.differences(before, after) == ["model.positions: 'rotary' -> 'learned'"]
