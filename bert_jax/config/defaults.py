@@ -105,7 +105,8 @@ def pretraining() -> ConfigDict:
     data.vocab = "train:wordpiece"
     data.lowercase = True
     # Rows are `pairs` of segments for next-sentence prediction, or `full_sentences`: as many
-    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2).
+    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2);
+    # `stream`: the whole corpus without gaps, for models that carry a state from row to row.
     data.segments = "pairs"
     # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
     # released code's procedure with the same random numbers.

@@ -2,8 +2,8 @@
 
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk
-    pairs         documents -> spans of A and B, or of full sentences
-                  (static: with masks; one process a length then)
+    pairs         documents -> spans of A and B, of full sentences, or of a stream
+                  (static: with masks; one process a length then, as for a stream)
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
@@ -24,6 +24,7 @@ from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_docume
 from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.statistics import RowCounts
+from bert_jax.corpus.streams import StreamFormat
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers, run_stage
@@ -173,18 +174,19 @@ class Preparation:
 
     # ---- pairs
 
-    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, RowFormat]:
-        """Returns the format of the rows of each sequence length."""
+    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, Any]:
+        """Returns the format of the rows of each sequence length, RowFormat or StreamFormat."""
         lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
+        ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
+        common = {"vocab_size": len(tokenizer.pieces), **ids}
+        if self.config.segments == "stream":
+            return {length: StreamFormat(length, **common) for length in lengths}
         return {
             length: RowFormat(
                 sequence_length=length,
                 examples_per_row=1,
                 max_predictions=most if self.config.mode == "static" else 0,
-                vocab_size=len(tokenizer.pieces),
-                pad_id=tokenizer.pad_id,
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
+                **common,
             )
             for length, most in zip(lengths, predictions, strict=True)
         }
@@ -198,7 +200,7 @@ class Preparation:
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
-        self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self, splits: dict[str, Split], forms: dict[int, Any], tokenizer: Tokenizer
     ) -> None:
         """Samples a file of pairs or instances for each split and sequence length."""
         to_do = [
@@ -207,6 +209,12 @@ class Preparation:
             for length in forms
             if not os.path.exists(self._pairs(split, length))
         ]
+        if self.config.segments == "stream":
+            orders = [(self.corpus, split, self.config) for split in dict(to_do)]
+            self._work("documents", stages.order_documents, orders, self._text_bytes())
+            rows = [(self.corpus, *item, self._pairs(*item)) for item in to_do]
+            self._work("rows", stages.sample_stream, rows, self._text_bytes())
+            return
         if self.config.mode == "static":
             tasks = [
                 (self.corpus, split, self._dupe_factor(split), length)
@@ -233,7 +241,7 @@ class Preparation:
 
     # ---- shards
 
-    def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
+    def _shards(self, split: str, form: Any) -> list[tuple[str, tuple[int, int]]]:
         """Returns the names of the shards, and the bounds [first, last) of their rows."""
         length = form.sequence_length
         dtype = stages.record_dtype(self.config, form)
@@ -247,7 +255,7 @@ class Preparation:
             for i, start in enumerate(starts)
         ]
 
-    def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
+    def _write(self, splits: dict[str, Split], forms: dict[int, Any]) -> None:
         """Writes the shards."""
         tasks = []
         for split in splits:
@@ -261,7 +269,7 @@ class Preparation:
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(
-        self, split: str, documents: Split, forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self, split: str, documents: Split, forms: dict[int, Any], tokenizer: Tokenizer
     ) -> dict[str, Any]:
         lengths = {}
         for length, form in forms.items():
@@ -272,7 +280,8 @@ class Preparation:
                 files.append(file)
             lengths[str(length)] = {
                 "files": files,
-                "statistics": counts.describe(length, tokenizer),
+                "statistics": counts.describe(length, tokenizer, form.unpredicted)
+                | form.more_statistics(counts.token_counts),
             }
         return {
             "documents": documents.num_documents,

@@ -1,6 +1,7 @@
 """The units of work of data preparation, each from files to files in one process."""
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
+from bert_jax.corpus.loader import permute
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
+from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
 from bert_jax.files.atomic import read_json, whole_file, write_json
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -81,6 +84,18 @@ def sample(
     documents.close()
 
 
+def order_documents(corpus: str, split: str, config: DataConfig) -> None:
+    """Writes the documents of a split in the order of its stream."""
+    path = os.path.join(corpus, split)
+    key = f"documents {config.seed} {split}"
+    write_order(path, f"{path}-stream", lambda places, size: permute(places, size, key))
+
+
+def sample_stream(corpus: str, split: str, length: int, path: str) -> None:
+    """Writes where the rows of the stream of a split begin."""
+    write_rows(os.path.join(corpus, f"{split}-stream"), length, path)
+
+
 def sample_static(
     corpus: str,
     split: str,
@@ -120,19 +135,22 @@ def write(
     split: str,
     pairs: str,
     bounds: tuple[int, int],
-    form: RowFormat,
+    form: RowFormat | StreamFormat,
     dtype: np.dtype,
     path: str,
     counts: str,
 ) -> None:
     """Writes one shard from records of `dtype`, and the counts of its rows."""
-    documents = Documents(corpus, split, form.id_dtype)
+    order = f"{split}-stream" if form.is_stream else split
+    documents = Documents(corpus, order, form.id_dtype)
     write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
     documents.close()
 
 
-def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
-    """Returns the dtype of the records of `sample` or `sample_static` for rows of this form."""
+def record_dtype(config: DataConfig, form: RowFormat | StreamFormat) -> np.dtype:
+    """Returns the dtype of the records of the `sample` functions for rows of this form."""
+    if isinstance(form, StreamFormat):
+        return STREAM_ROW
     if config.segments == "full_sentences":
         return RUN
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

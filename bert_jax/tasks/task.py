@@ -70,6 +70,27 @@ class Task(Protocol):
         """Returns the forward FLOPs of the heads' large matrix products per input position."""
         ...
 
+    def init_carry(self, batch_size: int) -> Any:
+        """Returns what the model carries before the first batch: a tree of zeros [batch_size, ...].
+
+        It is `()` for a model that carries nothing.
+        """
+        ...
+
+    def carry_of(self, outputs: Any) -> Any:
+        """Returns what the model carries to the next batch, in the form of `init_carry`."""
+        ...
+
+
+class Stateless:
+    """The parts of a `Task` whose model carries nothing from a batch to the next one."""
+
+    def init_carry(self, batch_size: int) -> Any:
+        return ()
+
+    def carry_of(self, outputs: Any) -> Any:
+        return ()
+
 
 class Answers(Protocol):
     """Collects the answers of the rows of a data set, batch by batch, in any order."""
