@@ -21,6 +21,8 @@ ADDED_FIELDS = {
     "window": 0,
     "feed_forward": "plain",
     "attention": "einsum",
+    "initializer": "truncated_normal",
+    "lm_head": "transform",
 }
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)

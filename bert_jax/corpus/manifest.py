@@ -31,7 +31,8 @@ class Manifest:
 
     `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
     (counts of the text), `formats` (sequence length -> RowFormat, or StreamFormat of streams)
-    and `splits` (split -> documents, tokens and, by sequence length, files and statistics).
+    and `splits` (split -> documents, tokens and, by sequence length, files and statistics; of
+    running text and streams also `text`, see running_text.text_counts).
     """
 
     folder: str

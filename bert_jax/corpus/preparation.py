@@ -19,12 +19,11 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus import stages
-from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.corpus.manifest import VERSION, Manifest
+from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.statistics import RowCounts
-from bert_jax.corpus.streams import StreamFormat
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers, run_stage
@@ -77,7 +76,7 @@ class Preparation:
         self._tokenize(name)
         splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
         corpus = self._describe_corpus(num_duplicates)
-        forms = self._make_forms(tokenizer)
+        forms = stages.make_forms(self.config, tokenizer)
         self._sample(splits, forms, tokenizer)
         self._write(splits, forms)
         content = {
@@ -174,29 +173,12 @@ class Preparation:
 
     # ---- pairs
 
-    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, Any]:
-        """Returns the format of the rows of each sequence length, RowFormat or StreamFormat."""
-        lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
-        ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
-        common = {"vocab_size": len(tokenizer.pieces), **ids}
-        if self.config.segments == "stream":
-            return {length: StreamFormat(length, **common) for length in lengths}
-        return {
-            length: RowFormat(
-                sequence_length=length,
-                examples_per_row=1,
-                max_predictions=most if self.config.mode == "static" else 0,
-                **common,
-            )
-            for length, most in zip(lengths, predictions, strict=True)
-        }
-
     def _pairs(self, split: str, length: int) -> str:
         return os.path.join(self.unfinished, f"pairs-{split}-{length}")
 
     def _dupe_factor(self, split: str) -> int:
         """Returns how often a split is sampled: once if held out, or if sampling is not random."""
-        is_once = split != "train" or self.config.segments == "full_sentences"
+        is_once = split != "train" or self.config.segments != "pairs"
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
@@ -271,6 +253,7 @@ class Preparation:
     def _describe_split(
         self, split: str, documents: Split, forms: dict[int, Any], tokenizer: Tokenizer
     ) -> dict[str, Any]:
+        text = text_counts(self.corpus, split) if self.config.counts_text else {}
         lengths = {}
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
@@ -283,9 +266,12 @@ class Preparation:
                 "statistics": counts.describe(length, tokenizer, form.unpredicted)
                 | form.more_statistics(counts.token_counts),
             }
+            if form.is_stream:
+                text["predicted_tokens"] = counts.sums["tokens"]
         return {
             "documents": documents.num_documents,
             "tokens": documents.num_tokens,
+            **({"text": text} if text else {}),
             "sequence_lengths": lengths,
         }
 

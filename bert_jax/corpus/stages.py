@@ -13,6 +13,7 @@ from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
 from bert_jax.corpus.loader import permute
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
+from bert_jax.corpus.running_text import RUNNING, running_text
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
@@ -21,8 +22,8 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import WordCounts, count_words
 
-# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP].
-NUM_SPECIAL = {"pairs": 3, "full_sentences": 2}
+# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP]; rows of running text are nothing but the text.
+NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
@@ -56,7 +57,8 @@ def tokenize(
 ) -> dict[str, int]:
     """Writes the token ids of one chunk of the source. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
-    counts = tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+    key, counts_text = str(config.seed).encode(), config.counts_text
+    counts = tokenize_chunk(source, chunk, tokenizer, key, folder, counts_text)
     return {"bytes": counts["bytes"]}
 
 
@@ -76,8 +78,10 @@ def sample(
     most = length - NUM_SPECIAL[config.segments]
     if config.segments == "pairs":
         records = sample_unit(documents, unit, stream, most, config.short_seq_prob)
-    else:
+    elif config.segments == "full_sentences":
         records = full_sentences(documents, unit, most)
+    else:
+        records = running_text(documents, unit, most)
     with whole_file(path) as part, open(part, "wb") as file:
         for record in records:
             file.write(record.to_bytes())
@@ -147,10 +151,28 @@ def write(
     documents.close()
 
 
+def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat | StreamFormat]:
+    """Returns the format of the rows of each sequence length."""
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
+    common = {"vocab_size": len(tokenizer.pieces), **ids}
+    if config.segments == "stream":
+        return {length: StreamFormat(length, **common) for length in config.sequence_lengths}
+    lengths = zip(config.sequence_lengths, config.max_predictions_per_seq, strict=True)
+    return {
+        length: RowFormat(
+            sequence_length=length,
+            examples_per_row=1,
+            max_predictions=most if config.mode == "static" else 0,
+            **common,
+        )
+        for length, most in lengths
+    }
+
+
 def record_dtype(config: DataConfig, form: RowFormat | StreamFormat) -> np.dtype:
     """Returns the dtype of the records of the `sample` functions for rows of this form."""
     if isinstance(form, StreamFormat):
         return STREAM_ROW
-    if config.segments == "full_sentences":
-        return RUN
+    if config.segments != "pairs":
+        return RUN if config.segments == "full_sentences" else RUNNING
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR
