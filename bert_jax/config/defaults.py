@@ -139,16 +139,19 @@ def pretraining() -> ConfigDict:
     data.num_processes = 0
 
     config.optimizer = optimizer = ConfigDict()
-    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw.
+    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad.
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
-    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant.
+    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant, cosine,
+    # gpt_linear, gpt_cosine.
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
     optimizer.weight_decay = 0.01
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.999
     optimizer.epsilon = 1e-6
+    # Adagrad: what the sums of squared gradients start from.
+    optimizer.initial_accumulator = 1.0
     # Maximum global norm of the gradient; 0: no clipping.
     optimizer.clip_norm = 1.0
     # Parameters without weight decay: regular expressions searched in their paths.
