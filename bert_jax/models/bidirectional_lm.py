@@ -1,7 +1,7 @@
 """A bidirectional language model: a recurrent encoder in both directions, and one softmax.
 
-Peters et al. 2018, section 3.1; allenai/bilm-tf `training.py`. The directions share the words, which
-the encoder makes, and the softmax; neither sees what the other reads.
+Peters et al. 2018, section 3.1; allenai/bilm-tf `training.py`. The directions share the words,
+which the encoder makes, and the softmax; neither sees what the other reads.
 """
 
 import math

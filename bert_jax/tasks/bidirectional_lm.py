@@ -123,9 +123,7 @@ class BidirectionalLM:
                 yield cross_entropy_of_scores(scores, labels)
                 continue
             sample, words = outputs.samples[number], (scores.table, scores.bias)
-            losses = sampled_cross_entropy(
-                scores.features, labels, *words, sample, self.vocab_size
-            )
+            losses = sampled_cross_entropy(scores.features, labels, *words, sample, self.vocab_size)
             yield losses, jnp.zeros_like(losses)
 
     def answers(self, outputs: BidirectionalOutputs, batch: Batch) -> dict[str, jax.Array]:

@@ -226,6 +226,9 @@ class PretrainingData:
                 f" they are trained, with --config.init_from={workdir}."
             )
 
+    def check_rows(self, rows: CorpusRows) -> None:
+        pass
+
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Text]:
         return read_texts(path)
 
