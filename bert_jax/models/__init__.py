@@ -9,9 +9,10 @@ from typing import Any
 
 from bert_jax.models.bert import BERT
 from bert_jax.models.elmo import ELMO
+from bert_jax.models.gpt import GPT
 from bert_jax.models.model import Encoder, EncoderConfig, Model
 
-MODELS: dict[str, Model] = {"bert": BERT, "elmo": ELMO}
+MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT, "elmo": ELMO}
 
 
 def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
