@@ -29,11 +29,21 @@ class RowFormat:
     pad_id: int
     cls_id: int
     sep_id: int
+    # Ends an example; None: sep_id does, as in all data of version 1 without this field.
+    end_id: int | None = None
 
     # Whether row r continues row r - 1.
     is_stream: ClassVar[bool] = False
     # What stands for a row of padding: no examples.
     padding: ClassVar[tuple[np.ndarray, ...]] = (np.empty(0, np.uint16),) * 6
+
+    @property
+    def last_id(self) -> int:
+        return self.sep_id if self.end_id is None else self.end_id
+
+    def to_json(self) -> dict[str, int]:
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def id_dtype(self) -> np.dtype:
@@ -42,7 +52,7 @@ class RowFormat:
     @property
     def unpredicted(self) -> tuple[int, ...]:
         """Ids that are never predicted."""
-        return self.cls_id, self.sep_id
+        return self.cls_id, self.sep_id, self.last_id
 
     def read_block(self, data: bytes) -> "Block":
         """Returns the block of `Block.to_bytes`; raises ValueError if it is none."""

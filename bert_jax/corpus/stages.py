@@ -163,6 +163,7 @@ def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat 
             sequence_length=length,
             examples_per_row=1,
             max_predictions=most if config.mode == "static" else 0,
+            end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
             **common,
         )
         for length, most in lengths

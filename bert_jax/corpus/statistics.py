@@ -48,12 +48,12 @@ class RowCounts:
         Args:
           sequence_length: of the rows.
           tokenizer: of the ids.
-          unpredicted: ids that are never predicted; None: [CLS] and [SEP].
+          unpredicted: ids that are never predicted; None: the markers of examples.
         """
         sums = self.sums
         rows = sums["rows"]
         predicted = self.token_counts.copy()
-        special = (tokenizer.cls_id, tokenizer.sep_id)
+        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
         predicted[list(special if unpredicted is None else unpredicted)] = 0
         total = int(predicted.sum())
         probabilities = predicted[predicted > 0] / total

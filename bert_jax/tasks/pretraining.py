@@ -173,6 +173,7 @@ class PretrainingData:
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:
+        _check_has_mask(tokenizer)
         rule = None
         if self.data["mode"] == "dynamic":
             rule = masking.MaskingRule(
@@ -188,6 +189,7 @@ class PretrainingData:
         return Pretraining(model, rule, 8, 1, self.next_sentence)
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
+        _check_has_mask(tokenizer)
         pieces = len(tokenizer.pieces)
         top_k = min(self.top_k, pieces)
         return MaskedWords(model, None, 8, 1, self.next_sentence, pieces, top_k)
@@ -252,6 +254,14 @@ class PretrainingData:
     ) -> Iterator[EvaluationBatch]:
         longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
         return text_batches(rows.rows, longest, self.batch_tokens, shards, pad_id)
+
+
+def _check_has_mask(tokenizer: Tokenizer) -> None:
+    if tokenizer.mask_id < 0:
+        raise ValueError(
+            "The vocabulary has no [MASK], which masked words need: set data.vocab to a WordPiece"
+            " vocabulary or a SentencePiece model, or train on next tokens (configs/gpt.py)."
+        )
 
 
 class NoAnswers:
