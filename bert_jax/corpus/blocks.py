@@ -8,6 +8,7 @@ an example whose `a_length` is two below the length of the row.
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,9 +40,32 @@ class RowFormat:
         values = dataclasses.asdict(self)
         return {name: value for name, value in values.items() if value is not None}
 
+    # Whether row r continues row r - 1.
+    is_stream: ClassVar[bool] = False
+    # What stands for a row of padding: no examples.
+    padding: ClassVar[tuple[np.ndarray, ...]] = (np.empty(0, np.uint16),) * 6
+
     @property
     def id_dtype(self) -> np.dtype:
         return id_dtype(self.vocab_size)
+
+    @property
+    def unpredicted(self) -> tuple[int, ...]:
+        """Ids that are never predicted."""
+        return self.cls_id, self.sep_id
+
+    def read_block(self, data: bytes) -> "Block":
+        """Returns the block of `Block.to_bytes`; raises ValueError if it is none."""
+        return Block.from_bytes(data, self.id_dtype)
+
+    def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
+        """Lays rows out in the batch form; see `make_batch`."""
+        return make_batch(rows, self)
+
+    def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
+        """Returns statistics in addition to those of `statistics.RowCounts`: none."""
+        del token_counts
+        return {}
 
 
 # Name, dtype (None: that of ids) and count of the arrays of a block, in the order on disk.
