@@ -156,6 +156,8 @@ def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat 
     ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
     common = {"vocab_size": len(tokenizer.pieces), **ids}
     if config.segments == "stream":
+        common["unk_id"] = tokenizer.unk_id
+        common["num_words"] = min(config.vocab_size, common["vocab_size"])
         return {length: StreamFormat(length, **common) for length in config.sequence_lengths}
     lengths = zip(config.sequence_lengths, config.max_predictions_per_seq, strict=True)
     return {

@@ -46,6 +46,9 @@ class StreamFormat:
     pad_id: int
     cls_id: int
     sep_id: int
+    unk_id: int
+    # Of the ids from 0 on, how many are predicted; the others are the unknown word as targets.
+    num_words: int
 
     # Whether row r continues row r - 1.
     is_stream: ClassVar[bool] = True
@@ -75,9 +78,9 @@ class StreamFormat:
         The sampled softmax draws word k (from 0) of V with the probability log((k + 2) / (k + 1)) /
         log(V + 1). In nats; above log(V) a uniform choice of words would fit the text better.
         """
-        words = np.arange(len(token_counts))
-        probabilities = np.log1p(1 / (words + 1)) / np.log(len(words) + 1)
-        losses = -np.log(probabilities) * token_counts
+        words = np.arange(self.num_words)
+        probabilities = np.log1p(1 / (words + 1)) / np.log(self.num_words + 1)
+        losses = -np.log(probabilities) * token_counts[: self.num_words]
         return {"log_uniform_loss": float(losses.sum() / token_counts.sum())}
 
 
@@ -228,7 +231,8 @@ def make_block(
     rows = np.zeros(items.size, PAIR)
     rows["a_length"] = items["length"]
     following = block.input_ids[1:]
-    counts.add(rows, np.where(following == form.cls_id, form.sep_id, following))
+    targets = np.where(following == form.cls_id, form.sep_id, following)
+    counts.add(rows, np.where(targets < form.num_words, targets, form.unk_id))
     return block
 
 

@@ -66,12 +66,12 @@ class BidirectionalLanguageModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       num_samples: random words that a word is told apart from while training; 0: all words.
-      vocab_size: words that are sampled.
+      num_words: that are predicted, the first ones of the vocabulary.
     """
 
     model: EncoderConfig
     num_samples: int = 0
-    vocab_size: int = 0
+    num_words: int = 0
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> BidirectionalOutputs:
@@ -90,7 +90,7 @@ class BidirectionalLanguageModel(nn.Module):
         samples = ()
         if self.num_samples and not deterministic:
             keys = jax.random.split(self.make_rng("dropout"))
-            samples = tuple(sample_words(key, self.num_samples, self.vocab_size) for key in keys)
+            samples = tuple(sample_words(key, self.num_samples, self.num_words) for key in keys)
         return BidirectionalOutputs(
             WordScores(forward, table, bias), WordScores(backward, table, bias), samples, carry
         )

@@ -62,14 +62,16 @@ class BidirectionalLM:
       model: the encoder.
       sequence_length: of the batches.
       num_samples: words of the sampled softmax; 0: the softmax of all words.
-      vocab_size: of the tokenizer.
+      num_words: words that are predicted, those with the first ids; the others are `unk_id`.
+      unk_id: of the unknown word.
       sum_over_time: whether the gradient is that of the loss times the length of a row.
     """
 
     model: EncoderConfig
     sequence_length: int = 8
     num_samples: int = 0
-    vocab_size: int = 0
+    num_words: int = 0
+    unk_id: int = 0
     sum_over_time: bool = True
 
     @property
@@ -80,7 +82,7 @@ class BidirectionalLM:
         return dataclasses.replace(self, sequence_length=phase.sequence_length)
 
     def make_model(self) -> BidirectionalLanguageModel:
-        return BidirectionalLanguageModel(self.model, self.num_samples, self.vocab_size)
+        return BidirectionalLanguageModel(self.model, self.num_samples, self.num_words)
 
     def example_batch(self) -> dict[str, jax.Array]:
         ids = jnp.zeros((1, self.sequence_length), jnp.int32)
@@ -117,14 +119,20 @@ class BidirectionalLM:
         self, outputs: BidirectionalOutputs, batch: Batch
     ) -> Iterator[tuple[jax.Array, jax.Array]]:
         """Yields float32[batch, seq] losses and hits of each direction; a sample has no hits."""
-        both = (outputs.forward, batch["next_ids"]), (outputs.backward, batch["previous_ids"])
-        for number, (scores, labels) in enumerate(both):
+        for number, (scores, labels) in enumerate(self._scored(outputs, batch)):
             if not outputs.samples:
                 yield cross_entropy_of_scores(scores, labels)
                 continue
             sample, words = outputs.samples[number], (scores.table, scores.bias)
-            losses = sampled_cross_entropy(scores.features, labels, *words, sample, self.vocab_size)
+            losses = sampled_cross_entropy(scores.features, labels, *words, sample, self.num_words)
             yield losses, jnp.zeros_like(losses)
+
+    def _scored(
+        self, outputs: BidirectionalOutputs, batch: Batch
+    ) -> Iterator[tuple[WordScores, jax.Array]]:
+        """Yields the scores of each direction, and int32[batch, seq], the words to predict."""
+        for scores, name in (outputs.forward, "next_ids"), (outputs.backward, "previous_ids"):
+            yield scores, jnp.where(batch[name] < self.num_words, batch[name], self.unk_id)
 
     def answers(self, outputs: BidirectionalOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {}
@@ -149,10 +157,10 @@ class TextProbabilities(BidirectionalLM):
     def answers(self, outputs: BidirectionalOutputs, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch] `forward` and `backward`, in nats."""
         losses = []
-        for scores, name in (outputs.forward, "next_ids"), (outputs.backward, "previous_ids"):
-            table, bias = scores.table[: self.vocab_size], scores.bias[: self.vocab_size]
+        for scores, labels in self._scored(outputs, batch):
+            table, bias = scores.table[: self.num_words], scores.bias[: self.num_words]
             words = WordScores(scores.features, table, bias)
-            losses.append(cross_entropy_of_scores(words, batch[name])[0])
+            losses.append(cross_entropy_of_scores(words, labels)[0])
         forward, backward = (-(loss * batch["target_weights"]).sum(axis=1) for loss in losses)
         return {"forward": forward, "backward": backward}
 
@@ -163,9 +171,11 @@ class BidirectionalLMData(PretrainingData):
 
     Attributes:
       metrics: what is reported, all of METRICS if empty.
+      vocab_size: most words that are predicted.
       num_samples, sum_over_time: see `BidirectionalLM`.
     """
 
+    vocab_size: int = 0
     num_samples: int = 0
     sum_over_time: bool = True
 
@@ -196,6 +206,7 @@ class BidirectionalLMData(PretrainingData):
             judges_pairs=False,
             top_k=1,
             batch_tokens=settings.batch_tokens,
+            vocab_size=settings.model["vocab_size"],
             num_samples=head["num_samples"] if head["softmax"] == "sampled" else 0,
             sum_over_time=head["sum_over_time"],
         )
@@ -206,32 +217,42 @@ class BidirectionalLMData(PretrainingData):
         Raises:
           ValueError: more words would be sampled than there are.
         """
-        if self.num_samples >= (words := len(tokenizer.pieces)):
+        task = BidirectionalLM(model, **self._words_of(model, tokenizer))
+        if self.num_samples >= task.num_words:
             raise ValueError(
                 f"config.head.num_samples={self.num_samples} must be below the number of words,"
-                f" {words}: lower it, or set config.head.softmax='full'."
+                f" {task.num_words}: lower it, or set config.head.softmax='full'."
             )
-        return BidirectionalLM(
-            model,
-            num_samples=self.num_samples,
-            vocab_size=words,
-            sum_over_time=self.sum_over_time,
+        return dataclasses.replace(
+            task, num_samples=self.num_samples, sum_over_time=self.sum_over_time
         )
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return TextProbabilities(model, vocab_size=len(tokenizer.pieces))
+        return TextProbabilities(model, **self._words_of(model, tokenizer))
+
+    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, int]:
+        # A tokenizer of words may know more of them than its vocabulary has.
+        size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
+        return {"num_words": min(size, model.vocab_size), "unk_id": tokenizer.unk_id}
 
     def check_rows(self, rows: CorpusRows) -> None:
-        """Refuses to sample words that are not sorted by frequency.
+        """Refuses to sample words that are not sorted by frequency, and data of other words.
 
         Raises:
-          ValueError: the log-uniform distribution fits the text worse than a uniform one.
+          ValueError: the log-uniform distribution fits the text worse than a uniform one; or the
+            statistics count other words as unknown.
         """
-        size = len(rows.manifest.tokenizer().pieces)
-        loss = rows.statistics["log_uniform_loss"]
-        if self.num_samples and loss > math.log(size):
+        manifest = rows.manifest
+        form = manifest.content["formats"][str(rows.sequence_length)]
+        if form["num_words"] != (words := min(self.vocab_size, form["vocab_size"])):
             raise ValueError(
-                f"The words of {rows.manifest.vocabulary_path} are not sorted by frequency, which"
+                f"The data in {manifest.folder} were prepared to predict {form['num_words']} words,"
+                f" not {words}: set config.model.vocab_size={form['num_words']}, or prepare them"
+                " again in another config.data.dir."
+            )
+        if self.num_samples and rows.statistics["log_uniform_loss"] > math.log(words):
+            raise ValueError(
+                f"The words of {manifest.vocabulary_path} are not sorted by frequency, which"
                 " config.head.softmax='sampled' assumes: sort them, train a vocabulary with"
                 " config.data.vocab='train:words', or set config.head.softmax='full'."
             )
@@ -306,8 +327,8 @@ class EncodedTexts:
     def read(self, numbers: np.ndarray, length: int, start: int, stop: int) -> dict[str, Any]:
         """Returns texts numbers[start:stop] as rows of streams of `length` slots; -1: padding."""
         first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
-        size, pad = len(self.tokenizer.pieces), self.tokenizer.pad_id
-        form = StreamFormat(length, vocab_size=size, pad_id=pad, cls_id=first, sep_id=last)
+        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
+        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
         rows = []
         for number in numbers[start:stop].tolist():
             ids = self.ids[number]

@@ -11,6 +11,7 @@ from bert_jax.corpus import shards as shards_lib
 from bert_jax.corpus.loader import StreamLoader
 from bert_jax.corpus.prepare import prepare
 from bert_jax.corpus.rows import CorpusRows
+from bert_jax.corpus.statistics import RowCounts
 from bert_jax.corpus.streams import StreamBlock, StreamFormat
 from tests.corpus.test_prepare import contents, make_config
 
@@ -153,6 +154,28 @@ def test_statistics_count_the_targets_of_one_direction(prepared):
     assert statistics["log_uniform_loss"] == pytest.approx(loss)
 
 
+class OneDocument:
+    """A token store of one document of two sentences: 5 6 12, and 11."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def starts(self, document: int) -> list[int]:
+        return [0, 3, 4]
+
+    def tokens(self, start: int, length: int) -> bytes:
+        return np.array([5, 6, 12, 11], "<u2")[start : start + length].tobytes()
+
+
+def test_words_that_are_not_predicted_count_as_unknown():
+    form = StreamFormat(8, 13, pad_id=0, cls_id=2, sep_id=3, unk_id=1, num_words=10)
+    items, counts = np.array([(0, 0, 6)], streams.STREAM_ROW), RowCounts(13)
+    block = streams.make_block(OneDocument(), items, form, counts)  # pyright: ignore[reportArgumentType]
+    assert block.input_ids.tolist() == [2, 5, 6, 12, 2, 11, 2]
+    assert block.reverse_ids.tolist() == [3, 12, 6, 5, 3, 11, 3]
+    assert {i: n for i, n in enumerate(counts.token_counts) if n} == {1: 2, 3: 2, 5: 1, 6: 1}
+
+
 def test_rows_are_dumped_with_inputs_and_targets(prepared):
     _, manifest = prepared
     first = next(dump.examples(manifest, "train", 8))
@@ -254,7 +277,7 @@ def test_an_evaluation_has_every_row_once_in_streams(prepared):
 
 
 def test_a_corrupt_block_of_a_stream_is_refused():
-    form = StreamFormat(4, vocab_size=100, pad_id=0, cls_id=1, sep_id=2)
+    form = StreamFormat(4, 100, pad_id=0, cls_id=1, sep_id=2, unk_id=3, num_words=100)
     ids = np.arange(9, dtype=np.uint16)
     data = StreamBlock(ids, ids[::-1].copy(), 4).to_bytes()
     block = StreamBlock.from_bytes(data, form)
