@@ -62,7 +62,7 @@ class DataConfig:
             "mode": ("dynamic", "static"),
             "masking": ("subword", "whole_word", "span", "phrase"),
             "mask_rounding": ("half_even", "stochastic", "bernoulli"),
-            "segments": ("pairs", "full_sentences", "running_text"),
+            "segments": ("pairs", "full_sentences", "running_text", "stream"),
         }
         for name, values in allowed.items():
             if (got := getattr(self, name)) not in values:
@@ -118,6 +118,11 @@ class DataConfig:
                 "data.mask_rounding=bernoulli, which masks each token independently, needs"
                 f" data.masking=subword, not {self.masking}."
             )
+
+    @property
+    def counts_text(self) -> bool:
+        """Whether the words and characters of the text are counted, for scores of each of them."""
+        return self.segments in ("running_text", "stream")
 
     @property
     def unused(self) -> frozenset[str]:

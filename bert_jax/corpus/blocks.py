@@ -8,7 +8,7 @@ an example whose `a_length` is two below the length of the row.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,14 @@ class RowFormat:
     # Whether the units of masking (text/lexicon.py) are stored.
     mask_units: bool = False
 
+    # Whether row r continues row r - 1.
+    is_stream: ClassVar[bool] = False
+
+    @property
+    def padding(self) -> tuple[np.ndarray, ...]:
+        """What stands for a row of padding: no examples."""
+        return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
+
     @property
     def last_id(self) -> int:
         """The token that ends an example."""
@@ -47,6 +55,24 @@ class RowFormat:
     @property
     def id_dtype(self) -> np.dtype:
         return id_dtype(self.vocab_size)
+
+    @property
+    def unpredicted(self) -> tuple[int, ...]:
+        """Ids that are never predicted."""
+        return self.cls_id, self.sep_id, self.last_id
+
+    def read_block(self, data: bytes) -> "Block":
+        """Returns the block of `Block.to_bytes`; raises ValueError if it is none."""
+        return Block.from_bytes(data, self.id_dtype, self.mask_units)
+
+    def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
+        """Lays rows out in the batch form; see `make_batch`."""
+        return make_batch(rows, self)
+
+    def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
+        """Returns statistics in addition to those of `statistics.RowCounts`: none."""
+        del token_counts
+        return {}
 
 
 # Name, dtype (None: that of ids) and count of the arrays of a block, in the order on disk.

@@ -24,6 +24,9 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
     without B) and `tokens`. With phrases that are masked as units at each step, `mask_units` has a
     number for each token: 0 continues a unit, 1 begins a word, 2 or more a phrase
     (`lexicon.PhraseMatcher.stored`).
+
+    A row of a stream has `tokens input_ids next_ids reverse_ids previous_ids` (corpus/streams.py),
+    without its padding.
     """
     tokenizer = manifest.tokenizer()
     rows = CorpusRows(manifest, split, sequence_length)
@@ -35,6 +38,10 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
 
 def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]:
     is_token = row["example_ids"] > 0
+    if "reverse_ids" in row:
+        names = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
+        ids = {name: row[name][is_token].tolist() for name in names}
+        return {"tokens": [tokenizer.pieces[i] for i in ids["input_ids"]], **ids}
     nothing = np.empty(0, np.int32)
     return {
         "tokens": [tokenizer.pieces[i] for i in row["input_ids"][is_token]],
@@ -79,7 +86,19 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer, classes: Sequence[st
     With `mask_units`, the units of masking follow; `classes` are those with a weight:
 
     units: the | black cat (phrase) | sat | in | New York (place)
+
+    A row of a stream is its inputs and targets in both directions:
+
+    forward: <S> the cat sat
+    next: the cat sat </S>
+    backward: </S> sat cat the
+    previous: sat cat the <S>
     """
+    if "reverse_ids" in example:
+        names = {"forward": "input_ids", "next": "next_ids"}
+        names |= {"backward": "reverse_ids", "previous": "previous_ids"}
+        pieces = {n: " ".join(tokenizer.pieces[i] for i in example[f]) for n, f in names.items()}
+        return "\n".join(f"{name}: {text}" for name, text in pieces.items())
     ids, kinds = example["input_ids"], example["segment_ids"]
     length = sum(example["input_mask"])
     middle = kinds.index(1) if 1 in kinds else length

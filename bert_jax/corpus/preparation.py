@@ -2,8 +2,8 @@
 
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk
-    pairs         documents -> spans of A and B, or of full sentences
-                  (static: with masks; one process a length then)
+    pairs         documents -> spans of A and B, of full sentences, or of a stream
+                  (static: with masks; one process a length then, as for a stream)
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
@@ -18,7 +18,6 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus import stages
-from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.running_text import text_counts
@@ -78,7 +77,7 @@ class Preparation:
         self._tokenize(name)
         splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
         corpus = self._describe_corpus(num_duplicates)
-        forms = stages.row_formats(self.config, tokenizer)
+        forms = stages.make_forms(self.config, tokenizer)
         self._sample(splits, forms, tokenizer, phrases)
         self._write(splits, forms, phrases)
         content = {
@@ -200,7 +199,7 @@ class Preparation:
     def _sample(
         self,
         splits: dict[str, Split],
-        forms: dict[int, RowFormat],
+        forms: dict[int, Any],
         tokenizer: Tokenizer,
         phrases: Phrases | None,
     ) -> None:
@@ -211,6 +210,12 @@ class Preparation:
             for length in forms
             if not os.path.exists(self._pairs(split, length))
         ]
+        if self.config.segments == "stream":
+            orders = [(self.corpus, split, self.config) for split in dict(to_do)]
+            self._work("documents", stages.order_documents, orders, self._text_bytes())
+            rows = [(self.corpus, *item, self._pairs(*item)) for item in to_do]
+            self._work("rows", stages.sample_stream, rows, self._text_bytes())
+            return
         if self.config.mode == "static":
             tasks = [
                 (self.corpus, split, self._dupe_factor(split), length)
@@ -237,7 +242,7 @@ class Preparation:
 
     # ---- shards
 
-    def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
+    def _shards(self, split: str, form: Any) -> list[tuple[str, tuple[int, int]]]:
         """Returns the names of the shards, and the bounds [first, last) of their rows."""
         length = form.sequence_length
         dtype = stages.record_dtype(self.config, form)
@@ -252,7 +257,7 @@ class Preparation:
         ]
 
     def _write(
-        self, splits: dict[str, Split], forms: dict[int, RowFormat], phrases: Phrases | None
+        self, splits: dict[str, Split], forms: dict[int, Any], phrases: Phrases | None
     ) -> None:
         """Writes the shards."""
         tasks = []
@@ -268,12 +273,10 @@ class Preparation:
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(
-        self, split: str, documents: Split, forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self, split: str, documents: Split, forms: dict[int, Any], tokenizer: Tokenizer
     ) -> dict[str, Any]:
+        text = text_counts(self.corpus, split) if self.config.counts_text else {}
         lengths = {}
-        text = {}
-        if self.config.segments == "running_text":
-            text = {"text": text_counts(self.corpus, split)}
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
             for name, _ in self._shards(split, form):
@@ -282,12 +285,15 @@ class Preparation:
                 files.append(file)
             lengths[str(length)] = {
                 "files": files,
-                "statistics": counts.describe(length, tokenizer),
+                "statistics": counts.describe(length, tokenizer, form.unpredicted)
+                | form.more_statistics(counts.token_counts),
             }
+            if form.is_stream:
+                text["predicted_tokens"] = counts.sums["tokens"]
         return {
             "documents": documents.num_documents,
             "tokens": documents.num_tokens,
-            **text,
+            **({"text": text} if text else {}),
             "sequence_lengths": lengths,
         }
 

@@ -19,6 +19,7 @@ from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.lexicon import check_classes, read_lexicon
 from bert_jax.text.sources import make_source

@@ -9,19 +9,20 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from bert_jax.corpus.batch import Batch
-from bert_jax.corpus.blocks import Block, RowFormat, example_lengths, make_batch
+from bert_jax.corpus.blocks import Block, RowFormat, example_lengths
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RUN, Run
 from bert_jax.corpus.running_text import RUNNING, RunningText
 from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
+from bert_jax.corpus.streams import STREAM_ROW, StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.lexicon import PhraseMatcher
@@ -47,7 +48,7 @@ def write_shard(
     records: str,
     dtype: np.dtype,
     bounds: tuple[int, int],
-    form: RowFormat,
+    form: RowFormat | StreamFormat,
     path: str,
     matcher: PhraseMatcher | None = None,
 ) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def write_shard(
     Args:
       documents: the token store of the pairs.
       records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype), of
-        runs (pairs.RUN) or of running text (pairs.RUNNING).
+        runs (pairs.RUN), of running text (running_text.RUNNING) or of rows of a stream
+        (streams.STREAM_ROW).
       dtype: of its items.
       bounds: numbers of the first item to write and of the one after the last.
       form: of the rows.
@@ -70,13 +72,16 @@ def write_shard(
       OSError: the file cannot be written, for example because the disk is full.
     """
     counts = RowCounts(form.vocab_size)
+    block_of: Callable[..., Any] = functools.partial(_make_block, matcher=matcher)
+    if dtype == STREAM_ROW:
+        block_of = make_block
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
             for first in range(*bounds, ROWS_PER_BLOCK):
                 size = min(ROWS_PER_BLOCK, bounds[1] - first)
                 items = np.fromfile(records, dtype, size, offset=first * dtype.itemsize)
-                block = _make_block(documents, items, form, counts, matcher)
+                block = block_of(documents, items, form, counts)
                 writer.write(block.to_bytes())
             writer.close()
         except RuntimeError as error:
@@ -172,7 +177,9 @@ class ShardRows:
       form: of the rows.
     """
 
-    def __init__(self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat):
+    def __init__(
+        self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat | StreamFormat
+    ):
         self.form = form
         self._paths = paths
         self._length = sum(num_rows)
@@ -181,13 +188,17 @@ class ShardRows:
         self._first_blocks = np.array(list(blocks))
         self._lock = threading.Lock()
         self._reader = functools.lru_cache(_OPEN_FILES)(self._open)
-        self._block = functools.lru_cache(_CACHED_BLOCKS)(self._load)
+        self.cache_blocks(_CACHED_BLOCKS)
 
     def __len__(self) -> int:
         return self._length
 
+    def cache_blocks(self, count: int) -> None:
+        """Keeps the `count` blocks that were read last in memory."""
+        self._block = functools.lru_cache(count)(self._load)
+
     def read(self, indices: np.ndarray) -> Batch:
-        """Returns the batch form (`blocks.make_batch`) of the rows int[batch]; -1 is padding.
+        """Returns the batch form (`form.make_batch`) of the rows int[batch]; -1 is padding.
 
         Raises:
           IndexError: there is no such row.
@@ -196,19 +207,19 @@ class ShardRows:
         indices = np.asarray(indices)
         if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
             raise IndexError(f"Rows are numbered from 0 to {self._length - 1}.")
-        return make_batch([self._row(index) for index in indices.tolist()], self.form)
+        return self.form.make_batch([self._row(index) for index in indices.tolist()])
 
     def _row(self, index: int) -> tuple[np.ndarray, ...]:
         if index < 0:
-            return (np.empty(0, np.uint16),) * (7 if self.form.mask_units else 6)
+            return self.form.padding
         return self._block(index // ROWS_PER_BLOCK).row(index % ROWS_PER_BLOCK)
 
-    def _load(self, block: int) -> Block:
+    def _load(self, block: int) -> Block | StreamBlock:
         file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
         try:
             with self._lock:
                 (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
-            return Block.from_bytes(data, self.form.id_dtype, self.form.mask_units)
+            return self.form.read_block(data)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
                 f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"

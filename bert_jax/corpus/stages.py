@@ -12,10 +12,12 @@ import numpy as np
 from bert_jax.config.data import DataConfig, parse_weights
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
+from bert_jax.corpus.loader import permute
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.corpus.running_text import RUNNING, running_text
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
+from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
 from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
 from bert_jax.text.tokenization import Tokenizer
@@ -95,7 +97,7 @@ def tokenize(
 ) -> dict[str, int]:
     """Writes the token ids of one chunk of the source. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
-    key, counts_text = str(config.seed).encode(), config.segments == "running_text"
+    key, counts_text = str(config.seed).encode(), config.counts_text
     counts = tokenize_chunk(source, chunk, tokenizer, key, folder, counts_text)
     return {"bytes": counts["bytes"]}
 
@@ -124,6 +126,18 @@ def sample(
         for record in records:
             file.write(record.to_bytes())
     documents.close()
+
+
+def order_documents(corpus: str, split: str, config: DataConfig) -> None:
+    """Writes the documents of a split in the order of its stream."""
+    path = os.path.join(corpus, split)
+    key = f"documents {config.seed} {split}"
+    write_order(path, f"{path}-stream", lambda places, size: permute(places, size, key))
+
+
+def sample_stream(corpus: str, split: str, length: int, path: str) -> None:
+    """Writes where the rows of the stream of a split begin."""
+    write_rows(os.path.join(corpus, f"{split}-stream"), length, path)
 
 
 def sample_static(
@@ -170,41 +184,46 @@ def write(
     split: str,
     pairs: str,
     bounds: tuple[int, int],
-    form: RowFormat,
+    form: RowFormat | StreamFormat,
     dtype: np.dtype,
     path: str,
     counts: str,
     phrases: Phrases | None = None,
 ) -> None:
     """Writes one shard from records of `dtype`, and the counts of its rows."""
-    documents = Documents(corpus, split, form.id_dtype)
+    order = f"{split}-stream" if form.is_stream else split
+    documents = Documents(corpus, order, form.id_dtype)
     matcher = phrases.matcher() if phrases else None
     write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path, matcher))
     documents.close()
 
 
-def row_formats(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat]:
+def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat | StreamFormat]:
     """Returns the format of the rows of each sequence length."""
-    lengths, predictions = config.sequence_lengths, config.max_predictions_per_seq
-    is_static = config.mode == "static"
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
+    common = {"vocab_size": len(tokenizer.pieces), **ids}
+    if config.segments == "stream":
+        common["unk_id"] = tokenizer.unk_id
+        common["num_words"] = min(config.vocab_size, common["vocab_size"])
+        return {length: StreamFormat(length, **common) for length in config.sequence_lengths}
+    lengths = zip(config.sequence_lengths, config.max_predictions_per_seq, strict=True)
     return {
         length: RowFormat(
             sequence_length=length,
             examples_per_row=1,
-            max_predictions=most if is_static else 0,
-            vocab_size=len(tokenizer.pieces),
-            pad_id=tokenizer.pad_id,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
+            max_predictions=most if config.mode == "static" else 0,
             end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
-            mask_units=config.masking == "phrase" and not is_static,
+            mask_units=config.masking == "phrase" and config.mode != "static",
+            **common,
         )
-        for length, most in zip(lengths, predictions, strict=True)
+        for length, most in lengths
     }
 
 
-def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
-    """Returns the dtype of the records of `sample` or `sample_static` for rows of this form."""
+def record_dtype(config: DataConfig, form: RowFormat | StreamFormat) -> np.dtype:
+    """Returns the dtype of the records of the `sample` functions for rows of this form."""
+    if isinstance(form, StreamFormat):
+        return STREAM_ROW
     if config.segments != "pairs":
         return RUN if config.segments == "full_sentences" else RUNNING
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

@@ -16,7 +16,8 @@ from bert_jax.models.pooling import EncoderWithPooler
 # Of the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
 # encoder have the rules of its row in MODELS.
 HEAD_RULES: Rules = (
-    (r"(^|/)masked_lm/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(masked_lm|softmax)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)softmax/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
     (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),

@@ -34,12 +34,20 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
 from bert_jax.tasks.masked_words import MaskAnswers, MaskedTexts
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch, windows
+from bert_jax.tasks.task import (
+    Batch,
+    Prediction,
+    Stateless,
+    TaskRow,
+    TaskSettings,
+    example_batch,
+    windows,
+)
 from bert_jax.text.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Pretraining:
+class Pretraining(Stateless):
     """Masked language modelling and next sentence prediction (paper, section 3.1).
 
     Attributes:
@@ -232,6 +240,9 @@ class PretrainingData:
                 " features (python -m bert_jax features), but cannot fill in or score words before"
                 f" they are trained, with --config.init_from={workdir}."
             )
+
+    def check_rows(self, rows: CorpusRows) -> None:
+        pass
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Text]:
         return read_texts(path)

@@ -359,11 +359,12 @@ def has_imported_params_only(workdir: str) -> bool:
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
-    return {
+    fields = {
         "step": state.step,
         "opt_state": state.opt_state,
         "nonfinite_streak": state.nonfinite_streak,
     }
+    return fields | {"carry": state.carry} if jax.tree.leaves(state.carry) else fields
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:
