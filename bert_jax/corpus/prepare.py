@@ -24,7 +24,7 @@ from bert_jax.files.workers import Log, Workers
 from bert_jax.text.lexicon import check_classes, read_lexicon
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
-from bert_jax.text.vocabulary import KINDS, check_vocabulary
+from bert_jax.text.vocabulary import FILE_NAMES, check_vocabulary
 
 
 def prepare(
@@ -79,10 +79,10 @@ def _check(config: DataConfig) -> None:
       ValueError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
     """
     if config.vocab.startswith(TRAIN):
-        if config.vocab.removeprefix(TRAIN) not in KINDS:
+        if config.vocab.removeprefix(TRAIN) not in FILE_NAMES:
             raise ValueError(
                 f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
-                f" folder, {', '.join(TRAIN + kind for kind in KINDS)}."
+                f" folder, {', '.join(TRAIN + kind for kind in FILE_NAMES)}."
             )
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)
