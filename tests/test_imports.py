@@ -20,6 +20,7 @@ FLOORS = (
     "main",
     "__main__",
     "commands",
+    "sweep",
     "benchmark",
     "convert",
     "inference",

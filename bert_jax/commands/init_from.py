@@ -51,7 +51,7 @@ def _from_run(config: ConfigDict, workdir: str) -> dict[str, Any]:
     if not store.has_begun(config, workdir):
         return {}
     run = store.load(workdir)
-    return _model_fields(config, run.model) | {
+    return model_fields(config, run.model) | {
         "data.vocab": run.data.vocab,
         "data.lowercase": run.data.lowercase,
     }
@@ -77,7 +77,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     tokenizer = load_tokenizer(vocab, lowercase)
     if "data.vocab" in explicit:
         _check_same_vocabulary(config, tokenizer, vocab)
-    fields = _model_fields(config, model) | {
+    fields = model_fields(config, model) | {
         "data.vocab": os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
@@ -86,8 +86,8 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     return fields
 
 
-def _model_fields(config: ConfigDict, model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of config.model that have the values of a source.
+def model_fields(config: ConfigDict, model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of config.model, by dotted name, that have the values of a source.
 
     Raises:
       ValueError: the source has fields that config.model lacks.

@@ -1,0 +1,118 @@
+"""The systems that the paper compares, and how they are pre-trained at each scale.
+
+`paper` leaves everything to the configuration of the system. `mini` and `tiny` are for 2 cores:
+norm before the sub-layers, bias correction and a high rate, with which small models learn from
+context within thousands of updates; with the paper's settings they hardly learn more than the
+frequencies of words. All systems have the same settings and the same number of updates.
+"""
+
+from typing import Any, NamedTuple
+
+from bert_jax.sweep.plan import Run
+from configs.sweeps.tasks import parse_overrides
+
+SCALES = ("paper", "mini", "tiny")
+
+
+class System(NamedTuple):
+    """A pre-trained encoder, or one of another system with another head.
+
+    Attributes:
+      title: of its row.
+      config: configuration file of its pre-training.
+      pretraining: overrides of its pre-training.
+      finetuning: overrides of each fine-tuning.
+      bilstm: whether a randomly initialized BiLSTM is on top when it is fine-tuned.
+      encoder: the system whose pre-trained encoder it takes; empty: its own.
+    """
+
+    title: str
+    config: str = ""
+    pretraining: dict[str, Any] = {}
+    finetuning: dict[str, Any] = {}
+    bilstm: bool = False
+    encoder: str = ""
+
+
+SYSTEMS = {
+    "bert": System("BERT", "configs/base.py"),
+    "no_nsp": System("No NSP", "configs/base.py", {"model.next_sentence": False}),
+    "ltr": System("LTR & No NSP", "configs/left_to_right.py"),
+    "ltr_bilstm": System("+ BiLSTM", bilstm=True, encoder="ltr"),
+}
+
+_TRAINING = {
+    "paper": {},
+    "mini": {
+        "steps": 8000,
+        "phases": ((128, 1.0),),
+        "global_batch_size": 32,
+        "optimizer.name": "adamw",
+        "optimizer.schedule": "linear",
+        "optimizer.learning_rate": 1e-3,
+        "optimizer.warmup": "5%",
+        "data.dupe_factor": 2,
+        "data.validation_share": 0.02,
+        "log.every": "1%",
+        "eval.every": "20%",
+        "checkpoint.every": "5%",
+    },
+}
+_TRAINING["tiny"] = _TRAINING["mini"] | {"steps": 1000, "phases": ((64, 1.0),)}
+_SIZES = {
+    "paper": {},
+    "mini": {
+        "model.num_layers": 4,
+        "model.hidden_size": 256,
+        "model.num_heads": 4,
+        "model.intermediate_size": 1024,
+        "model.vocab_size": 8192,
+        "model.dropout_rate": 0.0,
+        "model.attention_dropout_rate": 0.0,
+        "model.norm_place": "pre",
+    },
+}
+_SIZES["tiny"] = _SIZES["mini"] | {
+    "model.num_layers": 2,
+    "model.hidden_size": 128,
+    "model.num_heads": 2,
+    "model.intermediate_size": 512,
+}
+
+
+def check_scale(scale: str) -> None:
+    """Raises ValueError if there is no such scale."""
+    if scale not in SCALES:
+        raise ValueError(f"Unknown scale {scale!r}. Available: {', '.join(SCALES)}.")
+
+
+def pretraining_run(
+    name: str,
+    system: str,
+    scale: str,
+    corpus: str,
+    settings: str,
+    overrides: dict[str, Any] | None = None,
+) -> Run:
+    """Returns the pre-training of a system.
+
+    Args:
+      name: of the run.
+      system: row of SYSTEMS.
+      scale: one of SCALES.
+      corpus: value of config.data.source.
+      settings: further overrides, as `tasks.parse_overrides` reads them, with names of runs.
+      overrides: overrides of this run, before those of `settings`.
+
+    Raises:
+      ValueError: there is no such scale, or no corpus.
+    """
+    check_scale(scale)
+    if not corpus:
+        raise ValueError(
+            "The text to pre-train on is missing: --set corpus=SOURCE, such as text:FILE."
+        )
+    row = SYSTEMS[system]
+    values = _TRAINING[scale] | _SIZES[scale] | row.pretraining
+    values |= {"data.source": corpus} | (overrides or {}) | parse_overrides(settings, name)
+    return Run(name, row.config, values, system=name, task="pretraining")
