@@ -76,6 +76,8 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
         return
     selected = jobs.select(plan.jobs, flags.only) if flags.only else plan.jobs
     if flags.dry_run:
+        for line in _missing_files(selected):
+            print(f"missing  {line}")
         for job in selected:
             print(f"stage {job.stage}  {jobs.shown_command(job, flags.workdir or 'DIR')}")
         print(f"{len(selected)} jobs in {len(plan.stages())} stages")
@@ -101,6 +103,9 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     elif flags.stage >= 0 or flags.number >= 0:
         _run_one(plan, by_name, flags)
     else:
+        if missing := _missing_files(selected):
+            more = f" ({len(missing) - 1} more files are missing.)" if len(missing) > 1 else ""
+            raise ValueError(f"Missing file: {missing[0]}.{more}")
         _run_all(plan, selected, by_name, flags)
 
 
@@ -116,6 +121,7 @@ def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
     settings = load.parse_settings(flags.set)
     sweep = load.load_sweep(flags.sweep, settings)
     made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=of_all_runs)
+    _check_tasks(made)
     words = [f"--sweep={flags.sweep}", *(f"--set {word}" for word in flags.set)]
     words += [f"--seeds={flags.seeds or 1}", *(f"--config.{k}={v}" for k, v in of_all_runs.items())]
     source = f"Made by `{' '.join(words)}`."
@@ -143,6 +149,37 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
         config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})
         checks.check(config)
     return config
+
+
+def _check_tasks(made: Sequence[jobs.Job]) -> None:
+    """Validates what only tasks, models and optimizers know, before hours of work.
+
+    Raises:
+      ValueError: with the name of the run.
+    """
+    from bert_jax.training.run import make_model_config, make_task_data, optimizer_config
+
+    for job in made:
+        if job.kind == "train":
+            config = ConfigDict(job.settings)
+            try:
+                optimizer_config(config)
+                make_task_data(config)
+                make_model_config(config)
+            except ValueError as error:
+                raise ValueError(f"Run {job.name}: {error}") from error
+
+
+def _missing_files(selected: Sequence[jobs.Job]) -> list[str]:
+    """Returns "FILE, of the run NAME" for each labelled file that does not exist."""
+    missing = {}
+    for job in selected:
+        data = job.settings.get("data", {}) if job.kind == "train" else {}
+        more = [item.partition("=")[2] for item in data.get("more_eval", ())]
+        for path in filter(None, (data.get("train"), data.get("eval"), *more)):
+            if not path.startswith("tfds:") and not os.path.isfile(path):
+                missing.setdefault(path, f"{path}, of the run {job.name}")
+    return list(missing.values())
 
 
 def _check_unchanged(

@@ -1,6 +1,7 @@
 """Whether two sets of scores, over seeds, differ by more than their spread."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,10 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch | None:
         return None
     from scipy import stats  # takes a second to import
 
-    result = stats.ttest_ind(a, b, equal_var=False)
+    with warnings.catch_warnings():
+        # Equal scores in one sample are no loss of precision.
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        result = stats.ttest_ind(a, b, equal_var=False)
     df = float(result.df)  # pyright: ignore[reportAttributeAccessIssue]
     statistic, p = float(result.statistic), float(result.pvalue)  # pyright: ignore
     return None if math.isnan(p) else Welch(float(a.mean() - b.mean()), statistic, df, p)

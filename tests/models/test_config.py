@@ -48,8 +48,7 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
         ),
         (
             {"window": 3},
-            "window=3 has no effect with mask='bidirectional': set window=0, or"
-            " mask='window'.",
+            "window=3 has no effect with mask='bidirectional': set window=0, or mask='window'.",
         ),
         (
             {"attention": "dot_product"},
