@@ -11,6 +11,7 @@ from bert_jax.config import checks, defaults, store
 from bert_jax.config.fields import fields
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.optim import OPTIMIZERS, SCHEDULES
 from bert_jax.training.run import make_model_config, make_task_data
@@ -19,6 +20,10 @@ from bert_jax.training.state import init_params
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt"
 PRETRAINING = ("base", "chinese", "large", "medium", "mini", "small", "tiny")
+CAUSAL = (
+    *("gpt", "gpt:tiny", "left_to_right"),
+    *(f"left_to_right:{size}" for size in ("large", "medium", "small", "mini", "tiny")),
+)
 FINETUNING = (
     *("classification", "multiple_choice", "ner", "span", "squad", "swag", "tagging"),
     *(f"glue:{name}" for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")),
@@ -34,10 +39,10 @@ def get_config(name: str):
 
 def test_every_configuration_is_tested():
     names = {path.stem for path in (REPOSITORY / "configs").glob("*.py")}
-    assert names == {name.split(":")[0] for name in (*PRETRAINING, *FINETUNING)}
+    assert names == {name.split(":")[0] for name in (*PRETRAINING, *CAUSAL, *FINETUNING)}
 
 
-@pytest.mark.parametrize("name", [*PRETRAINING, *FINETUNING])
+@pytest.mark.parametrize("name", [*PRETRAINING, *CAUSAL, *FINETUNING])
 def test_every_configuration_passes_its_checks(name):
     config = get_config(name)
     checks.check(config)
@@ -51,6 +56,34 @@ def test_every_field_of_pretraining_is_in_its_defaults(name):
     expected, found = dict(fields(defaults.pretraining())), dict(fields(get_config(name)))
     assert found.keys() == expected.keys()
     assert all(type(found[field]) is type(expected[field]) for field in expected)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_every_field_of_next_token_prediction_is_in_its_defaults(name):
+    expected, found = dict(fields(defaults.causal_lm())), dict(fields(get_config(name)))
+    if name.startswith("gpt"):
+        del expected["model.type_vocab_size"]
+    assert found.keys() == expected.keys()
+    assert all(type(found[field]) is type(expected[field]) for field in expected)
+    assert make_task_data(get_config(name)).metrics == found["metrics"]
+
+
+def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():
+    base, causal = dict(fields(get_config("base"))), dict(fields(get_config("left_to_right")))
+    changed = {name: value for name, value in causal.items() if base.get(name) != value}
+    assert changed == {
+        "task": "causal_lm",
+        "model.mask": "causal",
+        "model.next_sentence": False,
+        "metrics": ("causal_lm_loss", "causal_lm_accuracy", "perplexity"),
+    }
+    assert dict(fields(defaults.causal_lm())) == causal
+
+
+@pytest.mark.parametrize("name", ["gpt", "left_to_right"])
+def test_a_size_that_does_not_exist_is_named(name):
+    with pytest.raises(ValueError, match="Unknown size 'huge'. Available: base,"):
+        get_config(f"{name}:huge")
 
 
 @pytest.mark.parametrize("name", FINETUNING)
@@ -93,6 +126,15 @@ def test_parameter_counts_are_those_of_the_released_models(name, changes, count,
     sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
     assert sum(sizes.values()) == count
     assert sizes["bert"] == encoder
+
+
+def test_gpt_has_the_parameters_of_the_released_model_and_three_special_tokens():
+    """The released model's 116,534,784 are those of 40,478 pieces (`params_shapes.json`)."""
+    task = CausalLM(make_model_config(get_config("gpt")))
+    shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
+    assert shapes.keys() == {"gpt"}
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert count == 116_534_784 + 3 * 768
 
 
 def test_no_default_of_version_0_1_0_is_missing():

@@ -36,8 +36,9 @@ _CHOICES = {
     "model.activation": ACTIVATIONS,
     "checkpoint.use": ("newest", "best"),
 }
+# Of a configuration without `metrics`: what BERT's own task measures.
 _PRETRAINING_METRICS = (
-    "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
+    "masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
 ).split()
 
 
@@ -111,7 +112,8 @@ def check_corpus(config: ConfigDict) -> None:
             f" {config.data.segments!r}, which has no second segment: change one of the two."
         )
     best = config.checkpoint.best_metric
-    _check_choice("checkpoint.best_metric", best, tuple(_PRETRAINING_METRICS))
+    known = ("loss", *config.get("metrics", _PRETRAINING_METRICS))
+    _check_choice("checkpoint.best_metric", best, known)
     if not config.model.next_sentence and best.startswith("next_sentence"):
         raise ValueError(
             f"config.checkpoint.best_metric={best!r} is not measured with"

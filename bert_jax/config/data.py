@@ -48,7 +48,7 @@ class DataConfig:
             "mode": ("dynamic", "static"),
             "masking": ("subword", "whole_word", "span"),
             "mask_rounding": ("half_even", "stochastic", "bernoulli"),
-            "segments": ("pairs", "full_sentences"),
+            "segments": ("pairs", "full_sentences", "running_text"),
         }
         for name, values in allowed.items():
             if (got := getattr(self, name)) not in values:

@@ -63,7 +63,9 @@ def pretraining() -> ConfigDict:
     # Of the embeddings and of the output of each sub-layer; and of attention probabilities.
     model.dropout_rate = 0.1
     model.attention_dropout_rate = 0.1
-    # Standard deviation of the truncated normal distribution of initial weights.
+    # Initial weights: truncated_normal (at two standard deviations), normal.
+    model.initializer = "truncated_normal"
+    # Standard deviation of the normal distribution of initial weights, before truncation.
     model.initializer_range = 0.02
     model.layer_norm_epsilon = 1e-12
     # Layer normalization after (`post`) or before (`pre`) each sub-layer.
@@ -78,6 +80,9 @@ def pretraining() -> ConfigDict:
     model.feed_forward = "plain"
     # Implementation of attention: einsum, dot_product, cudnn.
     model.attention = "einsum"
+    # Between hidden states and the table of words, for predictions of words: `transform` (BERT's
+    # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).
+    model.lm_head = "transform"
     # `gelu_tanh` (the released code since February 2019) or `gelu` (with the error function).
     model.activation = "gelu_tanh"
     # Added to the attention scores of masked positions; the value is the released code's.
@@ -104,8 +109,9 @@ def pretraining() -> ConfigDict:
     # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe.
     data.vocab = "train:wordpiece"
     data.lowercase = True
-    # Rows are `pairs` of segments for next-sentence prediction, or `full_sentences`: as many
-    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2).
+    # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
+    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2); or
+    # `running_text`: the text cut at the sequence length, for next-token prediction.
     data.segments = "pairs"
     # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
     # released code's procedure with the same random numbers.
@@ -132,16 +138,19 @@ def pretraining() -> ConfigDict:
     data.num_processes = 0
 
     config.optimizer = optimizer = ConfigDict()
-    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw.
+    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad.
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
-    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant.
+    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant, cosine,
+    # gpt_linear, gpt_cosine.
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
     optimizer.weight_decay = 0.01
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.999
     optimizer.epsilon = 1e-6
+    # Adagrad: what the sums of squared gradients start from.
+    optimizer.initial_accumulator = 1.0
     # Maximum global norm of the gradient; 0: no clipping.
     optimizer.clip_norm = 1.0
     # Parameters without weight decay: regular expressions searched in their paths.
@@ -170,13 +179,29 @@ def pretraining() -> ConfigDict:
     # Number of newest checkpoints to keep, and of best ones in addition.
     checkpoint.keep = 3
     checkpoint.keep_best = 1
-    # Metric of the held-out split that selects the best: lowest for a loss, otherwise highest.
+    # Metric of the held-out split that selects the best: the lowest loss, perplexity or bits per
+    # character, otherwise the highest value.
     checkpoint.best_metric = "loss"
     # Checkpoint for evaluation, prediction and export: `newest` or `best`. With `best`, an
     # evaluation with the best metric so far is saved in addition to `every`.
     checkpoint.use = "newest"
     # Resume even if configuration or data differ from the checkpoint's.
     checkpoint.allow_changes = False
+    return config
+
+
+def causal_lm() -> ConfigDict:
+    """Returns the defaults for predicting next tokens with BERT: no fields but `metrics` are new.
+
+    Data, sizes and settings are those of `pretraining` (paper, section 5.1, "LTR & No NSP").
+    """
+    config = pretraining()
+    config.task = "causal_lm"
+    config.model.mask = "causal"
+    config.model.next_sentence = False
+    # What evaluations report: causal_lm_loss, causal_lm_accuracy, perplexity; with rows of running
+    # text also word_perplexity, bits_per_character.
+    config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
     return config
 
 

@@ -21,7 +21,11 @@ ADDED_FIELDS = {
     "window": 0,
     "feed_forward": "plain",
     "attention": "einsum",
+    "initializer": "truncated_normal",
+    "lm_head": "transform",
 }
+# The same of config.optimizer, which configurations of any earlier version lack.
+ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -91,11 +95,12 @@ def check_workdir(workdir: str) -> None:
 def from_json(values: dict[str, Any]) -> ConfigDict:
     """Returns the configuration that was written as JSON, possibly by an earlier version.
 
-    Lists become tuples, which JSON does not have, and ADDED_FIELDS are filled in.
+    Lists become tuples, which JSON does not have, and fields that were added are filled in.
     """
     values = {name: _tuples(value) for name, value in values.items()}
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
+    values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     return ConfigDict(values)
 
 

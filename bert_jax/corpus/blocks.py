@@ -1,7 +1,8 @@
 """Blocks of rows, as flat arrays and as bytes, and the batch form of rows.
 
 A row is one or several examples `[CLS] A [SEP] B [SEP]`, one after the other, without padding. An
-example without B is `[CLS] A [SEP]`.
+example without B is `[CLS] A [SEP]`. A row of running text is nothing but the text, and counts as
+an example whose `a_length` is two below the length of the row.
 """
 
 import dataclasses

@@ -6,6 +6,7 @@ Each chunk of the source is tokenized separately, in any process, into a folder 
     tokens       uint16 or uint32[tokens]: all sentences of all documents, one after the other
     sentences    uint64[sentences + 1]: the position in `tokens` where each sentence starts
     documents    DOCUMENT[documents]
+    text         TEXT[documents], for rows of running text only
 
 `split_documents` then assigns the documents to the splits. Files are read by `os.pread` and not
 mapped, so that a process holds only the sentences that it works on.
@@ -29,6 +30,8 @@ from bert_jax.text.tokenization import Tokenizer
 DOCUMENT = np.dtype(
     [("first_sentence", "<u8"), ("num_sentences", "<u8"), ("num_tokens", "<u8"), ("hash", "<u8")]
 )
+# Words between white space, and characters, of the sentences of a document.
+TEXT = np.dtype([("words", "<u8"), ("characters", "<u8")])
 SPLITS = ("train", "validation")
 
 COUNTS = (
@@ -52,7 +55,12 @@ def id_dtype(vocab_size: int) -> np.dtype:
 
 
 def tokenize_chunk(
-    source: ChunkReader, chunk: Any, tokenizer: Tokenizer, key: bytes, folder: str
+    source: ChunkReader,
+    chunk: Any,
+    tokenizer: Tokenizer,
+    key: bytes,
+    folder: str,
+    counts_text: bool = False,
 ) -> dict[str, Any]:
     """Writes the token ids of one chunk of the corpus to `folder`.
 
@@ -61,6 +69,7 @@ def tokenize_chunk(
       tokenizer: encodes sentences.
       key: of the hash of a document's text, by which documents are held out.
       folder: the folder to write, complete or not at all.
+      counts_text: whether to write the words and characters of each document (TEXT).
 
     Returns:
       Counts: `bytes` (of UTF-8), `documents`, `sentences`, `tokens`, `unknown_tokens`; as in the
@@ -76,9 +85,11 @@ def tokenize_chunk(
 
         tokens, lengths, hashes = create("tokens"), create("lengths"), create("hashes")
         documents = create("documents")
+        text_sizes = create("text") if counts_text else None
         for document in source.read(chunk, text_counts):
             first_sentence, first_token = counts["sentences"], counts["tokens"]
             text_hash = hashlib.blake2b(digest_size=8, key=key)
+            num_words = num_characters = 0
             for sentence in document:
                 text = sentence.encode("utf-8", "surrogatepass") + b"\n"
                 text_hash.update(text)
@@ -91,6 +102,8 @@ def tokenize_chunk(
                 lengths.write(array("I", [len(ids)]))
                 hashes.write(hashlib.blake2b(text, digest_size=8).digest())
                 counts["sentences"] += 1
+                num_words += len(sentence.split())
+                num_characters += len(sentence)
                 counts["tokens"] += len(ids)
                 counts["unknown_tokens"] += ids.count(tokenizer.unk_id)
             if counts["sentences"] == first_sentence:
@@ -100,6 +113,8 @@ def tokenize_chunk(
             num_tokens = counts["tokens"] - first_token
             documents.write(array("Q", [first_sentence, num_sentences, num_tokens]))
             documents.write(text_hash.digest())
+            if text_sizes:
+                text_sizes.write(array("Q", [num_words, num_characters]))
             counts["documents"] += 1
         stack.close()
         result = {name: counts[name] for name in COUNTS} | {"text": dict(text_counts)}
@@ -121,18 +136,23 @@ def join_chunks(chunks: Sequence[str], folder: str) -> None:
                     shutil.copyfileobj(file, tokens, 1 << 20)
         with open(os.path.join(part, "sentences"), "wb") as sentences:
             start = 0
-            for lengths in _pieces([os.path.join(chunk, "lengths") for chunk in chunks], "<u4"):
+            for lengths in read_pieces([os.path.join(chunk, "lengths") for chunk in chunks], "<u4"):
                 ends = start + np.cumsum(lengths, dtype=np.uint64)
                 sentences.write(np.append(np.uint64(start), ends[:-1]).astype("<u8").tobytes())
                 start = int(ends[-1])
             sentences.write(np.array([start], "<u8").tobytes())
         with open(os.path.join(part, "documents"), "wb") as documents:
             first_sentence = 0
-            for records in _pieces([os.path.join(c, "documents") for c in chunks], DOCUMENT):
+            for records in read_pieces([os.path.join(c, "documents") for c in chunks], DOCUMENT):
                 ends = first_sentence + np.cumsum(records["num_sentences"])
                 records["first_sentence"] = ends - records["num_sentences"]
                 documents.write(records.tobytes())
                 first_sentence = int(ends[-1])
+        text_sizes = [os.path.join(chunk, "text") for chunk in chunks]
+        if all(map(os.path.exists, text_sizes)):
+            with open(os.path.join(part, "text"), "wb") as text:
+                for sizes in read_pieces(text_sizes, TEXT):
+                    text.write(sizes.tobytes())
         hashes = [os.path.join(chunk, "hashes") for chunk in chunks]
         counts["duplicate_sentences"] = counts["sentences"] - count_distinct(hashes)
         text_counts = {name: count for name, count in text_counts.items() if count}
@@ -146,12 +166,12 @@ def count_distinct(paths: Sequence[str], in_memory: int = 1 << 21) -> int:
     num_parts = 1 + sum(os.path.getsize(path) for path in paths) // (8 * in_memory)
     distinct = 0
     for part in range(num_parts):
-        pieces = (piece[piece % num_parts == part] for piece in _pieces(paths, "<u8"))
+        pieces = (piece[piece % num_parts == part] for piece in read_pieces(paths, "<u8"))
         distinct += np.unique(np.concatenate([np.empty(0, "<u8"), *pieces])).size
     return distinct
 
 
-def _pieces(paths: Iterable[str], dtype: Any, count: int = 1 << 18) -> Iterator[np.ndarray]:
+def read_pieces(paths: Iterable[str], dtype: Any, count: int = 1 << 18) -> Iterator[np.ndarray]:
     """Yields the contents of flat files in pieces of at most `count` items."""
     for path in paths:
         with open(path, "rb") as file:
@@ -188,7 +208,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
         of a pair comes from another document.
     """
     corpus = os.path.join(folder, "documents")
-    pieces = [piece["hash"].copy() for piece in _pieces([corpus], DOCUMENT)]
+    pieces = [piece["hash"].copy() for piece in read_pieces([corpus], DOCUMENT)]
     hashes = np.concatenate([np.empty(0, "<u8"), *pieces])
     num_held_out = max(2, round(share * hashes.size)) if share else 0
     # Without a validation split no hash is below the limit.
@@ -218,7 +238,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
 def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split:
     """Writes the documents whose hash is below `limit` (or not), and cuts them into units."""
     num_documents, num_tokens, last_unit, cuts = 0, 0, 0, [0]
-    for records in _pieces([corpus], DOCUMENT):
+    for records in read_pieces([corpus], DOCUMENT):
         records = records[(records["hash"] < limit) == below]
         file.write(records.tobytes())
         ends = num_tokens + np.cumsum(records["num_tokens"].astype(np.int64))
@@ -290,6 +310,8 @@ class Documents:
             if length < 0:
                 return b"".join(parts)
             parts.append(separator)
+            if not length:
+                return b"".join(parts)
             document += 1
             start = self.starts(document, 0, 0)[0]
 

@@ -30,7 +30,8 @@ class Manifest:
 
     `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
     (counts of the text), `formats` (sequence length -> RowFormat)
-    and `splits` (split -> documents, tokens and, by sequence length, files and statistics).
+    and `splits` (split -> documents, tokens and, by sequence length, files and statistics; of
+    running text also `text`, see running_text.text_counts).
     """
 
     folder: str

@@ -22,6 +22,7 @@ from bert_jax.corpus import stages
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.corpus.manifest import VERSION, Manifest
+from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
@@ -194,7 +195,7 @@ class Preparation:
 
     def _dupe_factor(self, split: str) -> int:
         """Returns how often a split is sampled: once if held out, or if sampling is not random."""
-        is_once = split != "train" or self.config.segments == "full_sentences"
+        is_once = split != "train" or self.config.segments != "pairs"
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
@@ -264,6 +265,9 @@ class Preparation:
         self, split: str, documents: Split, forms: dict[int, RowFormat], tokenizer: Tokenizer
     ) -> dict[str, Any]:
         lengths = {}
+        text = {}
+        if self.config.segments == "running_text":
+            text = {"text": text_counts(self.corpus, split)}
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
             for name, _ in self._shards(split, form):
@@ -277,6 +281,7 @@ class Preparation:
         return {
             "documents": documents.num_documents,
             "tokens": documents.num_tokens,
+            **text,
             "sequence_lengths": lengths,
         }
 

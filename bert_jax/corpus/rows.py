@@ -48,6 +48,14 @@ class CorpusRows:
         """Statistics of the rows (`statistics.RowCounts.describe`)."""
         return self.manifest.statistics(self.name, self.sequence_length)
 
+    @property
+    def text_counts(self) -> dict[str, int]:
+        """What rows of running text predict, and how much text that is.
+
+        See `running_text.text_counts`; rows of another form have no such counts.
+        """
+        return self.manifest.content["splits"][self.name]["text"]
+
     def batch_rows(self, number: int) -> int:
         """Returns `batch_size`."""
         del number

@@ -19,6 +19,7 @@ from bert_jax.corpus.batch import Batch
 from bert_jax.corpus.blocks import Block, RowFormat, example_lengths, make_batch
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RUN, Run
+from bert_jax.corpus.running_text import RUNNING, RunningText
 from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import whole_file
@@ -52,8 +53,8 @@ def write_shard(
 
     Args:
       documents: the token store of the pairs.
-      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype) or of
-        runs (pairs.RUN).
+      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype), of
+        runs (pairs.RUN) or of running text (pairs.RUNNING).
       dtype: of its items.
       bounds: numbers of the first item to write and of the one after the last.
       form: of the rows.
@@ -98,6 +99,15 @@ def _make_block(
         pairs["a_length"] = items["length"]
         runs = (documents.run(*Run(*item), sep) for item in items.tolist())
         tokens = [part for run in runs for part in (cls, run, sep)]
+    elif items.dtype == RUNNING:
+        pairs = np.zeros(items.size, PAIR)
+        # The lengths that blocks store are those without the two special tokens of `[CLS] A [SEP]`.
+        pairs["a_length"] = items["length"] - 2
+        tokens = [
+            part
+            for item in itertools.starmap(RunningText, items.tolist())
+            for part in _running_text(documents, item, sep)
+        ]
     else:
         pairs = items["pair"] if has_masks else items
         spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
@@ -128,6 +138,13 @@ def _make_block(
         num_examples=np.ones(len(items), np.uint8),
         next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
     )
+
+
+def _running_text(documents: Documents, row: RunningText, separator: bytes) -> tuple[bytes, bytes]:
+    """Returns the separator in front, or nothing, and the text of a row."""
+    document, start, length, after_separator = row
+    front = separator if after_separator else b""
+    return front, documents.run(document, start, length - after_separator, separator)
 
 
 class ShardRows:

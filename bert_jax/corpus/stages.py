@@ -11,6 +11,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
+from bert_jax.corpus.running_text import RUNNING, running_text
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.files.atomic import read_json, whole_file, write_json
@@ -18,8 +19,8 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import WordCounts, count_words
 
-# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP].
-NUM_SPECIAL = {"pairs": 3, "full_sentences": 2}
+# Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP]; rows of running text are nothing but the text.
+NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
@@ -53,7 +54,8 @@ def tokenize(
 ) -> dict[str, int]:
     """Writes the token ids of one chunk of the source. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
-    counts = tokenize_chunk(source, chunk, tokenizer, str(config.seed).encode(), folder)
+    key, counts_text = str(config.seed).encode(), config.segments == "running_text"
+    counts = tokenize_chunk(source, chunk, tokenizer, key, folder, counts_text)
     return {"bytes": counts["bytes"]}
 
 
@@ -73,8 +75,10 @@ def sample(
     most = length - NUM_SPECIAL[config.segments]
     if config.segments == "pairs":
         records = sample_unit(documents, unit, stream, most, config.short_seq_prob)
-    else:
+    elif config.segments == "full_sentences":
         records = full_sentences(documents, unit, most)
+    else:
+        records = running_text(documents, unit, most)
     with whole_file(path) as part, open(part, "wb") as file:
         for record in records:
             file.write(record.to_bytes())
@@ -133,6 +137,6 @@ def write(
 
 def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
     """Returns the dtype of the records of `sample` or `sample_static` for rows of this form."""
-    if config.segments == "full_sentences":
-        return RUN
+    if config.segments != "pairs":
+        return RUN if config.segments == "full_sentences" else RUNNING
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

@@ -26,6 +26,7 @@ ARCHITECTURE = {
     "mask": "bidirectional",
     "window": 0,
     "feed_forward": "plain",
+    "lm_head": "transform",
 }
 # The defaults of both programs for missing keys.
 _DEFAULTS = {

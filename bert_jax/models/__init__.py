@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.models.bert import BERT
+from bert_jax.models.gpt import GPT
 from bert_jax.models.model import Encoder, EncoderConfig, Model
 
-MODELS: dict[str, Model] = {"bert": BERT}
+MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT}
 
 
 def make_config(fields: Mapping[str, Any]) -> EncoderConfig:

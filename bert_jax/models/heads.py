@@ -1,4 +1,4 @@
-"""The two heads of pre-training and their model; the sharding rules of all heads."""
+"""The heads of pre-training and their models; the sharding rules of all heads."""
 
 import flax.linen as nn
 import flax.struct
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
-from bert_jax.models.layers.dense import dense
+from bert_jax.models.layers.dense import dense, initializer
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, EncoderConfig, Rules
@@ -43,23 +43,51 @@ class PreTrainingOutputs:
     hidden: jax.Array
 
 
+@flax.struct.dataclass
+class WordScores:
+    """The logits of the words as factors, so that a loss never holds the logits of all positions.
+
+    Attributes:
+      features: float[batch, positions, hidden].
+      table: float32[words, hidden].
+      bias: float32[words]; the lowest float32 for rows of the table past `vocab_size`, which thus
+        have no probability.
+    """
+
+    features: jax.Array
+    table: jax.Array
+    bias: jax.Array
+
+    def logits(self) -> jax.Array:
+        """float32[batch, positions, words]."""
+        table = self.table.astype(self.features.dtype)
+        logits = jnp.einsum("bpd,vd->bpv", self.features, table, preferred_element_type=jnp.float32)
+        return logits + self.bias[None, None]
+
+
 class MaskedLMHead(nn.Module):
     """Dense -> GELU -> layer norm -> product with the table of word embeddings, plus a bias."""
 
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
-        """float[batch, predictions, hidden], float32[padded vocab, hidden] -> float32 logits."""
+    def scores(self, hidden: jax.Array, embedding: jax.Array) -> WordScores:
+        """Returns the logits of all positions of `hidden`, before the product; see `__call__`."""
         config = self.config
         x = activate(config, dense(config, config.hidden_size, "transform")(hidden))
         x = layer_norm(config, "layer_norm")(x)
-        logits = jnp.einsum(
-            "bpd,vd->bpv", x, embedding.astype(x.dtype), preferred_element_type=jnp.float32
-        )
         bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
-        is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
-        return logits + jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)[None, None]
+        return WordScores(x, embedding, _without_padding(config, bias))
+
+    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
+        """float[batch, predictions, hidden], float32[padded vocab, hidden] -> float32 logits."""
+        return self.scores(hidden, embedding).logits()
+
+
+def _without_padding(config: EncoderConfig, bias: jax.Array) -> jax.Array:
+    """float32[padded vocab], the lowest number for rows of the table that belong to no word."""
+    is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
+    return jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
 
 
 def masked_lm_flops_per_prediction(config: EncoderConfig) -> float:
@@ -75,7 +103,7 @@ class NextSentenceHead(nn.Module):
     @nn.compact
     def __call__(self, pooled: jax.Array) -> jax.Array:
         """float[batch, examples, hidden] -> float32[batch, examples, 2]."""
-        kernel_init = nn.initializers.truncated_normal(self.config.initializer_range)
+        kernel_init = initializer(self.config)
         kernel = self.param("kernel", kernel_init, (self.config.hidden_size, 2))
         bias = self.param("bias", nn.initializers.zeros_init(), (2,))
         return pooled.astype(jnp.float32) @ kernel + bias[None, None]
@@ -116,3 +144,47 @@ class PreTrainingModel(nn.Module):
         if pooled is not None:
             next_sentence_logits = NextSentenceHead(model, name="next_sentence")(pooled)
         return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden)
+
+
+class CausalLMScores(nn.Module):
+    """An encoder, and scores of the next word at each position.
+
+    `model.lm_head` decides what is between the two: `transform`, BERT's masked-LM head with its
+    parameters "masked_lm/..."; `tied`, nothing.
+
+    Attributes:
+      model: configuration of the encoder.
+    """
+
+    model: EncoderConfig
+
+    @nn.compact
+    def __call__(self, batch: Batch, *, deterministic: bool) -> WordScores:
+        """Returns the scores of the word after each position.
+
+        Args:
+          batch: what the encoder takes.
+          deterministic: no dropout; otherwise a key "dropout" is required.
+        """
+        encoder = make_encoder(self.model, name=self.model.name)
+        hidden = encoder(batch, deterministic=deterministic).hidden
+        embedding = encoder.word_embedding()
+        if self.model.lm_head == "transform":
+            return MaskedLMHead(self.model, name="masked_lm").scores(hidden, embedding)
+        bias = jnp.zeros(self.model.padded_vocab_size, jnp.float32)
+        return WordScores(hidden, embedding, _without_padding(self.model, bias))
+
+
+class CausalLMModel(CausalLMScores):
+    """The same model with the same parameters, whose output are the logits of all positions."""
+
+    def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """float32[batch, seq, padded vocab], of the word after each position."""
+        return super().__call__(batch, deterministic=deterministic).logits()
+
+
+def causal_lm_flops_per_token(config: EncoderConfig) -> float:
+    """FLOPs of the matrix products between hidden state and logits, in a forward pass."""
+    if config.lm_head == "transform":
+        return masked_lm_flops_per_prediction(config)
+    return 2.0 * config.hidden_size * config.padded_vocab_size

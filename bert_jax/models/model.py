@@ -13,6 +13,8 @@ from bert_jax.formats.weight_table import WeightTable
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
 DTYPES = ("float32", "bfloat16")
+INITIALIZERS = ("truncated_normal", "normal")
+LM_HEADS = ("transform", "tied")
 
 Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
@@ -49,12 +51,18 @@ class EncoderConfig:
       num_layers: hidden states after the embeddings.
       max_position_embeddings: the longest sequence.
       dropout_rate: of hidden states, in the encoder and before the heads.
-      initializer_range: standard deviation of the truncated normal that kernels start from.
+      initializer_range: standard deviation of the normal distribution that kernels and tables
+        start from, before truncation.
       layer_norm_epsilon: added to the variance.
       activation: of ACTIVATIONS.
       dtype: of DTYPES, of activations and matrix products; parameters, normalisation statistics,
         softmaxes and logits are always float32.
       prng_impl: generator of the random bits of dropout.
+      initializer: `truncated_normal`, cut at two standard deviations and not rescaled (Devlin et
+        al. 2019, `modeling.py`); `normal` (Radford et al. 2018).
+      lm_head: of a model that predicts words: `transform`, dense -> activation -> layer norm ->
+        product with the table of word embeddings, plus a bias (Devlin et al. 2019); `tied`, the
+        product alone (Radford et al. 2018).
 
     Raises:
       ValueError: for a value that is not allowed.
@@ -72,9 +80,13 @@ class EncoderConfig:
     activation: str
     dtype: str = "float32"
     prng_impl: str = "threefry4x32"
+    initializer: str = "truncated_normal"
+    lm_head: str = "transform"
 
     def __post_init__(self):
-        self._check_one_of(activation=ACTIVATIONS, dtype=DTYPES)
+        self._check_one_of(
+            activation=ACTIVATIONS, dtype=DTYPES, initializer=INITIALIZERS, lm_head=LM_HEADS
+        )
 
     def _check_one_of(self, **allowed: tuple[str, ...]) -> None:
         for field, values in allowed.items():

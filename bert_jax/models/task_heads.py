@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from bert_jax.models import make_encoder
 from bert_jax.models.crf import Crf
 from bert_jax.models.layer_choice import choose
+from bert_jax.models.layers.dense import initializer
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler
@@ -43,7 +44,7 @@ class LinearHead(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """float[..., features] -> float32[..., classes]."""
-        kernel_init = nn.initializers.truncated_normal(self.config.initializer_range)
+        kernel_init = initializer(self.config)
         kernel = self.param("kernel", kernel_init, (x.shape[-1], self.num_classes))
         bias = self.param("bias", nn.initializers.zeros_init(), (self.num_classes,))
         logits = x.astype(jnp.float32) @ kernel

@@ -1,5 +1,6 @@
 """TASKS: what can be trained, a file and a row for each task."""
 
+from bert_jax.tasks.causal_lm import CAUSAL_LM
 from bert_jax.tasks.classification import CLASSIFICATION
 from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE
 from bert_jax.tasks.pretraining import PRETRAINING
@@ -10,6 +11,7 @@ from bert_jax.tasks.task import TaskRow
 # By config.task.
 TASKS: dict[str, TaskRow] = {
     "pretraining": PRETRAINING,
+    "causal_lm": CAUSAL_LM,
     "classification": CLASSIFICATION,
     "tagging": TAGGING,
     "span": SPAN,

@@ -19,7 +19,7 @@ def verdict(
     Returns:
       A line for each comparison, then the verdict, with advice where it is bad.
     """
-    token, share = train["most_frequent_token"]["piece"], train["most_frequent_token"]["share"]
+    token, share = _most_frequent(train)
     entropy = train["unigram_entropy"]
     loss, accuracy = values["masked_lm_loss"], values["masked_lm_accuracy"]
     pairs = values.get("next_sentence_accuracy")  # None: the model has no such head
@@ -40,11 +40,7 @@ def verdict(
             "Next-sentence accuracy is at chance: usual early in training; if it stays so, look"
             " at the documents (are they really separate, are sentences in order?)."
         )
-    if held_out["unknown_token_share"] > 0.02:
-        advice.append(
-            f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
-            " fit the language, and data.lowercase the vocabulary?"
-        )
+    advice += _about_unknown(held_out)
     lines = [
         f"  masked-word loss      {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}",
         f"  masked-word accuracy  {accuracy:6.1%}       always saying {token!r:<12}  {share:.1%}",
@@ -53,6 +49,52 @@ def verdict(
         lines.append(
             f"  next-sentence         {pairs:6.1%}       always the same answer      {chance:.1%}"
         )
-    return lines + [
-        "health: " + (" ".join(advice) if advice else "good, it has learned from context.")
+    return [*lines, _conclusion(advice)]
+
+
+def next_token_verdict(
+    loss: float, accuracy: float | None, train: Mapping[str, Any], held_out: Mapping[str, Any]
+) -> list[str]:
+    """Returns the lines of `verdict` for a model that predicts next tokens.
+
+    Args:
+      loss: of the held-out split, in nats per token.
+      accuracy: of the held-out split, if reported.
+      train, held_out: statistics of the rows of both splits.
+    """
+    token, share = _most_frequent(train)
+    entropy = train["unigram_entropy"]
+    advice = []
+    if not loss < entropy:
+        advice.append(
+            "The loss is no better than knowing how frequent each token is: train longer, or look"
+            " at optimizer.learning_rate and warmup, and at the data with"
+            " python -m bert_jax prepare --workdir=DIR --dump=5."
+        )
+    elif accuracy is not None and not accuracy > share:
+        advice.append("It does not beat always saying the most frequent token yet: train longer.")
+    advice += _about_unknown(held_out)
+    lines = [f"  next-token loss       {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}"]
+    if accuracy is not None:
+        lines.append(
+            f"  next-token accuracy   {accuracy:6.1%}"
+            f"       always saying {token!r:<12}  {share:.1%}"
+        )
+    return [*lines, _conclusion(advice)]
+
+
+def _most_frequent(train: Mapping[str, Any]) -> tuple[str, float]:
+    return train["most_frequent_token"]["piece"], train["most_frequent_token"]["share"]
+
+
+def _about_unknown(held_out: Mapping[str, Any]) -> list[str]:
+    if held_out["unknown_token_share"] <= 0.02:
+        return []
+    return [
+        f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
+        " fit the language, and data.lowercase the vocabulary?"
     ]
+
+
+def _conclusion(advice: list[str]) -> str:
+    return "health: " + (" ".join(advice) if advice else "good, it has learned from context.")

@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.heads import WordScores
 from bert_jax.models.model import Batch
+
+# Logits of a causal language model that are in memory at a time, over all devices: 512 MiB. More
+# positions are processed one part after the other.
+MOST_LOGITS = 1 << 27
 
 
 @flax.struct.dataclass
@@ -52,6 +57,83 @@ def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
     """
     labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
     return _classify("next_sentence", logits, labels, weights)
+
+
+def next_tokens(batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Returns what a causal language model predicts: the token after each position.
+
+    Args:
+      batch: int32[batch, seq] `input_ids` and `example_ids`.
+
+    Returns:
+      int32[batch, seq] ids; float32[batch, seq] weights, 1 where the next position is a token of
+      the same example, otherwise 0. The last position has no next one.
+    """
+    example_ids = batch["example_ids"]
+    following = jnp.pad(example_ids[:, 1:], ((0, 0), (0, 1)))
+    weights = (following > 0) & (following == example_ids)
+    return jnp.pad(batch["input_ids"][:, 1:], ((0, 0), (0, 1))), weights.astype(jnp.float32)
+
+
+def causal_lm(scores: WordScores, batch: Batch) -> Sums:
+    """Cross-entropy and accuracy of the token after each position.
+
+    Args:
+      scores: of float[batch, seq, hidden] features.
+      batch: see `next_tokens`.
+
+    Returns:
+      `causal_lm_loss` in nats and `causal_lm_accuracy`.
+    """
+    labels, weights = next_tokens(batch)
+    losses, hits = cross_entropy_of_scores(scores, labels)
+    total = weights.sum()
+    return {
+        "causal_lm_loss": Sum((losses * weights).sum(), total),
+        "causal_lm_accuracy": Sum((hits * weights).sum(), total),
+    }
+
+
+def cross_entropy_of_scores(
+    scores: WordScores, labels: jax.Array, most_logits: int = MOST_LOGITS
+) -> tuple[jax.Array, jax.Array]:
+    """`cross_entropy` of the logits of `scores`, with at most about `most_logits` in memory.
+
+    With more logits, positions are processed in equal parts of the sequence, one after the other,
+    and the backward pass computes the logits of a part again.
+
+    Args:
+      scores: of float[batch, seq, hidden] features.
+      labels: int32[batch, seq].
+      most_logits: of a part, over all devices; a part has at least one position of each row.
+
+    Returns:
+      float32[batch, seq] losses in nats; float32[batch, seq] hits.
+    """
+    rows, seq, _ = scores.features.shape
+    per_part = max(1, most_logits // (rows * scores.table.shape[0]))
+    num_parts = -(-seq // per_part)
+    if num_parts == 1:
+        return cross_entropy(scores.logits(), labels)
+    length = -(-seq // num_parts)
+
+    def parts_of(array: jax.Array) -> jax.Array:
+        """[batch, seq, ...] -> [parts, batch, length, ...], filled up with zeros."""
+        padding = [(0, 0), (0, num_parts * length - seq)] + [(0, 0)] * (array.ndim - 2)
+        split = jnp.pad(array, padding).reshape(rows, num_parts, length, *array.shape[2:])
+        return jnp.swapaxes(split, 0, 1)
+
+    # The table is an argument: what a rematerialized function closes over would be kept.
+    @jax.checkpoint
+    def part(table, bias, features, labels):
+        return cross_entropy(WordScores(features, table, bias).logits(), labels)
+
+    def step(carry, inputs):
+        return carry, part(scores.table, scores.bias, *inputs)
+
+    _, outputs = jax.lax.scan(step, None, (parts_of(scores.features), parts_of(labels)))
+    losses, hits = (jnp.swapaxes(x, 0, 1).reshape(rows, -1)[:, :seq] for x in outputs)
+    return losses, hits
 
 
 def classification(logits: jax.Array, batch: Batch) -> Sums:

@@ -260,6 +260,7 @@ class TaskRow:
         there is none.
       pools: whether the model has a pooler.
       fills_masks: whether the model has a masked-LM head.
+      reads_forward: whether the model predicts each token from those before it.
       huggingface_class: of transformers.
       outputs: published forms of predictions by ending of a file name.
     """
@@ -270,6 +271,7 @@ class TaskRow:
     pools: bool
     huggingface_class: str
     fills_masks: bool = False
+    reads_forward: bool = False
     outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
 
 

@@ -35,6 +35,7 @@ from bert_jax.training.checksums import (
     read_metrics,
     write_checksums,
 )
+from bert_jax.training.metrics import is_best_when_low
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
@@ -58,7 +59,7 @@ class Checkpoints:
           workdir: folder of the run.
           keep: newest checkpoints to keep.
           keep_best: best checkpoints to keep in addition.
-          best_metric: metric that selects them; a loss is best when it is lowest.
+          best_metric: metric that selects them; see `metrics.is_best_when_low`.
           read_only: change nothing, since the run may be in progress: unfinished and corrupt
             checkpoints are skipped.
 
@@ -178,7 +179,7 @@ class Checkpoints:
 
     def _best(self, count: int) -> list[int]:
         """Returns the steps with the best values of the metric, best first."""
-        sign = 1 if "loss" in self._best_metric else -1
+        sign = 1 if is_best_when_low(self._best_metric) else -1
         ranks = {}
         for step in self._sealed_steps():
             value = read_metrics(self._folder / str(step)).get(self._best_metric, math.nan)

@@ -50,6 +50,11 @@ def with_loss(means: dict[str, float], loss_terms: tuple[str, ...]) -> dict[str,
     return {"loss": sum(means.get(name, float("nan")) for name in loss_terms), **means}
 
 
+def is_best_when_low(metric: str) -> bool:
+    """Returns whether the lowest value of a metric is the best: losses, perplexities and bits."""
+    return any(word in metric for word in ("loss", "perplexity", "bits_per"))
+
+
 class MetricsFile:
     """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
 

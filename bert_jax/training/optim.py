@@ -1,7 +1,8 @@
-"""BERT's optimizer and schedule, and the usual alternatives.
+"""The optimizers and schedules of BERT, GPT and ELMo, and the usual alternatives.
 
-An update is, in this order: clip the gradient by its global norm, Adam, add the weight decay,
-multiply by the learning rate of the step, as in `optimization.py` of google-research/bert.
+An update is, in this order: clip the gradient by its global norm, a row of OPTIMIZERS, which also
+adds the weight decay, multiply by the learning rate of the step, as in `optimization.py` of
+google-research/bert.
 """
 
 import dataclasses
@@ -38,6 +39,7 @@ class OptimizerConfig:
     encoder: str
     layer_decay: float = 1.0
     frozen_layers: int = 0
+    initial_accumulator: float = 1.0
 
     def __post_init__(self):
         for what, name, table in (
@@ -71,6 +73,42 @@ def constant(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
     return _after_warmup(lambda step: jnp.full_like(step, peak), peak, warmup_steps)
 
 
+def cosine(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Warm-up to the peak, then half a cosine to 0 at the last step (Loshchilov & Hutter 2017)."""
+    decay_steps = max(1, num_steps - warmup_steps)
+    return _after_warmup(
+        lambda step: peak * _half_cosine((num_steps - step) / decay_steps), peak, warmup_steps
+    )
+
+
+def gpt_cosine(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """`warmup_cosine` of GPT's `opt.py`: the cosine begins at step 0, as the line of bert_linear.
+
+    The rate drops slightly at the end of the warm-up.
+    """
+    return _after_warmup(
+        lambda step: peak * _half_cosine((num_steps - step) / num_steps), peak, warmup_steps
+    )
+
+
+def gpt_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """`warmup_linear` of GPT's `opt.py`: linear decay from step 0 to 0, also during the warm-up.
+
+    With x = step / num_steps, the rate is peak * (1 - x), times step / warmup_steps below
+    `warmup_steps`; so the peak itself is never reached.
+    """
+    risen = constant(peak, num_steps, warmup_steps)
+    return lambda step: risen(step) * jnp.maximum(1.0 - step / num_steps, 0.0)
+
+
+def _half_cosine(left: jax.Array) -> jax.Array:
+    """(1 + cos(pi * x)) / 2 at x = 1 - left, by the sine, which is exact near the end; from 1 to 0.
+
+    `left` is the share of the decay that is left; below 0 it counts as 0.
+    """
+    return jnp.square(jnp.sin(0.5 * jnp.pi * jnp.maximum(left, 0.0)))
+
+
 def _after_warmup(rest: optax.Schedule, peak: float, warmup_steps: int) -> optax.Schedule:
     """peak * step / warmup_steps below `warmup_steps`, then `rest`, never below 0."""
 
@@ -86,6 +124,9 @@ SCHEDULES: dict[str, Callable[[float, int, int], optax.Schedule]] = {
     "bert_linear": bert_linear,
     "linear": linear,
     "constant": constant,
+    "cosine": cosine,
+    "gpt_linear": gpt_linear,
+    "gpt_cosine": gpt_cosine,
 }
 
 
@@ -105,10 +146,47 @@ def adamw(config: OptimizerConfig) -> optax.GradientTransformation:
     )
 
 
+def gpt_adam(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Adam as in GPT's `opt.py`: the correction of the bias is a factor of the learning rate.
+
+    The factor sqrt(1 - beta2^t) / (1 - beta1^t) multiplies the decoupled weight decay too, and
+    epsilon is added to the root that is not corrected. Only parameters of two or more dimensions
+    decay, of those that `no_decay` leaves.
+    """
+
+    def decays(params: Any) -> Any:
+        mask = decay_mask(params, config.no_decay)
+        return jax.tree.map(lambda is_left, param: is_left and param.ndim > 1, mask, params)
+
+    def correction(step: jax.Array) -> jax.Array:
+        count = jnp.asarray(step + 1, jnp.float32)
+        return jnp.sqrt(1 - config.beta2**count) / (1 - config.beta1**count)
+
+    return optax.chain(
+        scale_by_uncorrected_adam(config.beta1, config.beta2, config.epsilon),
+        optax.add_decayed_weights(config.weight_decay, mask=decays),
+        optax.scale_by_schedule(correction),
+    )
+
+
+def adagrad(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Adagrad (Duchi et al. 2011) as in TensorFlow: g / sqrt(a), where a starts above 0.
+
+    The accumulator a is `initial_accumulator` plus the sum of g^2, that of the step included; there
+    is no epsilon. bilm-tf starts from 1.0. The weight decay is decoupled.
+    """
+    return optax.chain(
+        optax.scale_by_rss(initial_accumulator_value=config.initial_accumulator, eps=0.0),
+        _decay(config),
+    )
+
+
 # From the gradient to the direction of the update, before the learning rate.
 OPTIMIZERS: dict[str, Callable[[OptimizerConfig], optax.GradientTransformation]] = {
     "bert_adam": bert_adam,
     "adamw": adamw,
+    "gpt_adam": gpt_adam,
+    "adagrad": adagrad,
 }
 
 

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.training.metrics import is_best_when_low
+
 
 class Patience:
     """Counts evaluations that are no better than the best so far.
 
     Args:
       limit: consecutive evaluations without improvement after which training ends; 0: never.
-      metric: that decides; of a loss the lowest value is best, else the highest.
+      metric: that decides; see `metrics.is_best_when_low`.
       evaluations: of the run so far, as metrics.jsonl has them.
     """
 
@@ -26,7 +28,7 @@ class Patience:
         value = evaluation[self._metric]
         if value is None or np.isnan(value):  # metrics.jsonl has null
             value = -np.inf
-        elif "loss" in self._metric:
+        elif is_best_when_low(self._metric):
             value = -value
         self._values.append(value)
         return value > max(self._values[:-1], default=-np.inf)

@@ -37,7 +37,7 @@ from bert_jax.config import checks, defaults
             "batch size 256 is not divisible by config.microbatch_size=100.",
         ),
         ({"data.mode": "live"}, "data.mode='live' is none of dynamic, static."),
-        ({"data.segments": "lines"}, "data.segments='lines' is none of pairs, full_sentences."),
+        ({"data.segments": "lines"}, "data.segments='lines' is none of pairs, full_sentences,"),
         ({"data.mask_rounding": "up"}, "data.mask_rounding='up' is none of half_even, stochastic,"),
         ({"model.mask_value": 0.0}, "config.model.mask_value=0.0 must be below 0."),
         ({"model.mask_value": float("-inf")}, "config.model.mask_value=-inf is not a finite"),
@@ -88,6 +88,16 @@ def test_an_invalid_value_of_fine_tuning_is_named(values, message, make_labelled
     with pytest.raises(ValueError) as error:
         checks.check(make_labelled(**values))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("metric", ["loss", "surprise"])
+def test_the_metrics_of_a_task_on_a_corpus_are_those_of_its_configuration(metric, make_config):
+    config = make_config(**{"checkpoint.best_metric": metric})
+    config.metrics = ("surprise", "delight")
+    checks.check(config)
+    config.checkpoint.best_metric = "masked_lm_loss"
+    with pytest.raises(ValueError, match="'masked_lm_loss' is none of loss, surprise, delight"):
+        checks.check(config)
 
 
 def test_a_threshold_may_have_any_sign(make_labelled):

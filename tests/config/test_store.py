@@ -58,6 +58,8 @@ def test_a_configuration_of_version_0_1_0_has_the_values_that_were_built_in(make
     old = json.loads(json.dumps(config.to_dict()))
     for name, value in store.ADDED_FIELDS.items():
         assert old["model"].pop(name) == value
+    for name, value in store.ADDED_OPTIMIZER_FIELDS.items():
+        assert old["optimizer"].pop(name) == value
     (tmp_path / "config.json").write_text(json.dumps(old))
     loaded = store.load(str(tmp_path))
     assert loaded.to_dict() == config.to_dict()

@@ -1,5 +1,6 @@
 """Schedules in closed form, optimizer traces in double precision, and the decay mask."""
 
+import math
 import os
 import pathlib
 from typing import Any
@@ -74,12 +75,29 @@ def params():
         ("constant", 9_999, 9.999e-5),
         ("constant", 10_000, 1e-4),
         ("constant", 1_100_000, 1e-4),
+        ("cosine", 0, 0),
+        ("cosine", 9_999, 9.999e-5),
+        ("cosine", 10_000, 1e-4),
+        ("cosine", 340_000, 0.75e-4),  # a third of the way down: cos(pi / 3) = 1 / 2
+        ("cosine", 505_000, 0.5e-4),
+        ("cosine", 1_000_000, 0),
+        ("cosine", 1_100_000, 0),
+        ("gpt_cosine", 5_000, 5e-5),
+        ("gpt_cosine", 10_000, 0.5e-4 * (1 + math.cos(0.01 * math.pi))),
+        ("gpt_cosine", 500_000, 0.5e-4),
+        ("gpt_cosine", 750_000, 0.5e-4 * (1 - math.sqrt(0.5))),
+        ("gpt_cosine", 1_100_000, 0),
+        ("gpt_linear", 5_000, 5e-5 * 0.995),  # the decay multiplies the warm-up too
+        ("gpt_linear", 9_999, 9.999e-5 * 0.990_001),
+        ("gpt_linear", 10_000, 9.9e-5),
+        ("gpt_linear", 500_000, 5e-5),
+        ("gpt_linear", 1_100_000, 0),
     ],
 )
 def test_rates_of_the_million_steps_of_the_paper(name, step, rate):
     schedule = SCHEDULES[name](1e-4, 1_000_000, 10_000)
-    np.testing.assert_allclose(schedule(step), rate, rtol=1e-6)
-    np.testing.assert_allclose(jax.jit(schedule)(step), rate, rtol=1e-6)
+    np.testing.assert_allclose(schedule(step), rate, rtol=1e-6, atol=1e-11)
+    np.testing.assert_allclose(jax.jit(schedule)(step), rate, rtol=1e-6, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -90,7 +108,8 @@ def test_without_warmup_the_first_rate_is_the_peak(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_may_be_all_warmup(name):
     rates = jax.vmap(SCHEDULES[name](1e-4, 10, 10))(jnp.arange(10))
-    np.testing.assert_allclose(rates, 1e-5 * np.arange(10), rtol=1e-6)
+    decay = 1 - np.arange(10) / 10 if name == "gpt_linear" else 1
+    np.testing.assert_allclose(rates, 1e-5 * np.arange(10) * decay, rtol=1e-6)
 
 
 def make_gradients(params):
@@ -103,11 +122,21 @@ def make_gradients(params):
 
 def rate_of(schedule, step, peak):
     """`bert_linear`: `optimization.py`'s polynomial decay of power 1 from step 0, and instead of it
-    the warm-up. `linear`: the same from the end of the warm-up."""
+    the warm-up. `linear`: the same from the end of the warm-up. `cosine`: the same with a cosine.
+    The others: as GPT's `opt.py` writes them."""
+    if schedule.startswith("gpt_"):
+        x, warmup = min(step / NUM_STEPS, 1), WARMUP_STEPS / NUM_STEPS
+        s = float(step < WARMUP_STEPS)
+        if schedule == "gpt_linear":
+            return peak * (s * x / warmup + (1 - s)) * (1 - x)
+        return peak * (s * x / warmup + (1 - s) * 0.5 * (1 + math.cos(math.pi * x)))
     if step < WARMUP_STEPS:
         return peak * step / WARMUP_STEPS
     if schedule == "constant":
         return peak
+    if schedule == "cosine":
+        x = min(1, (step - WARMUP_STEPS) / (NUM_STEPS - WARMUP_STEPS))
+        return peak * (1 + math.cos(math.pi * x)) / 2
     start = {"bert_linear": 0, "linear": WARMUP_STEPS}[schedule]
     return peak * max(0, NUM_STEPS - step) / (NUM_STEPS - start)
 
@@ -172,6 +201,8 @@ def test_the_direction_under_a_constant_gradient_in_closed_form(name, corrects_b
         ("bert_linear", 0.81, 0.7, 0.02, 0.0),
         ("linear", 0.81, 0.9, 0.9 / 35, 0.0),
         ("constant", 0.81, 0.9, 0.9, 0.9),
+        ("cosine", 0.81, 0.9, 0.45 * (1 - math.cos(math.pi / 35)), 0.0),
+        ("gpt_linear", 0.81 * 36 / 45, 0.7, 0.02, 0.0),
     ],
 )
 def test_where_the_warmup_ends_at_the_last_step_and_beyond_it(
@@ -193,6 +224,75 @@ def test_where_the_warmup_ends_at_the_last_step_and_beyond_it(
         root = np.sqrt(1 - 0.999 ** (step + 1))  # of the average of the squares, not corrected
         taken.append(-float(updates["bias"][0]) * root)
     np.testing.assert_allclose([taken[step] for step in steps], expected, rtol=2e-5, atol=1e-9)
+
+
+def test_a_trace_of_gpts_adam(params):
+    """Against `opt.py`'s formulas in double precision; decay, epsilon and rate are large."""
+    config = make_config(
+        "gpt_adam", "gpt_linear", weight_decay=0.5, epsilon=1e-2, no_decay=(), clip_norm=0.0
+    )
+    tx, _ = make_optimizer(config, NUM_STEPS, WARMUP_STEPS)
+    update, state, got = jax.jit(tx.update), tx.init(params), params
+    expected, tree = jax.tree.flatten(params)
+    expected = [p.astype(np.float64) for p in expected]
+    m, v = [np.zeros_like(p) for p in expected], [np.zeros_like(p) for p in expected]
+    for step, grads in enumerate(make_gradients(params)):
+        updates, state = update(grads, state, got)
+        got = optax.apply_updates(got, updates)
+        rate = rate_of("gpt_linear", step, config.learning_rate)
+        rate *= math.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+        for i, g in enumerate(jax.tree.leaves(grads)):
+            g = g.astype(np.float64)
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g**2
+            decay = 0.5 * expected[i] if g.ndim > 1 else 0.0
+            expected[i] = expected[i] - rate * (m[i] / (np.sqrt(v[i]) + 1e-2) + decay)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 1e-6), got, tree.unflatten(expected)
+        )
+
+
+def test_gpts_adam_leaves_matrices_that_a_pattern_names():
+    zeros, ones = np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)
+    tx = OPTIMIZERS["gpt_adam"](make_config(weight_decay=0.5, no_decay=("table",)))
+    params = {"table": ones, "kernel": ones, "bias": ones[0]}
+    grads = {"table": zeros, "kernel": zeros, "bias": zeros[0]}
+    updates, _ = tx.update(grads, tx.init(params), params)
+    factor = math.sqrt(1 - 0.999) / (1 - 0.9)
+    np.testing.assert_allclose(updates["kernel"], 0.5 * factor * ones, rtol=2e-5)
+    assert not updates["table"].any() and not updates["bias"].any()
+
+
+@pytest.mark.parametrize("initial", [1.0, 0.1])
+def test_adagrad_is_torchs_without_its_epsilon(initial, params):
+    torch = pytest.importorskip("torch")
+    config = make_config(
+        "adagrad", "constant", weight_decay=0.0, clip_norm=0.0, initial_accumulator=initial
+    )
+    tx, _ = make_optimizer(config, NUM_STEPS, 0)
+    got, state, update = params, tx.init(params), jax.jit(tx.update)
+    theirs = [torch.nn.Parameter(torch.tensor(p)) for p in jax.tree.leaves(params)]
+    adagrad = torch.optim.Adagrad(
+        theirs, lr=config.learning_rate, initial_accumulator_value=initial, eps=0.0
+    )
+    for grads in make_gradients(params):
+        updates, state = update(grads, state, got)
+        got = optax.apply_updates(got, updates)
+        for parameter, grad in zip(theirs, jax.tree.leaves(grads), strict=True):
+            parameter.grad = torch.tensor(grad)
+        adagrad.step()
+    for ours, parameter in zip(jax.tree.leaves(got), theirs, strict=True):
+        np.testing.assert_allclose(ours, parameter.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_first_step_of_adagrad_in_closed_form():
+    tx, _ = make_optimizer(
+        make_config("adagrad", "constant", learning_rate=0.2, weight_decay=0.0, clip_norm=0.0), 9, 0
+    )
+    grads = {"kernel": jnp.array([3.0, -0.75, 0.0])}
+    updates, _ = tx.update(grads, tx.init(grads), grads)
+    expected = [-0.2 * 3 / math.sqrt(10), 0.2 * 0.75 / 1.25, 0.0]
+    np.testing.assert_allclose(updates["kernel"], expected, rtol=1e-6)
 
 
 def test_the_released_epsilon_is_outside_the_root():
@@ -219,14 +319,14 @@ def test_every_optimizer_with_every_schedule_makes_updates(name, schedule, param
     state = tx.init(params)
     for _ in range(2):  # the rate of the first update is 0
         updates, state = jax.jit(tx.update)(jax.tree.map(np.ones_like, params), state, params)
-    for moment in "mu", "nu":
+    for moment in ("sum_of_squares",) if name == "adagrad" else ("mu", "nu"):
         shapes = jax.tree.map(jnp.shape, optax.tree_utils.tree_get(state, moment))
         assert shapes == jax.tree.map(jnp.shape, params)
     assert jax.tree.structure(updates) == jax.tree.structure(params)
     for update, param in zip(jax.tree.leaves(updates), jax.tree.leaves(params), strict=True):
         assert update.dtype == param.dtype and update.shape == param.shape
         assert np.isfinite(update).all() and (update < 0).all()
-    np.testing.assert_allclose(rate(1), 5e-3, rtol=1e-6)
+    np.testing.assert_allclose(rate(1), 5e-3 * (0.9 if schedule == "gpt_linear" else 1), rtol=1e-6)
 
 
 def test_decayed_parameters_are_those_of_the_golden_file():
@@ -256,10 +356,14 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"name": "lamb"}, r"Unknown optimizer 'lamb'\. Available: bert_adam, adamw\."),
         (
-            {"schedule": "cosine"},
-            r"Unknown schedule 'cosine'\. Available: bert_linear, linear, constant\.",
+            {"name": "lamb"},
+            r"Unknown optimizer 'lamb'\. Available: bert_adam, adamw, gpt_adam, adagrad\.",
+        ),
+        (
+            {"schedule": "noam"},
+            r"Unknown schedule 'noam'\. Available: bert_linear, linear, constant, cosine,"
+            r" gpt_linear, gpt_cosine\.",
         ),
     ],
 )

@@ -1,22 +1,35 @@
-"""Dense layers and tables of embeddings, with the initial values of BERT."""
+"""Dense layers and tables of embeddings, and their initial values."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.nn.initializers import Initializer
 
 from bert_jax.models.model import EncoderConfig
+
+_INITIALIZERS = {
+    "truncated_normal": nn.initializers.truncated_normal,
+    "normal": nn.initializers.normal,
+}
+
+
+def initializer(config: EncoderConfig) -> Initializer:
+    """Returns the function (key, shape, dtype) -> initial values of kernels and tables.
+
+    As in BERT's `modeling.py`, a truncated normal is not rescaled to its standard deviation.
+    """
+    return _INITIALIZERS[config.initializer](config.initializer_range)
 
 
 def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.Dense:
     """Returns a dense layer, float[batch, n, in] -> dtype[batch, n, features].
 
-    As in BERT's `modeling.py`, the kernel starts from a truncated normal that is not rescaled to
-    its standard deviation, the bias from zero. Parameters are float32.
+    The kernel starts from `initializer`, the bias from zero. Parameters are float32.
     """
     return nn.Dense(
         features,
         dtype=jnp.dtype(config.dtype),
-        kernel_init=nn.initializers.truncated_normal(config.initializer_range),
+        kernel_init=initializer(config),
         dot_general=lambda x, kernel, *_, **__: matmul(x, kernel),
         name=name,
     )
@@ -24,12 +37,7 @@ def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.D
 
 def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.Embed:
     """Returns a table float32[rows, hidden] with the initial values of `dense`."""
-    return nn.Embed(
-        rows,
-        config.hidden_size,
-        embedding_init=nn.initializers.truncated_normal(config.initializer_range),
-        name=name,
-    )
+    return nn.Embed(rows, config.hidden_size, embedding_init=initializer(config), name=name)
 
 
 @jax.custom_vjp

@@ -1,0 +1,80 @@
+"""Encoders that are embeddings of words and positions, and a stack of Transformer blocks.
+
+BERT and GPT differ in what is added to these embeddings and in the values of the configuration.
+"""
+
+import flax.linen as nn
+import jax
+from jax.sharding import PartitionSpec
+
+from bert_jax.models.layers.block import STACK_RULES, Stack
+from bert_jax.models.layers.dense import embedding
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.positions import sinusoidal
+from bert_jax.models.model import Batch, Encoded, Encoder, Rules
+from bert_jax.models.transformer import TransformerConfig
+
+RULES: Rules = (
+    (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
+    (r"(position|token_type)_embeddings/embedding$", PartitionSpec(None, "fsdp")),
+    *STACK_RULES,
+)
+
+
+class Embeddings(nn.Module):
+    """Word + position -> dropout.
+
+    Sinusoidal positions are added in place of learned ones; rotary ones are applied in attention.
+    """
+
+    config: TransformerConfig
+
+    def setup(self):
+        config = self.config
+        self.word_embeddings = embedding(config, config.padded_vocab_size)
+        if config.positions == "learned":
+            self.position_embeddings = embedding(config, config.max_position_embeddings)
+        self.dropout = Dropout(config.dropout_rate, config.prng_impl)
+
+    def words_and_positions(self, batch: Batch) -> jax.Array:
+        """int32[batch, seq] ids -> float32[batch, seq, hidden], without dropout."""
+        x = self.word_embeddings(batch["input_ids"])
+        if self.config.positions == "learned":
+            x += self.position_embeddings(batch["position_ids"])
+        elif self.config.positions == "sinusoidal":
+            x += sinusoidal(batch["position_ids"], self.config.hidden_size)
+        return x
+
+    def __call__(self, batch: Batch, deterministic: bool) -> jax.Array:
+        """int32[batch, seq] ids -> float32[batch, seq, hidden]."""
+        return self.dropout(self.words_and_positions(batch), deterministic)
+
+
+class StackEncoder(Encoder):
+    """Embeddings and a stack of Transformer blocks."""
+
+    config: TransformerConfig
+
+    def setup(self):
+        self.embeddings = self.make_embeddings()
+        self.encoder = Stack(self.config)
+
+    def make_embeddings(self) -> Embeddings:
+        """Returns the module of the embeddings, which a subclass may replace."""
+        return Embeddings(self.config)
+
+    def __call__(
+        self,
+        batch: Batch,
+        *,
+        deterministic: bool,
+        keep_all: bool = False,
+        keep_attention: bool = False,
+    ) -> Encoded:
+        """Encodes a batch; see `Encoder`."""
+        x = self.embeddings(batch, deterministic)
+        return self.encoder(x, batch, deterministic, keep_all, keep_attention)
+
+    def word_embedding(self) -> jax.Array:
+        """float32[padded vocab, hidden]."""
+        return self.embeddings.word_embeddings.embedding

@@ -1,0 +1,265 @@
+"""Next-token prediction: GPT's task (Radford et al. 2018), and BERT's as "LTR & No NSP".
+
+The encoder's mask is causal, and each position predicts the token after it. The host side reads
+texts, a text a line, or a JSON object a line with `text_a` and, for a pair, `text_b`. A prediction
+is the probability of the text, given only its beginning marker:
+
+    {"tokens": 5, "log_probability": -9.1, "perplexity": 6.2}
+
+`log_probability` is in nats, the sum over the tokens of the text without markers and separators;
+`perplexity` is exp(-log_probability / tokens), null for a text without a token.
+"""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
+from bert_jax.corpus.batch import EvaluationBatch
+from bert_jax.corpus.rows import CorpusRows
+from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.models import make_config
+from bert_jax.models.heads import CausalLMScores, WordScores, causal_lm_flops_per_token
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks import health, objectives
+from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.pretraining import PretrainingData
+from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch
+from bert_jax.text.tokenization import Tokenizer
+
+# What an evaluation reports, the first two from the device; the others follow from the loss.
+METRICS = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
+# The same with counts of the text, which the preparation of running text stores.
+OF_RUNNING_TEXT = ("word_perplexity", "bits_per_character")
+# exp of more overflows; a model with such a loss has diverged.
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclasses.dataclass(frozen=True)
+class CausalLM:
+    """The device side.
+
+    Attributes:
+      model: the encoder, with a causal mask.
+      sequence_length: of the batches.
+    """
+
+    model: EncoderConfig
+    sequence_length: int = 8
+
+    @property
+    def loss_terms(self) -> tuple[str, ...]:
+        return ("causal_lm_loss",)
+
+    def at_phase(self, phase: Phase) -> "CausalLM":
+        return dataclasses.replace(self, sequence_length=phase.sequence_length)
+
+    def make_model(self) -> CausalLMScores:
+        return CausalLMScores(self.model)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        return example_batch(self.sequence_length)
+
+    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+        return dict(batch)
+
+    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
+        _, weights = objectives.next_tokens(batch)
+        return {"causal_lm_loss": jnp.maximum(weights.sum(), 1.0)}
+
+    def objective(self, outputs: WordScores, batch: Batch) -> Sums:
+        return objectives.causal_lm(outputs, batch)
+
+    def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
+        return {}
+
+    def head_flops_per_token(self) -> float:
+        return causal_lm_flops_per_token(self.model)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextProbabilities(CausalLM):
+    """The same model, whose answers are the probabilities of the tokens of texts.
+
+    Attributes:
+      num_pieces: of the vocabulary; the model's table may have more rows.
+    """
+
+    num_pieces: int = 0
+
+    def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
+        """float32[batch, seq] `log_probabilities` of the token after each position."""
+        table, bias = outputs.table[: self.num_pieces], outputs.bias[: self.num_pieces]
+        labels, _ = objectives.next_tokens(batch)
+        scores = WordScores(outputs.features, table, bias)
+        losses, _ = objectives.cross_entropy_of_scores(scores, labels)
+        return {"log_probabilities": -losses}
+
+
+@dataclasses.dataclass(frozen=True)
+class CausalLMData(PretrainingData):
+    """The host side; `metrics` are those that are reported, all if empty."""
+
+    @classmethod
+    def make(cls, settings: TaskSettings) -> "CausalLMData":
+        """Returns the host side for a configuration.
+
+        Raises:
+          ValueError: the model is not causal, or predicts next sentences; a metric does not exist,
+            or not for such data.
+        """
+        _check_model(settings.model)
+        available = METRICS
+        if settings.data["segments"] == "running_text":
+            available += OF_RUNNING_TEXT
+        for name in settings.metrics:
+            if name in OF_RUNNING_TEXT and name not in available:
+                raise ValueError(
+                    f"config.metrics: {name} needs config.data.segments='running_text', not"
+                    f" {settings.data['segments']!r}, whose rows are not each text once."
+                )
+            if name not in available:
+                raise ValueError(
+                    f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
+                )
+        return cls(
+            metrics=settings.metrics or available,
+            data=settings.data,
+            next_sentence=False,
+            judges_pairs=False,
+            top_k=1,
+            batch_tokens=settings.batch_tokens,
+        )
+
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> CausalLM:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return CausalLM(model)
+
+    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return TextProbabilities(model, num_pieces=len(tokenizer.pieces))
+
+    def evaluate(
+        self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
+    ) -> dict[str, float]:
+        loss = means["causal_lm_loss"]
+        values = {**means, "perplexity": _exp(loss)}
+        if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
+            text = rows.text_counts
+            nats = loss * text["predicted_tokens"]
+            values["word_perplexity"] = _exp(nats / text["words"])
+            values["bits_per_character"] = nats / text["characters"] / math.log(2)
+        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
+
+    def verdict(
+        self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]
+    ) -> list[str]:
+        loss, accuracy = values["loss"], values.get("causal_lm_accuracy")
+        return health.next_token_verdict(
+            loss, accuracy, training.statistics, evaluation[0].statistics
+        )
+
+    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
+        if any(name.startswith("masked_lm/") for name in untrained):
+            raise ValueError(
+                f"The weights in {workdir} were imported without a head that predicts words: they"
+                " give features (python -m bert_jax features), but no probabilities of texts"
+                f" before they are trained, with --config.init_from={workdir}."
+            )
+
+    def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        encode_text(example, tokenizer, model.max_position_embeddings)
+
+    def encode(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
+    ) -> "EncodedTexts":
+        rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
+        return EncodedTexts(rows, tokenizer.pad_id)
+
+    def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
+        """Returns a text with the marker that texts begin with in the training rows."""
+        if self.data["segments"] != "running_text":
+            return row
+        ids = row.input_ids.copy()
+        ids[0] = tokenizer.sep_id
+        return dataclasses.replace(row, input_ids=ids)
+
+    def collect(self, examples: Sequence[Text], rows: "EncodedTexts") -> "TextAnswers":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return TextAnswers(rows)
+
+    def prediction_batches(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, rows: "EncodedTexts", model: EncoderConfig, shards: int
+    ) -> Iterator[EvaluationBatch]:
+        longest = model.max_position_embeddings
+        return text_batches(rows.rows, longest, self.batch_tokens, shards, rows.pad_id)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedTexts:
+    """Texts as ids, and the id that fills rows."""
+
+    rows: list[TextRow]
+    pad_id: int
+
+
+class TextAnswers:
+    """The probabilities of all texts."""
+
+    def __init__(self, texts: EncodedTexts):
+        self._texts = texts
+        self._predictions: list[Prediction] = [{}] * len(texts.rows)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        for place, number in enumerate(row_numbers.tolist()):
+            if number >= 0:
+                row = self._texts.rows[number]
+                values = answers["log_probabilities"][place][row.word_positions - 1]
+                self._predictions[number] = _describe(values.tolist())
+
+    def predictions(self) -> list[Prediction]:
+        """`tokens`, `log_probability` and `perplexity` of each text."""
+        return self._predictions
+
+
+def _describe(values: list[float]) -> Prediction:
+    total = math.fsum(values)
+    return {
+        "tokens": len(values),
+        "log_probability": total,
+        "perplexity": _exp(-total / len(values)) if values else None,
+    }
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, _LARGEST_EXPONENT))
+
+
+def _check_model(fields: Mapping[str, Any]) -> None:
+    if fields["next_sentence"]:
+        raise ValueError(
+            "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
+            " set config.model.next_sentence=False."
+        )
+    model = make_config({name: v for name, v in fields.items() if name != "next_sentence"})
+    mask = getattr(model, "mask", None)
+    if mask != "causal":
+        found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"
+        raise ValueError(
+            "config.task='causal_lm' predicts each token from those before it and needs"
+            f" config.model.mask='causal', {found}."
+        )
+
+
+CAUSAL_LM = TaskRow(
+    make=CausalLMData.make,
+    default_config=defaults.causal_lm,
+    head="",
+    pools=False,
+    huggingface_class="",
+    reads_forward=True,
+)

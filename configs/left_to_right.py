@@ -1,0 +1,35 @@
+"""Left-to-right BERT, "LTR & No NSP" of the paper (Devlin et al. 2019, section 5.1, Table 5).
+
+    python -m bert_jax.main --config=configs/left_to_right.py --workdir=DIR \\
+        --config.data.source=text:PATH
+    python -m bert_jax.main --config=configs/left_to_right.py:mini --workdir=DIR
+
+BERT's data and settings, with a causal mask and the prediction of the next token, by BERT's own
+head, instead of masked words; without next sentences. The argument is the name of one of BERT's
+configurations: base (the default), large, medium, small, mini, tiny. The rows are BERT's pairs;
+`--config.data.segments=full_sentences` and `running_text` are the others.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, large, medium, mini, small, tiny
+
+SIZES = {
+    "base": base,
+    "large": large,
+    "medium": medium,
+    "small": small,
+    "mini": mini,
+    "tiny": tiny,
+}
+
+
+def get_config(size: str = "base") -> ConfigDict:
+    if size not in SIZES:
+        raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
+    config = SIZES[size].get_config()
+    config.task = "causal_lm"
+    config.model.mask = "causal"
+    config.model.next_sentence = False
+    config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
+    return config
