@@ -256,13 +256,36 @@ def finetuning(task: str) -> ConfigDict:
     head.labels = "single"
     # Tagging: whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
     head.entities = True
-    # Tagging: linear, crf, bilstm, bilstm_crf.
+    # Tagging: linear, crf, bilstm, bilstm_crf. The other tasks: linear, or bilstm, a randomly
+    # initialized BiLSTM on top of the encoder (paper, section 5.1).
     head.tagging = "linear"
-    # Tagging: the encoder's output: last, embeddings, second_to_last, sum_last_4, concat_last_4,
-    # sum_all, scalar_mix (paper, Table 7).
-    head.layers = "last"
+    head.classification = "linear"
+    head.span = "linear"
+    head.multiple_choice = "linear"
     head.lstm_size = 768
     head.lstm_layers = 2
+    # What the head reads: last, embeddings, second_to_last, sum_last_4, concat_last_4, sum_all
+    # (paper, Table 7); with learned weights: scalar_mix (all layers), mix_last_4,
+    # mix_with_embeddings (every layer and the embeddings, as ELMo).
+    head.layers = "last"
+    # Learned weights: normalize each layer first, over all tokens of the batch; and the factor of
+    # the squares of the weights in the loss.
+    head.mix_layer_norm = False
+    head.mix_l2 = 0.0
+    # Classification, multiple choice: the vector of an example: cls (its first token), last (its
+    # last token, for causal models), mean, max (over its tokens).
+    head.pool = "cls"
+    # Classification, multiple choice: whether BERT's pooler (dense, tanh) follows. It reads the
+    # last layer: with a BiLSTM, or with other layers, there is none.
+    head.pooler = True
+    # Dropout in the head; -1: model.dropout_rate.
+    head.dropout_rate = -1.0
+    # Multiple choice: one dropout mask for all choices of an example, as GPT's released code.
+    head.share_dropout = False
+    # Classification of pairs: encode both orders of a pair, and add the two vectors.
+    head.both_orders = False
+    # Causal models: the factor of the loss of the next token, added to the task's.
+    head.lm_weight = 0.0
     # Tagging: fill rows with the sentences before and after (paper, section 5.3).
     head.document_context = False
     # Question answering: stride in tokens between the windows of a long text.

@@ -26,6 +26,20 @@ ADDED_FIELDS = {
 }
 # The same of config.optimizer, which configurations of any earlier version lack.
 ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
+# The same of config.head, which configurations of any earlier version lack.
+ADDED_HEAD_FIELDS = {
+    "classification": "linear",
+    "span": "linear",
+    "multiple_choice": "linear",
+    "mix_layer_norm": False,
+    "mix_l2": 0.0,
+    "pool": "cls",
+    "pooler": True,
+    "dropout_rate": -1.0,
+    "share_dropout": False,
+    "both_orders": False,
+    "lm_weight": 0.0,
+}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -101,6 +115,8 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
+    if "head" in values:
+        values["head"] = ADDED_HEAD_FIELDS | values["head"]
     return ConfigDict(values)
 
 

@@ -27,6 +27,7 @@ from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.weight_table import Arrays, export_params
 from bert_jax.models import MODELS
 from bert_jax.tasks import find_task
+from bert_jax.tasks.task import TaskRow
 from bert_jax.training.initial import CERTIFICATE, untrained_params, vocabulary_params
 
 _FORMAT = "huggingface"
@@ -129,14 +130,29 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
                 " export the run with to_stablehlo, or train with that value."
             )
     task = find_task(config.task)
-    if task.head and (layers := config.head.get("layers", "last")) != "last":
+    if task.head:
+        _check_head(config, task)
+    if not task.head and not any(path.startswith("next_sentence/") for path in params):
+        return _MASKED_LM
+    return task.huggingface_class
+
+
+def _check_head(config: ConfigDict, task: TaskRow) -> None:
+    """Raises ValueError for a head that transformers' classes of BERT do not have."""
+    if (layers := config.head.get("layers", "last")) != "last":
         raise ValueError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
             " the last layer only, so their answers would differ."
         )
-    if not task.head and not any(path.startswith("next_sentence/") for path in params):
-        return _MASKED_LM
-    return task.huggingface_class
+    required = {config.task: "linear", "lm_weight": 0.0}
+    if task.pools:
+        required |= {"pool": "cls", "pooler": True, "both_orders": False}
+    for name, value in required.items():
+        if (got := config.head.get(name, value)) != value:
+            raise ValueError(
+                f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
+                f" BERT have {value!r} only, so their answers would differ."
+            )
 
 
 def choose_params(params: Arrays, name: str, config: ConfigDict) -> tuple[Arrays, dict[str, str]]:

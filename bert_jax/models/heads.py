@@ -169,10 +169,21 @@ class CausalLMScores(nn.Module):
         encoder = make_encoder(self.model, name=self.model.name)
         hidden = encoder(batch, deterministic=deterministic).hidden
         embedding = encoder.word_embedding()
-        if self.model.lm_head == "transform":
-            return MaskedLMHead(self.model, name="masked_lm").scores(hidden, embedding)
-        bias = jnp.zeros(self.model.padded_vocab_size, jnp.float32)
-        return WordScores(hidden, embedding, _without_padding(self.model, bias))
+        return word_scores(self.model, hidden, embedding)
+
+
+def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
+    """Returns the scores of the word after each position; in a compact method.
+
+    Args:
+      config: of the encoder.
+      hidden: float[batch, seq, hidden], its last hidden states.
+      embedding: float32[padded vocab, hidden], its table of words.
+    """
+    if config.lm_head == "transform":
+        return MaskedLMHead(config, name="masked_lm").scores(hidden, embedding)
+    bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
+    return WordScores(hidden, embedding, _without_padding(config, bias))
 
 
 class CausalLMModel(CausalLMScores):

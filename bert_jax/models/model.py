@@ -10,6 +10,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from bert_jax.formats.weight_table import WeightTable
+from bert_jax.models.layers.cache import Cache
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
 DTYPES = ("float32", "bfloat16")
@@ -32,11 +33,13 @@ class Encoded:
         each; the last one is `hidden`. Empty unless requested.
       attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
         Empty unless requested.
+      cache: that the next call of `decode` continues from; None in all other calls.
     """
 
     hidden: jax.Array
     all_hidden: tuple[jax.Array, ...] = ()
     attention: tuple[jax.Array, ...] = ()
+    cache: Cache | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,11 @@ class EncoderConfig:
         for field, values in allowed.items():
             if (got := getattr(self, field)) not in values:
                 raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return False
 
     @property
     def padded_vocab_size(self) -> int:

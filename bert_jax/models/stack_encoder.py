@@ -5,9 +5,11 @@ BERT and GPT differ in what is added to these embeddings and in the values of th
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models.layers.block import STACK_RULES, Stack
+from bert_jax.models.layers.cache import Cache, empty_cache
 from bert_jax.models.layers.dense import embedding
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.positions import sinusoidal
@@ -59,6 +61,7 @@ class StackEncoder(Encoder):
         self.embeddings = self.make_embeddings()
         self.encoder = Stack(self.config)
 
+    @nn.nowrap
     def make_embeddings(self) -> Embeddings:
         """Returns the module of the embeddings, which a subclass may replace."""
         return Embeddings(self.config)
@@ -75,6 +78,57 @@ class StackEncoder(Encoder):
         x = self.embeddings(batch, deterministic)
         return self.encoder(x, batch, deterministic, keep_all, keep_attention)
 
+    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Encodes the positions that follow those of a cache; there is no dropout.
+
+        Args:
+          batch: int32[batch, seq] `input_ids`, `example_ids` (1: a token, 0: padding, which follows
+            the tokens of its row) and, for BERT, `token_type_ids`. A row may be padding only. With
+            the tokens that are stored already, no row may exceed the capacity of the cache.
+          cache: of `make_cache`, or of the call before.
+
+        Returns:
+          float[batch, seq, hidden], equal to that of `__call__` on the whole rows, and the cache
+          with the new positions.
+        """
+        is_token = batch["example_ids"] > 0
+        after = cache.lengths[:, None] + jnp.arange(is_token.shape[1])[None]
+        batch = {**batch, "position_ids": jnp.where(is_token, after, 0)}
+        x = self.embeddings(batch, True)
+        encoded = self.encoder(x, batch, True, False, False, cache)
+        return encoded.hidden, encoded.cache
+
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]."""
         return self.embeddings.word_embeddings.embedding
+
+
+def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cache:
+    """Returns an empty cache for `StackEncoder.decode`.
+
+    Args:
+      config: of the encoder.
+      batch_size: rows.
+      capacity: the largest number of positions of a row.
+
+    Raises:
+      ValueError: positions attend to later ones, or the encoder has fewer positions.
+    """
+    if config.mask != "causal":
+        raise ValueError(
+            f"config.model.mask={config.mask!r}: hidden states depend on later words too, so text"
+            " cannot be continued word by word; that needs a model trained with mask='causal'."
+        )
+    if capacity > (longest := config.max_position_embeddings):
+        raise ValueError(
+            f"{capacity} positions are more than the model's {longest}"
+            " (config.model.max_position_embeddings)."
+        )
+    return empty_cache(
+        num_layers=config.num_layers,
+        batch_size=batch_size,
+        capacity=capacity,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        dtype=config.dtype,
+    )

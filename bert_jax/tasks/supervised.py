@@ -70,6 +70,10 @@ class Labelled:
     def make_predictor(self: LabelledData, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
         return self.make_task(model, tokenizer)
 
+    def describe(self) -> tuple[str, ...]:
+        """Returns lines for the banner about the head."""
+        return ()
+
     def answers_of(self: LabelledData, rows: LabelledRows) -> Answers:
         return self.collect(rows.examples, rows.rows)
 

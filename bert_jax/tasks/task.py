@@ -203,6 +203,10 @@ class LabelledData(TaskData, Protocol):
         """Returns scores of labelled examples, `metrics` first."""
         ...
 
+    def describe(self) -> tuple[str, ...]:
+        """Returns lines for the banner about the head."""
+        ...
+
     def baseline(self, examples: Sequence[Any]) -> float:
         """Returns the first metric of the same answer to every example."""
         ...

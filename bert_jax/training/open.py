@@ -9,6 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config import model_choices
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import Phase, make_phases, total_steps
@@ -152,6 +153,8 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         description=(
             *(line for rows in (*training, *evaluation) for line in rows.describe()),
             *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
+            *data.describe(),
+            *model_choices.describe(config),
             _describe_batches(config, phase, pad_lengths),
         ),
     )

@@ -16,6 +16,9 @@ from bert_jax.models.layers.norm import residual
 from bert_jax.models.layers.positions import Rotation, rotate
 from bert_jax.models.transformer import ATTENTIONS, TransformerConfig
 
+# (keys, values) of new positions -> those of all positions, float[batch, key seq, heads, head_dim].
+Extend = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
 
 def attention(
     query_BSHK: jax.Array,
@@ -96,15 +99,17 @@ class SelfAttention(nn.Module):
         rotation: Rotation | None,
         deterministic: bool,
         keep_attention: bool,
+        extend: Extend | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the hidden states and, if requested, the attention probabilities.
 
         Args:
           x_BSD: float[batch, seq, hidden].
-          bias_B1ST: float32[batch, 1, seq, seq], added to the scores.
+          bias_B1ST: float32[batch, 1, seq, key seq], added to the scores.
           rotation: of queries and keys; None for other positions than rotary ones.
           deterministic: no dropout.
-          keep_attention: return float32[batch, heads, seq, seq] probabilities, before dropout.
+          keep_attention: return float32[batch, heads, seq, key seq] probabilities, before dropout.
+          extend: adds the keys and values of earlier positions; None: there are none.
         """
         config = self.config
         probs_BHST = None
@@ -123,6 +128,8 @@ class SelfAttention(nn.Module):
             query_BSHK, key_BTHK, value_BTHK = project("query"), project("key"), project("value")
             if rotation is not None:
                 query_BSHK, key_BTHK = rotate(query_BSHK, rotation), rotate(key_BTHK, rotation)
+            if extend is not None:
+                key_BTHK, value_BTHK = extend(key_BTHK, value_BTHK)
             y_BSHK, probs_BHST = attention(
                 query_BSHK,
                 key_BTHK,

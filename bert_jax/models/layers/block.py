@@ -5,10 +5,11 @@ import jax
 from jax.sharding import PartitionSpec
 
 from bert_jax.models.layers import positions
-from bert_jax.models.layers.attention import SelfAttention
+from bert_jax.models.layers.attention import Extend, SelfAttention
+from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.feed_forward import feed_forward
-from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.masks import attention_bias, is_cached_visible, is_visible
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.model import Batch, Encoded, Rules
 from bert_jax.models.transformer import TransformerConfig
@@ -51,20 +52,22 @@ class Block(nn.Module):
         rotation: positions.Rotation | None,
         deterministic: bool,
         keep_attention: bool,
+        extend: Extend | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the hidden states and, if requested, the attention probabilities.
 
         Args:
           x: float[batch, seq, hidden].
-          bias: float32[batch, 1, seq, seq], added to the attention scores.
+          bias: float32[batch, 1, seq, key seq], added to the attention scores.
           rotation: of queries and keys; None for other positions than rotary ones.
           deterministic: no dropout.
-          keep_attention: return float32[batch, heads, seq, seq] probabilities, otherwise None:
+          keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
             what a rematerialised block returns is stored.
+          extend: adds the keys and values of earlier positions; None: there are none.
         """
         config = self.config
         x, probs = SelfAttention(config, name="attention")(
-            x, bias, rotation, deterministic, keep_attention
+            x, bias, rotation, deterministic, keep_attention, extend
         )
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(config, x, lambda x: dropout(feed_forward(config, x), deterministic))
@@ -78,7 +81,13 @@ class Stack(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, batch: Batch, deterministic: bool, keep_all: bool, keep_attention: bool
+        self,
+        x: jax.Array,
+        batch: Batch,
+        deterministic: bool,
+        keep_all: bool,
+        keep_attention: bool,
+        cache: Cache | None = None,
     ) -> Encoded:
         """Encodes embeddings.
 
@@ -87,21 +96,27 @@ class Stack(nn.Module):
           batch: int32[batch, seq] `example_ids` and `position_ids`; see `Encoder`.
           deterministic: no dropout.
           keep_all, keep_attention: see `Encoder`.
+          cache: of the positions before those of the batch, with mask="causal" and one example in a
+            row; None: the batch has all positions.
         """
         config = self.config
         ids, places = batch["example_ids"], batch["position_ids"]
-        bias = attention_bias(
-            is_visible(ids, places, config.mask, config.window), config.mask_value
-        )
+        if cache is None:
+            visible = is_visible(ids, places, config.mask, config.window)
+        else:
+            visible = is_cached_visible(places, cache.capacity)
+        bias = attention_bias(visible, config.mask_value)
         rotation = None
         if config.positions == "rotary":
             rotation = positions.rotation(places, config.head_dim)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
-        make_block = nn.remat(Block, static_argnums=(4, 5)) if config.remat else Block
+        remat = config.remat and cache is None
+        make_block = nn.remat(Block, static_argnums=(4, 5)) if remat else Block
+        extend = None if cache is None else Extender(cache, places, ids > 0)
         all_hidden, attention = [x], []
         for i in range(config.num_layers):
             block = make_block(config, name=f"layer_{i}")
-            x, probs = block(x, bias, rotation, deterministic, keep_attention)
+            x, probs = block(x, bias, rotation, deterministic, keep_attention, extend)
             all_hidden.append(x)
             attention.append(probs)
         if config.norm_place == "pre":
@@ -110,6 +125,7 @@ class Stack(nn.Module):
             x,
             tuple(all_hidden) if keep_all else (),
             tuple(attention) if keep_attention else (),
+            extend and extend.cache(),
         )
 
 

@@ -30,6 +30,18 @@ def is_visible(
     return visible & (jnp.abs(distance) <= window)
 
 
+def is_cached_visible(position_ids: jax.Array, capacity: int) -> jax.Array:
+    """bool[batch, 1, seq, capacity]: whether a position attends to a slot of a cache.
+
+    With mask="causal" and one example in a row, a position attends to itself and those before.
+
+    Args:
+      position_ids: int32[batch, seq]; position t is in slot t of the cache.
+      capacity: slots of the cache; those that are not filled yet are after every position.
+    """
+    return jnp.arange(capacity)[None, None, None] <= position_ids[:, None, :, None]
+
+
 def attention_bias(visible: jax.Array, mask_value: float) -> jax.Array:
     """What is added to attention scores: 0 where visible, otherwise `mask_value`.
 
