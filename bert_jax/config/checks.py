@@ -19,7 +19,8 @@ ACTIVATIONS = ("gelu", "gelu_tanh")
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
     " model.attention_dropout_rate model.window data.seed data.short_seq_prob"
-    " data.max_predictions_per_seq data.validation_share data.num_processes"
+    " data.max_predictions_per_seq data.mask_share data.same_share data.random_share"
+    " data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
     " head.mix_l2 head.lm_weight head.dropout_rate"

@@ -123,8 +123,19 @@ def pretraining() -> ConfigDict:
     # Pairs: fraction of the documents split with a random, shorter target length.
     data.short_seq_prob = 0.1
     data.masked_lm_prob = 0.15
-    # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths).
+    # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
+    # (the longest phrases of data.lexicon, and the words outside them).
     data.masking = "subword"
+    # `phrase`: a file with a phrase a line, or a phrase, a tab and the name of its class.
+    data.lexicon = ""
+    # `phrase`: weights in the choice of units: ("CLASS=WEIGHT", ...); 0: never masked. Words, and
+    # phrases of other classes or of none, have weight 1.
+    data.lexicon_weights = ()
+    # Shares of the chosen tokens that become [MASK], stay, and become a random token (paper,
+    # appendix C.2); they add up to 1.
+    data.mask_share = 0.8
+    data.same_share = 0.1
+    data.random_share = 0.1
     # Number of masked tokens among n, with p = masked_lm_prob. `half_even`: round(n * p), at least
     # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently.
     data.mask_rounding = "half_even"

@@ -29,9 +29,9 @@ class Manifest:
     """A folder of prepared data.
 
     `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
-    (counts of the text), `formats` (sequence length -> RowFormat)
-    and `splits` (split -> documents, tokens and, by sequence length, files and statistics; of
-    running text also `text`, see running_text.text_counts).
+    (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
+    length -> RowFormat) and `splits` (split -> documents, tokens and, by sequence length, files and
+    statistics; of running text also `text`, see running_text.text_counts).
     """
 
     folder: str
@@ -83,6 +83,11 @@ class Manifest:
     def statistics(self, split: str, sequence_length: int) -> dict[str, Any]:
         """See statistics.RowCounts.describe."""
         return self._part(split, sequence_length)["statistics"]
+
+    @property
+    def weighted_classes(self) -> tuple[str, ...]:
+        """The classes of phrases with a number of their own in `mask_units`, from 3 on."""
+        return tuple(self.content["settings"].get("lexicon_classes", ()))
 
     @property
     def vocabulary_path(self) -> str:

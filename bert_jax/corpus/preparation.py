@@ -10,7 +10,6 @@ Each unit of work writes a file or folder in `unfinished`, complete or not at al
 are not repeated. At the end, the manifest is written and `unfinished` is removed.
 """
 
-import dataclasses
 import os
 import shutil
 import time
@@ -24,6 +23,7 @@ from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_docume
 from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
+from bert_jax.corpus.stages import Phrases
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
 from bert_jax.files.checksums import file_sha256
@@ -74,18 +74,20 @@ class Preparation:
         """Does the work that is not finished, and writes the manifest."""
         name = self._make_vocabulary()
         tokenizer = load_tokenizer(os.path.join(self.data_dir, name), self.config.lowercase)
+        phrases = self._read_phrases(name)
         self._tokenize(name)
         splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
         corpus = self._describe_corpus(num_duplicates)
-        forms = self._make_forms(tokenizer)
-        self._sample(splits, forms, tokenizer)
-        self._write(splits, forms)
+        forms = stages.row_formats(self.config, tokenizer)
+        self._sample(splits, forms, tokenizer, phrases)
+        self._write(splits, forms, phrases)
         content = {
             "version": VERSION,
             **self.request,
             "tokenizer": self._describe_tokenizer(name, tokenizer),
             "corpus": corpus,
-            "formats": {str(length): dataclasses.asdict(form) for length, form in forms.items()},
+            **({"lexicon": phrases.matcher().counts} if phrases else {}),
+            "formats": {str(length): form.to_json() for length, form in forms.items()},
             "splits": {
                 split: self._describe_split(split, documents, forms, tokenizer)
                 for split, documents in splits.items()
@@ -139,6 +141,19 @@ class Preparation:
             "training": read_json(trained) if os.path.exists(trained) else None,
         }
 
+    def _read_phrases(self, vocabulary: str) -> Phrases | None:
+        """Copies the lexicon, so that all processes read the same one, and checks its phrases."""
+        if not self.config.lexicon:
+            return None
+        vocabulary = os.path.join(self.data_dir, vocabulary)
+        phrases = stages.copy_phrases(self.config, vocabulary, self.unfinished)
+        counts = phrases.matcher().counts
+        self.log(
+            f"lexicon: {counts['phrases']:,} phrases; left out: {counts['repeated']:,} repeated,"
+            f" {counts['unknown']:,} with unknown words"
+        )
+        return phrases
+
     # ---- tokenize
 
     def _tokenize(self, vocabulary: str) -> None:
@@ -174,22 +189,6 @@ class Preparation:
 
     # ---- pairs
 
-    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, RowFormat]:
-        """Returns the format of the rows of each sequence length."""
-        lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
-        return {
-            length: RowFormat(
-                sequence_length=length,
-                examples_per_row=1,
-                max_predictions=most if self.config.mode == "static" else 0,
-                vocab_size=len(tokenizer.pieces),
-                pad_id=tokenizer.pad_id,
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
-            )
-            for length, most in zip(lengths, predictions, strict=True)
-        }
-
     def _pairs(self, split: str, length: int) -> str:
         return os.path.join(self.unfinished, f"pairs-{split}-{length}")
 
@@ -199,7 +198,11 @@ class Preparation:
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
-        self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self,
+        splits: dict[str, Split],
+        forms: dict[int, RowFormat],
+        tokenizer: Tokenizer,
+        phrases: Phrases | None,
     ) -> None:
         """Samples a file of pairs or instances for each split and sequence length."""
         to_do = [
@@ -212,7 +215,7 @@ class Preparation:
             tasks = [
                 (self.corpus, split, self._dupe_factor(split), length)
                 + (forms[length].max_predictions, tokenizer, self.config)
-                + (self._pairs(split, length),)
+                + (self._pairs(split, length), phrases)
                 for split, length in to_do
             ]
             self._work("pairs", stages.sample_static, tasks, self._text_bytes())
@@ -248,7 +251,9 @@ class Preparation:
             for i, start in enumerate(starts)
         ]
 
-    def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
+    def _write(
+        self, splits: dict[str, Split], forms: dict[int, RowFormat], phrases: Phrases | None
+    ) -> None:
         """Writes the shards."""
         tasks = []
         for split in splits:
@@ -258,7 +263,8 @@ class Preparation:
                     if not (os.path.exists(counts) and os.path.exists(path)):
                         pairs = self._pairs(split, length)
                         dtype = stages.record_dtype(self.config, form)
-                        tasks.append((self.corpus, split, pairs, bounds, form, dtype, path, counts))
+                        task = (self.corpus, split, pairs, bounds, form, dtype, path, counts)
+                        tasks.append((*task, phrases))
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(

@@ -24,6 +24,7 @@ from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
+from bert_jax.text.lexicon import PhraseMatcher
 
 ROWS_PER_BLOCK = 256
 # Of one file: about 30 MB with uint16 ids. It must not depend on the number of processes.
@@ -48,6 +49,7 @@ def write_shard(
     bounds: tuple[int, int],
     form: RowFormat,
     path: str,
+    matcher: PhraseMatcher | None = None,
 ) -> dict[str, Any]:
     """Writes rows to an ArrayRecord file, complete or not at all.
 
@@ -59,6 +61,7 @@ def write_shard(
       bounds: numbers of the first item to write and of the one after the last.
       form: of the rows.
       path: the file to write.
+      matcher: finds the phrases that are units of masking, if they are.
 
     Returns:
       JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
@@ -73,7 +76,8 @@ def write_shard(
             for first in range(*bounds, ROWS_PER_BLOCK):
                 size = min(ROWS_PER_BLOCK, bounds[1] - first)
                 items = np.fromfile(records, dtype, size, offset=first * dtype.itemsize)
-                writer.write(_make_block(documents, items, form, counts).to_bytes())
+                block = _make_block(documents, items, form, counts, matcher)
+                writer.write(block.to_bytes())
             writer.close()
         except RuntimeError as error:
             raise OSError(errno.EIO, str(error), path) from error
@@ -89,7 +93,11 @@ def write_shard(
 
 
 def _make_block(
-    documents: Documents, items: np.ndarray, form: RowFormat, counts: RowCounts
+    documents: Documents,
+    items: np.ndarray,
+    form: RowFormat,
+    counts: RowCounts,
+    matcher: PhraseMatcher | None,
 ) -> Block:
     """Returns the rows of spans of the token store, of one example each."""
     has_masks = form.max_predictions > 0
@@ -119,15 +127,20 @@ def _make_block(
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
     counts.add(pairs, input_ids)
     num_masked, positions = np.zeros(len(items), "<u2"), np.empty(0, "<u2")
-    masked_ids = np.empty(0, form.id_dtype)
+    places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
     if has_masks:
         num_masked = items["num_masked"]
         is_mask = np.arange(form.max_predictions) < num_masked[:, None]
         positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
         lengths = example_lengths(pairs["a_length"], pairs["b_length"])
         places = np.repeat(np.cumsum(lengths) - lengths, num_masked) + positions
-        masked_ids = input_ids[places]
-        input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
+    units = None
+    if matcher is not None:
+        codes = matcher.match(input_ids)
+        counts.add_units(matcher.count(input_ids, codes, places if has_masks else None))
+        units = matcher.stored[codes] if form.mask_units else None
+    masked_ids = input_ids[places]
+    input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
     return Block(
         input_ids=input_ids,
         masked_lm_ids=masked_ids,
@@ -137,6 +150,7 @@ def _make_block(
         num_masked=num_masked,
         num_examples=np.ones(len(items), np.uint8),
         next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
+        mask_units=units,
     )
 
 
@@ -184,7 +198,7 @@ class ShardRows:
 
     def _row(self, index: int) -> tuple[np.ndarray, ...]:
         if index < 0:
-            return (np.empty(0, np.uint16),) * 6
+            return (np.empty(0, np.uint16),) * (7 if self.form.mask_units else 6)
         return self._block(index // ROWS_PER_BLOCK).row(index % ROWS_PER_BLOCK)
 
     def _load(self, block: int) -> Block:
@@ -192,7 +206,7 @@ class ShardRows:
         try:
             with self._lock:
                 (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
-            return Block.from_bytes(data, self.form.id_dtype)
+            return Block.from_bytes(data, self.form.id_dtype, self.form.mask_units)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
                 f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"

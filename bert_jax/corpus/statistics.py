@@ -27,6 +27,10 @@ class RowCounts:
         self.sums["truncated_rows"] += int((pairs["num_truncated"] > 0).sum())
         self.sums["truncated_tokens"] += int(pairs["num_truncated"].sum(dtype=np.int64))
 
+    def add_units(self, counts: Counter[str]) -> None:
+        """Adds counts of the units of masking (`lexicon.PhraseMatcher.count`)."""
+        self.sums.update(counts)
+
     def to_json(self) -> dict[str, Any]:
         return {"sums": dict(self.sums), "token_counts": self.token_counts.tolist()}
 
@@ -41,6 +45,10 @@ class RowCounts:
         `unigram_entropy`, in nats, is that of all tokens that can be masked: the loss of a model
         that knows only their frequencies. The fraction of `most_frequent_token` is the accuracy of
         a model that always predicts it.
+
+        With phrases as units of masking, `mask_units` has the number of `units` and of `phrases`,
+        `phrases_by_class`, and the share of phrases' tokens in all that can be masked; for static
+        masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
         """
         sums = self.sums
         rows = sums["rows"]
@@ -66,4 +74,30 @@ class RowCounts:
                 "piece": tokenizer.pieces[most_frequent],
                 "share": int(maskable[most_frequent]) / total,
             },
+            **({"mask_units": _describe_units(sums)} if "units" in sums else {}),
         }
+
+
+def _describe_units(sums: Counter[str]) -> dict[str, Any]:
+    """Returns the statistics of the units of masking; a share of nothing is 0."""
+
+    def share(part: str, whole: str) -> float:
+        return sums[part] / max(sums[whole], 1)
+
+    classes = sorted(key.partition("/")[2] for key in sums if key.startswith("phrases/"))
+    described: dict[str, Any] = {
+        "units": sums["units"],
+        "phrases": sums["phrases"],
+        "phrases_by_class": {name: sums[f"phrases/{name}"] for name in classes},
+        "phrase_token_share": share("phrase_tokens", "unit_tokens"),
+    }
+    if "masked_tokens" in sums:
+        described |= {
+            "masked_token_share": share("masked_tokens", "unit_tokens"),
+            "masked_phrase_token_share": share("masked_phrase_tokens", "phrase_tokens"),
+            "masked_phrase_share": share("masked_phrases", "phrases"),
+            "masked_phrase_share_by_class": {
+                name: share(f"masked_phrases/{name}", f"phrases/{name}") for name in classes
+            },
+        }
+    return described

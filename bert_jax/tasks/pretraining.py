@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.data import parse_weights
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
@@ -94,6 +95,8 @@ class Pretraining:
         sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
         if outputs.next_sentence_logits is not None:
             sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
+        if "mask_units" in batch:
+            sums["masked_phrases"] = objectives.masked_phrases(batch)
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
@@ -176,8 +179,18 @@ class PretrainingData:
                 never_masked=(tokenizer.cls_id, tokenizer.sep_id),
                 is_continuation=tuple(tokenizer.is_continuation.tolist()),
                 rounding=self.data["mask_rounding"],
+                mask_share=self.data["mask_share"],
+                same_share=self.data["same_share"],
+                random_share=self.data["random_share"],
+                unit_weights=self._unit_weights(),
             )
         return Pretraining(model, rule, 8, 1, self.next_sentence)
+
+    def _unit_weights(self) -> tuple[float, ...]:
+        """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""
+        if self.data["masking"] != "phrase":
+            return ()
+        return (1.0, 1.0, *parse_weights(self.data["lexicon_weights"]).values())
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
         pieces = len(tokenizer.pieces)
