@@ -145,7 +145,7 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
     config, _ = overrides.parse_config(parser, words)
     config = ConfigDict(config.to_dict())
     if source is not None:
-        fields = init_from.model_fields(config, source.model)
+        fields = init_from.model_fields(config, source.model, values)
         config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})
         checks.check(config)
     return config

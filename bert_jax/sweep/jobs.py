@@ -115,7 +115,7 @@ def _expand(known: _Expansion, run: Run) -> None:
     for index in range(count):
         overrides, needed = _overrides(known, run, index)
         source = known.configs.get(run.after)
-        config = known.resolve(run.config, _without(overrides, "init_from"), source)
+        config = known.resolve(run.config, _without_future(overrides), source)
         if several:
             config.seed += index
             overrides["seed"] = str(config.seed)
@@ -189,7 +189,7 @@ def _share_data(
 ) -> str:
     """Sets data.dir, adds the job that prepares the data if it is new, and returns its name."""
     data = data_config(config)
-    values = {k: v for k, v in dataclasses.asdict(data).items() if k not in data.unused}
+    values = {k: v for k, v in dataclasses.asdict(data).items() if k not in data.omitted}
     if not config.data.vocab or config.init_from:
         values["init_from"] = config.init_from  # brings its vocabulary
     if config.data.dir:
@@ -215,8 +215,10 @@ def _stage(known: _Expansion, needed: list[str]) -> int:
     return max((known.jobs[name].stage + 1 for name in needed), default=0)
 
 
-def _without(values: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in values.items() if key != name}
+def _without_future(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Returns the overrides without parameters that the sweep will make, and cannot read yet."""
+    source = overrides.get("init_from", "")
+    return {k: v for k, v in overrides.items() if k != "init_from" or WORKDIR not in source}
 
 
 def select(jobs: tuple[Job, ...], pattern: str) -> tuple[Job, ...]:

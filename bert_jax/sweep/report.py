@@ -59,11 +59,22 @@ def scores_of(results: Results, system: str, column: Column) -> list[float]:
 def _section(table: Table, results: Results) -> list[str]:
     lines = [f"## {table.title}", "", *_grid(*_scores(table, results)), ""]
     lines += [table.note, ""] if table.note else []
+    for column in table.columns:
+        lines += _unknown_score(column, results)
     comparisons = list(_comparisons(table, results))
     if comparisons:
         header = ["compared", "task", "difference", "p", ""]
         lines += [*_grid(header, comparisons), "", _explain(table, results, comparisons), ""]
     return lines
+
+
+def _unknown_score(column: Column, results: Results) -> list[str]:
+    """Returns a line if no run of the column's task has its score."""
+    found = {name for item in results if item["task"] == column.task for name in item["metrics"]}
+    if not found or column.metric in found:
+        return []
+    names = ", ".join(sorted(found))
+    return [f"No run of {column.task} has the score {column.metric!r}; there are: {names}.", ""]
 
 
 def _scores(table: Table, results: Results) -> tuple[list[str], list[list[str]]]:

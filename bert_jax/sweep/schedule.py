@@ -215,19 +215,25 @@ def wait_for(job: Job, workdir: str, board: Board, is_waiting: bool) -> str:
     Returns:
       The name of a job that failed, or of one that is not complete if it does not wait; empty if
       all are complete.
+
+    Raises:
+      KeyboardInterrupt: on SIGTERM or SIGINT, also in the first process of a container.
     """
     said = False
-    while missing := [name for name in job.needs if not record.is_finished(name, workdir)]:
-        if not is_waiting:
-            return missing[0]
-        for name in missing:
-            since = record.seconds_since_failure(name, workdir)
-            if since is not None and since > _SECONDS_UNTIL_FAILED:
-                return name
-        if not said:
-            board.event(f"{job.name}: waiting for {', '.join(missing)}")
-            said = True
-        time.sleep(_SECONDS_BETWEEN_CHECKS)
+    with _StopRequest() as request:
+        while missing := [name for name in job.needs if not record.is_finished(name, workdir)]:
+            if not is_waiting:
+                return missing[0]
+            for name in missing:
+                since = record.seconds_since_failure(name, workdir)
+                if since is not None and since > _SECONDS_UNTIL_FAILED:
+                    return name
+            if not said:
+                board.event(f"{job.name}: waiting for {', '.join(missing)}")
+                said = True
+            if request.count:
+                raise KeyboardInterrupt
+            time.sleep(_SECONDS_BETWEEN_CHECKS)
     return ""
 
 

@@ -24,6 +24,8 @@ class System(NamedTuple):
       finetuning: overrides of each fine-tuning.
       bilstm: whether a randomly initialized BiLSTM is on top when it is fine-tuned.
       encoder: the system whose pre-trained encoder it takes; empty: its own.
+      takes_vocabulary: whether it takes the vocabulary of the first run at a small scale, so that
+        systems are compared, not vocabularies.
     """
 
     title: str
@@ -32,6 +34,7 @@ class System(NamedTuple):
     finetuning: dict[str, Any] = {}
     bilstm: bool = False
     encoder: str = ""
+    takes_vocabulary: bool = False
 
 
 SYSTEMS = {
@@ -39,12 +42,14 @@ SYSTEMS = {
     "no_nsp": System("No NSP", "configs/base.py", {"model.next_sentence": False}),
     "ltr": System("LTR & No NSP", "configs/left_to_right.py"),
     "ltr_bilstm": System("+ BiLSTM", bilstm=True, encoder="ltr"),
+    "gpt": System("GPT", "configs/gpt.py", takes_vocabulary=True),
 }
 
 _TRAINING = {
     "paper": {},
     "mini": {
         "steps": 8000,
+        "epochs": 0.0,
         "phases": ((128, 1.0),),
         "global_batch_size": 32,
         "optimizer.name": "adamw",
@@ -93,6 +98,7 @@ def pretraining_run(
     corpus: str,
     settings: str,
     overrides: dict[str, Any] | None = None,
+    vocabulary_of: str = "",
 ) -> Run:
     """Returns the pre-training of a system.
 
@@ -103,6 +109,7 @@ def pretraining_run(
       corpus: value of config.data.source.
       settings: further overrides, as `tasks.parse_overrides` reads them, with names of runs.
       overrides: overrides of this run, before those of `settings`.
+      vocabulary_of: an earlier run, whose vocabulary a system may take.
 
     Raises:
       ValueError: there is no such scale, or no corpus.
@@ -114,5 +121,7 @@ def pretraining_run(
         )
     row = SYSTEMS[system]
     values = _TRAINING[scale] | _SIZES[scale] | row.pretraining
+    if scale != "paper" and row.takes_vocabulary and vocabulary_of:
+        values["data.vocab"] = f"{{data:{vocabulary_of}}}/vocab.txt"
     values |= {"data.source": corpus} | (overrides or {}) | parse_overrides(settings, name)
     return Run(name, row.config, values, system=name, task="pretraining")

@@ -5,8 +5,9 @@
     python -m bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set tasks=wikigold,wnut17,squad,texts --seeds=3
 
-BERT, without next sentences, left to right without them, and that with a BiLSTM on top. The paper
-pre-trains BERT-Base for a million steps. configs/sweeps/tasks.py has the names of the files.
+BERT, without next sentences, left to right without them, and that with a BiLSTM on top; further
+rows, such as GPT, by --set systems=bert,no_nsp,ltr,ltr_bilstm,gpt. The paper pre-trains BERT-Base
+for a million steps. configs/sweeps/tasks.py has the names of the files.
 """
 
 from bert_jax.sweep.plan import Run, Sweep, Table
@@ -45,7 +46,13 @@ def get_sweep(
     check_scale(scale)
     names, columns = choose(systems, SYSTEMS, "system"), choose(tasks, TASKS, "task")
     encoders = dict.fromkeys(SYSTEMS[name].encoder or name for name in names)
-    runs = [pretraining_run(name, name, scale, corpus, pretraining) for name in encoders]
+    first = next(iter(encoders))
+    runs = [
+        pretraining_run(
+            name, name, scale, corpus, pretraining, vocabulary_of=first if name != first else ""
+        )
+        for name in encoders
+    ]
     for system in names:
         row = SYSTEMS[system]
         for task in columns:

@@ -133,7 +133,8 @@ def test_a_killed_sweep_ends_with_the_results_of_an_uninterrupted_one(sweep, tmp
     # The two runs that were interrupted started twice, and no other one did.
     for folder in runs.iterdir():
         assert starts(folder) == (2 if folder.name in ("bert", "no_nsp") else 1), folder
-    read = lambda folder: [json.loads(line) for line in (folder / "results.jsonl").open()]  # noqa: E731
+    lines = lambda folder: (folder / "results.jsonl").read_text().splitlines()  # noqa: E731
+    read = lambda folder: list(map(json.loads, lines(folder)))  # noqa: E731
     drop = ("seconds", "tokens")  # depend on the clock
     assert [{k: v for k, v in r.items() if k not in drop} for r in read(killed)] == [
         {k: v for k, v in r.items() if k not in drop} for r in read(whole)

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.commands.sweep import resolve
 from bert_jax.config import store
@@ -137,15 +136,22 @@ def test_a_wrong_run_is_refused_by_name(runs, message):
         make(*runs)
 
 
-def test_another_kind_of_model_is_refused():
-    def resolve_other(file, values, source):
-        if source is not None:
-            source = ConfigDict({"model": {"name": "other", "num_filters": 3}})
-        return resolve(file, values, source)
+def test_a_pretraining_cannot_continue_another_kind_of_model():
+    runs = Run("bert", TINY, CORPUS), Run("gpt", "configs/gpt.py:tiny", CORPUS, after="bert")
+    with pytest.raises(ValueError, match="Run gpt: .* another kind of model: .* type_vocab_size"):
+        make(*runs)
 
-    runs = Run("bert", TINY, CORPUS), Run("ner", "configs/ner.py", NER, after="bert")
-    with pytest.raises(ValueError, match="Run ner: .* another kind of model: .* lacks num_filters"):
-        jobs.make_jobs(Sweep("S", runs), resolve_other)
+
+def test_a_finetuning_takes_the_kind_of_model_of_its_pretraining():
+    gpt = Run("gpt", "configs/gpt.py:tiny", {"data.source": "text:x"})
+    made = make(gpt, Run("ner", "configs/ner.py", NER, after="gpt"))
+    model = made["ner"].settings["model"]
+    assert (model["name"], model["mask"], model["hidden_size"]) == ("gpt", "causal", 128)
+
+
+def test_weights_of_another_program_must_exist_when_the_sweep_is_planned():
+    with pytest.raises(ValueError, match="Run ner: .*nowhere"):
+        make(Run("ner", "configs/ner.py", {**NER, "init_from": "nowhere"}))
 
 
 def test_only_some_runs_and_what_they_need_are_selected():

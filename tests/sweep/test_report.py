@@ -95,6 +95,12 @@ def test_the_best_of_a_column_is_marked_highest_or_lowest():
     assert "**" not in report.terminal(plan_of(tables=(table,)), RESULTS)
 
 
+def test_a_score_that_no_run_has_is_reported():
+    table = Table("T", {"bert": "B"}, (Column("ner", "f2"),))
+    found = report.markdown(plan_of(tables=(table,)), RESULTS)
+    assert "No run of ner has the score 'f2'; there are: f1." in found
+
+
 def test_small_differences_are_within_the_spread():
     scores = [item("a", "t", i, f1=x) for i, x in enumerate((0.5, 0.6))]
     scores += [item("b", "t", i, f1=x) for i, x in enumerate((0.52, 0.61))]

@@ -227,6 +227,15 @@ def test_a_job_of_a_cluster_waits_for_other_machines(tmp_path, monkeypatch):
     assert schedule.wait_for(script("d", needs=("c",)), workdir, board, is_waiting=True) == "c"
 
 
+def test_a_job_that_waits_can_be_stopped(tmp_path):
+    workdir, job = str(tmp_path), script("b", needs=("a",))
+    thread = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        schedule.wait_for(job, workdir, Board(workdir, io.StringIO()), is_waiting=True)
+    thread.join()
+
+
 # ------------------------------------------------------------------------------------- progress
 
 
