@@ -20,6 +20,8 @@ class System(NamedTuple):
     Attributes:
       title: of its row.
       config: configuration file of its pre-training.
+      small_config: the same at a small scale, if it is another one.
+      sizes: scale -> its overrides in place of the sizes of a Transformer.
       pretraining: overrides of its pre-training.
       finetuning: overrides of each fine-tuning.
       bilstm: whether a randomly initialized BiLSTM is on top when it is fine-tuned.
@@ -30,6 +32,8 @@ class System(NamedTuple):
 
     title: str
     config: str = ""
+    small_config: str = ""
+    sizes: dict[str, dict[str, Any]] | None = None
     pretraining: dict[str, Any] = {}
     finetuning: dict[str, Any] = {}
     bilstm: bool = False
@@ -39,7 +43,7 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "bert": System("BERT", "configs/base.py"),
-    "no_nsp": System("No NSP", "configs/base.py", {"model.next_sentence": False}),
+    "no_nsp": System("No NSP", "configs/base.py", pretraining={"model.next_sentence": False}),
     "ltr": System("LTR & No NSP", "configs/left_to_right.py"),
     "ltr_bilstm": System("+ BiLSTM", bilstm=True, encoder="ltr"),
     "gpt": System("GPT", "configs/gpt.py", takes_vocabulary=True),
@@ -120,8 +124,10 @@ def pretraining_run(
             "The text to pre-train on is missing: --set corpus=SOURCE, such as text:FILE."
         )
     row = SYSTEMS[system]
-    values = _TRAINING[scale] | _SIZES[scale] | row.pretraining
+    sizes = _SIZES if row.sizes is None else row.sizes
+    values = _TRAINING[scale] | sizes.get(scale, {}) | row.pretraining
     if scale != "paper" and row.takes_vocabulary and vocabulary_of:
         values["data.vocab"] = f"{{data:{vocabulary_of}}}/vocab.txt"
     values |= {"data.source": corpus} | (overrides or {}) | parse_overrides(settings, name)
-    return Run(name, row.config, values, system=name, task="pretraining")
+    config = row.small_config if row.small_config and scale != "paper" else row.config
+    return Run(name, config, values, system=name, task="pretraining")

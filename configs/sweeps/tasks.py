@@ -96,6 +96,7 @@ _SMALL = {
     "phases": ((128, 1.0),),
     "eval.every": "2 epochs",
     "checkpoint.every": "2 epochs",
+    "head.lstm_size": 256,
 }
 _SMALL_OF_KIND = {
     "classification": {"epochs": 6.0},
