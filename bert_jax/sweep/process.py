@@ -4,11 +4,11 @@ A process holds the lock of its folder as long as it lives, also when the sweep 
 killed. If the sweep dies, the kernel sends SIGTERM to the process, which saves and stops.
 """
 
-import ctypes
 import fcntl
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import BinaryIO
 
@@ -16,8 +16,18 @@ from bert_jax.sweep import record, snapshots
 from bert_jax.sweep.jobs import Job
 from bert_jax.sweep.slots import Slot
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
+# Runs in the new process, and replaces itself with the program. `preexec_fn` of subprocess would do
+# the same, but forks this process, whose libraries may have threads. 1 is PR_SET_PDEATHSIG.
+_LAUNCHER = """\
+import ctypes, os, signal, sys
+parent, cores, *command = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(parent):
+    sys.exit("error: the sweep has ended")
+if cores:
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+os.execv(command[0], command)
+"""
 
 
 class Process:
@@ -45,15 +55,16 @@ class Process:
         command = job.command(workdir)
         self._log.write(f"$ {' '.join(command)}\n".encode())
         self._log.flush()
+        cores = ",".join(map(str, sorted(slot.cores)))
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), cores]
         self._process = subprocess.Popen(
-            command,
+            [*launcher, *command],
             env={**os.environ, "PYTHONUNBUFFERED": "1", **slot.environment},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches the sweep only, which asks it to stop
             pass_fds=(lock.fileno(),),
-            preexec_fn=lambda: _prepare_child(slot),
         )
 
     def poll(self) -> str | None:
@@ -94,13 +105,6 @@ class Process:
     def seconds(self) -> float:
         """Since the start."""
         return time.monotonic() - self.started
-
-
-def _prepare_child(slot: Slot) -> None:
-    """Runs in the child before the program."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if slot.cores:
-        os.sched_setaffinity(0, slot.cores)
 
 
 def try_lock(job: str, workdir: str) -> BinaryIO | None:
