@@ -60,7 +60,9 @@ def get_sweep(
                 Run(
                     f"{system}-step{step}-{task}",
                     TASKS[task].config,
-                    finetuning(task, scale, data, finetuning_of) | SYSTEMS[system].finetuning,
+                    finetuning(
+                        task, scale, data, finetuning_of, system, SYSTEMS[system].finetuning
+                    ),
                     after=system,
                     at_step=step,
                     seeds=0,

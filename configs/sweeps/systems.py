@@ -23,7 +23,7 @@ class System(NamedTuple):
       small_config: the same at a small scale, if it is another one.
       sizes: scale -> its overrides in place of the sizes of a Transformer.
       pretraining: overrides of its pre-training.
-      finetuning: overrides of each fine-tuning.
+      finetuning: overrides of each fine-tuning at a small scale.
       bilstm: whether a randomly initialized BiLSTM is on top when it is fine-tuned.
       encoder: the system whose pre-trained encoder it takes; empty: its own.
       takes_vocabulary: whether it takes the vocabulary of the first run at a small scale, so that
@@ -47,6 +47,23 @@ SYSTEMS = {
     "ltr": System("LTR & No NSP", "configs/left_to_right.py"),
     "ltr_bilstm": System("+ BiLSTM", bilstm=True, encoder="ltr"),
     "gpt": System("GPT", "configs/gpt.py", takes_vocabulary=True),
+    # Rows are 32 steps of time, with as many tokens in an update as the others have.
+    "elmo": System(
+        "ELMo",
+        "configs/elmo.py",
+        small_config="configs/elmo.py:small",
+        sizes={
+            "mini": {
+                "phases": ((32, 1.0),),
+                "global_batch_size": 128,
+                "model.hidden_size": 512,
+                "model.cell_size": 1024,
+                "data.form": "paragraphs",
+            },
+            "tiny": {"phases": ((32, 1.0),), "global_batch_size": 64, "data.form": "paragraphs"},
+        },
+        finetuning={"optimizer.learning_rate": 1e-3},
+    ),
 }
 
 _TRAINING = {

@@ -6,8 +6,8 @@
         --set corpus=text:FILE --set data=FOLDER --set tasks=wikigold,wnut17,squad,texts --seeds=3
 
 BERT, without next sentences, left to right without them, and that with a BiLSTM on top; further
-rows, such as GPT, by --set systems=bert,no_nsp,ltr,ltr_bilstm,gpt. The paper pre-trains BERT-Base
-for a million steps. configs/sweeps/tasks.py has the names of the files.
+rows by --set systems=bert,no_nsp,ltr,ltr_bilstm,gpt,elmo. The paper pre-trains BERT-Base for a
+million steps. configs/sweeps/tasks.py has the names of the files.
 """
 
 from bert_jax.sweep.plan import Run, Sweep, Table
@@ -41,7 +41,7 @@ def get_sweep(
       tasks: names in configs/sweeps/tasks.py, the columns.
       systems: names in configs/sweeps/systems.py, the rows; the first is the reference.
       pretraining: overrides: FIELD=VALUE;SYSTEM:FIELD=VALUE;...
-      finetuning_of: overrides: FIELD=VALUE;TASK:FIELD=VALUE;...
+      finetuning_of: overrides: FIELD=VALUE;TASK:FIELD=VALUE;SYSTEM-TASK:FIELD=VALUE;...
     """
     check_scale(scale)
     names, columns = choose(systems, SYSTEMS, "system"), choose(tasks, TASKS, "task")
@@ -56,7 +56,7 @@ def get_sweep(
     for system in names:
         row = SYSTEMS[system]
         for task in columns:
-            overrides = finetuning(task, scale, data, finetuning_of) | row.finetuning
+            overrides = finetuning(task, scale, data, finetuning_of, system, row.finetuning)
             if row.bilstm:
                 overrides[f"head.{TASKS[task].kind}"] = "bilstm"
             runs.append(

@@ -128,12 +128,12 @@ def choose(names: str, available: dict[str, Any], what: str) -> list[str]:
     return chosen
 
 
-def parse_overrides(text: str, name: str) -> dict[str, str]:
-    """Returns the overrides of "FIELD=VALUE;NAME:FIELD=VALUE;..." that concern a name.
+def parse_overrides(text: str, *names: str) -> dict[str, str]:
+    """Returns the overrides of "FIELD=VALUE;NAME:FIELD=VALUE;..." that concern one of some names.
 
     Args:
       text: value of a setting. An entry without NAME concerns all; a later one replaces an earlier.
-      name: of a task or a system.
+      names: of tasks or systems.
 
     Raises:
       ValueError: an entry has another form.
@@ -147,19 +147,29 @@ def parse_overrides(text: str, name: str) -> dict[str, str]:
                 f"{entry!r} is not FIELD=VALUE or NAME:FIELD=VALUE, such as epochs=5 or"
                 " squad:epochs=5."
             )
-        if not colon or of.strip() == name:
+        if not colon or of.strip() in names:
             overrides[(rest if colon else field).strip()] = value.strip()
     return overrides
 
 
-def finetuning(name: str, scale: str, data: str, settings: str) -> dict[str, Any]:
+def finetuning(
+    name: str,
+    scale: str,
+    data: str,
+    settings: str,
+    system: str = "",
+    of_system: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Returns the overrides of a fine-tuning.
 
     Args:
       name: of the task.
       scale: `paper` leaves everything to the task's configuration.
       data: folder of the files; empty: tensorflow-datasets.
-      settings: further overrides, as `parse_overrides` reads them.
+      settings: further overrides, as `parse_overrides` reads them, with names of tasks, systems,
+        and SYSTEM-TASK.
+      system: that is fine-tuned.
+      of_system: its overrides at a small scale.
 
     Raises:
       ValueError: the task has no data set of tensorflow-datasets, and `data` is missing.
@@ -167,7 +177,7 @@ def finetuning(name: str, scale: str, data: str, settings: str) -> dict[str, Any
     task = TASKS[name]
     overrides: dict[str, Any] = {}
     if scale != "paper":
-        overrides |= _SMALL | _SMALL_OF_KIND[task.kind]
+        overrides |= _SMALL | _SMALL_OF_KIND[task.kind] | (of_system or {})
     if data:
         train, dev = task.files
         overrides |= {"data.train": f"{data}/{train}", "data.eval": f"{data}/{dev}"}
@@ -175,7 +185,7 @@ def finetuning(name: str, scale: str, data: str, settings: str) -> dict[str, Any
         raise ValueError(
             f"The task {name} needs --set data=FOLDER with {' and '.join(task.files)}."
         )
-    return overrides | parse_overrides(settings, name)
+    return overrides | parse_overrides(settings, name, system, f"{system}-{name}")
 
 
 def column(name: str) -> Column:
