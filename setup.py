@@ -57,7 +57,11 @@ setup(
     description="BERT in JAX: from raw text to a pre-trained and measured model, on any mesh",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=[*find_packages(include=["bert_jax", "bert_jax.*"]), "bert_jax.configs"],
+    packages=[
+        *find_packages(include=["bert_jax", "bert_jax.*"]),
+        "bert_jax.configs",
+        "bert_jax.configs.sweeps",
+    ],
     # In a checkout the configurations stand beside the package; a wheel has them in it.
     package_dir={"bert_jax.configs": "configs"},
     entry_points={"console_scripts": ["bert_jax = bert_jax.__main__:start"]},

@@ -20,6 +20,7 @@ FLOORS = (
     "main",
     "__main__",
     "commands",
+    "sweep",
     "benchmark",
     "convert",
     "inference",
@@ -270,19 +271,21 @@ def comparisons_of_names(root: pathlib.Path) -> list[str]:
 
 
 def settings_that_are_not_values(root: pathlib.Path) -> list[str]:
-    """Files of configs/ import the defaults, each other and ml_collections."""
+    """Files of configs/ import the defaults, each other and ml_collections; sweeps their plan."""
     allowed = (f"{PACKAGE}.config.defaults", "configs", "ml_collections")
+    of_sweeps = (f"{PACKAGE}.sweep.plan", "configs", "itertools", "typing")
     return [
         f"{place(root, path)} -> {name}"
-        for path in sorted((root / "configs").glob("*.py"))
+        for folder, prefixes in (("configs", allowed), ("configs/sweeps", of_sweeps))
+        for path in sorted((root / folder).glob("*.py"))
         for name in sorted(imports(path))
-        if not f"{name}.".startswith(tuple(f"{prefix}." for prefix in allowed))
+        if not f"{name}.".startswith(tuple(f"{prefix}." for prefix in prefixes))
     ]
 
 
 def executed_data(root: pathlib.Path) -> list[str]:
     lines = []
-    for path in [*module_files(root).values(), *sorted((root / "configs").glob("*.py"))]:
+    for path in [*module_files(root).values(), *sorted((root / "configs").rglob("*.py"))]:
         lines += [f"{place(root, path)} -> {name}" for name in roots(path) & FORBIDDEN_MODULES]
         for node in ast.walk(syntax_tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -443,6 +446,11 @@ def test_a_tree_without_violations(made_up):
             settings_that_are_not_values,
             {"../configs/x.py": "from bert_jax.config import store"},
             "configs/x.py -> bert_jax.config.store",
+        ),
+        (
+            settings_that_are_not_values,
+            {"../configs/sweeps/x.py": "from bert_jax.sweep import jobs"},
+            "configs/sweeps/x.py -> bert_jax.sweep.jobs",
         ),
         (executed_data, {"text/x.py": "eval('1')"}, "bert_jax/text/x.py:2 calls eval"),
         (executed_data, {"../configs/x.py": "import yaml"}, "configs/x.py -> yaml"),

@@ -89,6 +89,11 @@ def test_a_missing_configuration_names_both_places(run, installed):
     )
 
 
+def test_the_sweeps_are_part_of_the_package(run):
+    words = ["--sweep=configs/sweeps/table6.py:tiny", "--set", "corpus=text:x", "--set", "data=D"]
+    assert command(run, "sweep", *words, "--dry_run").endswith("13 jobs in 3 stages\n")
+
+
 def test_a_configuration_of_ones_own_builds_on_the_packages(run):
     (run.folder / "configs").mkdir()
     (run.folder / "configs" / "shared.py").write_text("STEPS = 7\n")

@@ -8,6 +8,7 @@ COMMANDS = {
     "train": "Trains a model, or resumes a run that was stopped.",
     "evaluate": "Evaluates a run on its held-out data.",
     "predict": "Writes the predictions of a trained model for a file.",
+    "sweep": "Runs many trainings that depend on each other, and prints tables of their results.",
     "prepare": "Makes a vocabulary and training shards of a corpus.",
     "tokenize": "Prints the ids or the pieces of each line of text.",
     "features": "Writes vectors of tokens, words or sentences.",

@@ -118,6 +118,11 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(f"--{name}", action="store_true", default=default, help=on)
         self.add_argument(f"--no{name}", action="store_false", dest=name, help=off)
 
+    def repeated(self, name: str, help: str, metavar: str) -> None:
+        """Adds --name=VALUE, which may be given several times; the attribute is a list."""
+        self._names.add(name)
+        self.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help)
+
     def words(self, name: str, help: str, count: str | None = None) -> None:
         """Adds positional arguments: one, or with count="*" any number."""
         if count:

@@ -55,7 +55,7 @@ def _from_run(config: ConfigDict, explicit: Collection[str], workdir: str) -> di
     if not store.has_begun(config, workdir):
         return {}
     run = store.load(workdir)
-    return _model_fields(config, run.model, explicit) | {
+    return model_fields(config, run.model, explicit) | {
         "data.vocab": run.data.vocab,
         "data.lowercase": run.data.lowercase,
     }
@@ -81,7 +81,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     tokenizer = load_tokenizer(vocab, lowercase)
     if "data.vocab" in explicit:
         _check_same_vocabulary(config, tokenizer, vocab)
-    fields = _model_fields(config, model, explicit) | {
+    fields = model_fields(config, model, explicit) | {
         "data.vocab": os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
@@ -90,7 +90,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     return fields
 
 
-def _model_fields(
+def model_fields(
     config: ConfigDict, model: ConfigDict | dict[str, Any], explicit: Collection[str]
 ) -> dict[str, Any]:
     """Returns the fields of a configuration that have the values of a source's model.

@@ -142,5 +142,10 @@ def differences(old: ConfigDict, new: ConfigDict) -> list[str]:
     return [
         f"{name}: {before.get(name, 'missing')!r} -> {after.get(name, 'missing')!r}"
         for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name) and not name.startswith(_FREE_TO_CHANGE)
+        if before.get(name) != after.get(name) and not is_free_to_change(name)
     ]
+
+
+def is_free_to_change(name: str) -> bool:
+    """Returns whether a field, by its dotted name, may differ when a run is resumed."""
+    return name.startswith(_FREE_TO_CHANGE)

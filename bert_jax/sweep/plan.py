@@ -1,0 +1,174 @@
+"""What a sweep file returns: runs, what each of them starts from, and tables of their results.
+
+A sweep file has a function `get_sweep` with keyword arguments, its settings, which returns a
+`Sweep`. `--set NAME=VALUE` on the command line gives an argument; docs/sweeps.md has an example.
+
+In the values of overrides, `{run:NAME}` stands for the workdir of a run, `{data:NAME}` for the
+folder of its prepared data, and `{workdir}` for the folder of the sweep. A run that names another
+one waits for it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run, or one for each of several seeds.
+
+    Attributes:
+      name: of its folder; letters, digits and `_.+-`.
+      config: a configuration file, with its argument: `configs/glue.py:mrpc`.
+      overrides: dotted field -> value, as --config.FIELD=VALUE on the command line.
+      after: name of the run whose parameters it starts from; empty: none, or `init_from` is in the
+        overrides. If that run has several seeds, each seed starts from the run of its own seed.
+      at_step: the checkpoint of `after` to start from; 0: the one that `after` uses for evaluation.
+      seeds: number of runs, with `seed`, `seed` + 1, ...; 0: the number of the command line.
+      system: row of the tables.
+      task: column of the tables.
+    """
+
+    name: str
+    config: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    after: str = ""
+    at_step: int = 0
+    seeds: int = 1
+    system: str = ""
+    task: str = ""
+
+    def __post_init__(self):
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.name!r} is no name of a run: use letters, digits and any of _.+-, and begin"
+                " with a letter or a digit."
+            )
+        if self.seeds < 0:
+            raise ValueError(f"Run {self.name}: seeds={self.seeds} must be at least 0.")
+        if self.at_step < 0 or (self.at_step and not self.after):
+            raise ValueError(
+                f"Run {self.name}: at_step={self.at_step} is a checkpoint of the run `after`: it"
+                " must be at least 1 and needs `after`."
+            )
+        if self.after and "init_from" in self.overrides:
+            raise ValueError(
+                f"Run {self.name} has both after={self.after!r} and an override of init_from:"
+                " remove one of them."
+            )
+
+
+@dataclass(frozen=True)
+class Column:
+    """One score of one task.
+
+    Attributes:
+      task: of the runs.
+      metric: name in their results.json; for a corpus, of its last evaluation.
+      title: heading.
+      scale: factor of the score in the table; 100 for shares, as the paper prints them.
+      lower_is_better: for losses and perplexities.
+    """
+
+    task: str
+    metric: str
+    title: str = ""
+    scale: float = 100.0
+    lower_is_better: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title, or the task."""
+        return self.title or self.task
+
+
+@dataclass(frozen=True)
+class Table:
+    """Systems by tasks.
+
+    Attributes:
+      title: heading.
+      rows: system -> title, in order.
+      columns: in order.
+      paper: (system, heading of the column) -> the published value, in the units of the table.
+      reference: the system that the others are compared with; empty: the first row. A mapping gives
+        each row its own, and rows that it lacks are compared with nothing.
+      mark_best: mark the best row of each column.
+      note: printed below the table.
+    """
+
+    title: str
+    rows: Mapping[str, str]
+    columns: tuple[Column, ...]
+    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    reference: str | Mapping[str, str] = ""
+    mark_best: bool = False
+    note: str = ""
+
+    def reference_of(self, system: str) -> str:
+        """Returns the system that a row is compared with; empty for none."""
+        if isinstance(self.reference, str):
+            reference = self.reference or next(iter(self.rows))
+        else:
+            reference = self.reference.get(system, "")
+        return reference if reference != system else ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs in the order in which they start when nothing else decides, and tables of the results.
+
+    Attributes:
+      title: heading of the report.
+      note: what a reader of the tables must know; printed below the heading.
+    """
+
+    title: str
+    runs: tuple[Run, ...]
+    tables: tuple[Table, ...] = ()
+    note: str = ""
+
+    def __post_init__(self):
+        if not self.runs:
+            raise ValueError(f"The sweep {self.title!r} has no runs.")
+        seen: set[str] = set()
+        for run in self.runs:
+            if run.name in seen:
+                raise ValueError(f"Two runs of the sweep have the name {run.name!r}.")
+            for needed in sorted(needs(run) - seen):
+                where = "it stands after it" if needed in self._names() else "there is no such run"
+                raise ValueError(f"Run {run.name} needs the run {needed!r}, but {where}.")
+            seen.add(run.name)
+        self._check_tables()
+
+    def _names(self) -> set[str]:
+        return {run.name for run in self.runs}
+
+    def _check_tables(self) -> None:
+        systems, tasks = ({getattr(r, k) for r in self.runs} for k in ("system", "task"))
+        for table in self.tables:
+            if not table.rows or not table.columns:
+                raise ValueError(f"The table {table.title!r} has no rows or no columns.")
+            references = set() if isinstance(table.reference, str) else {*table.reference.values()}
+            unknown = ({*table.rows} | references) - systems
+            unknown |= {column.task for column in table.columns} - tasks
+            if isinstance(table.reference, str) and table.reference:
+                unknown |= {table.reference} - {*table.rows}
+            if unknown:
+                raise ValueError(
+                    f"The table {table.title!r} names {', '.join(sorted(unknown))}, which no run of"
+                    " the sweep has as its system or task."
+                )
+
+
+_REFERENCE = re.compile(r"\{(run|data):([^}]*)\}")
+
+
+def needs(run: Run) -> set[str]:
+    """Returns the names of the runs that must be complete before a run starts."""
+    text = " ".join(str(value) for value in run.overrides.values())
+    named = {match[2] for match in _REFERENCE.finditer(text)}
+    return named | ({run.after} if run.after else set())
