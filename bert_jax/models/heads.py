@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
+from bert_jax.models.layers.cache import Cache
 from bert_jax.models.layers.dense import dense, initializer
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
@@ -168,11 +169,15 @@ class CausalLMScores(nn.Module):
         """
         encoder = make_encoder(self.model, name=self.model.name)
         hidden = encoder(batch, deterministic=deterministic).hidden
-        embedding = encoder.word_embedding()
-        if self.model.lm_head == "transform":
-            return MaskedLMHead(self.model, name="masked_lm").scores(hidden, embedding)
-        bias = jnp.zeros(self.model.padded_vocab_size, jnp.float32)
-        return WordScores(hidden, embedding, _without_padding(self.model, bias))
+        return _next_word_scores(self.model, hidden, encoder.word_embedding())
+
+
+def _next_word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
+    """Returns the scores of the next word; call it in a compact method, as it makes the head."""
+    if config.lm_head == "transform":
+        return MaskedLMHead(config, name="masked_lm").scores(hidden, embedding)
+    bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
+    return WordScores(hidden, embedding, _without_padding(config, bias))
 
 
 class CausalLMModel(CausalLMScores):
@@ -181,6 +186,31 @@ class CausalLMModel(CausalLMScores):
     def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
         """float32[batch, seq, padded vocab], of the word after each position."""
         return super().__call__(batch, deterministic=deterministic).logits()
+
+
+class CausalLMDecoder(nn.Module):
+    """The same model with the same parameters, which reads rows part by part.
+
+    Attributes:
+      model: configuration of the encoder.
+    """
+
+    model: EncoderConfig
+
+    @nn.compact
+    def __call__(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Returns float32[batch, padded vocab], of the word after each row, and the new cache.
+
+        Args:
+          batch: the next tokens of each row; see `StackEncoder.decode`.
+          cache: of the tokens before.
+        """
+        encoder = make_encoder(self.model, name=self.model.name)
+        hidden, cache = encoder.decode(batch, cache)
+        last = jnp.maximum((batch["example_ids"] > 0).sum(1) - 1, 0)
+        hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
+        scores = _next_word_scores(self.model, hidden, encoder.word_embedding())
+        return scores.logits()[:, 0], cache
 
 
 def causal_lm_flops_per_token(config: EncoderConfig) -> float:
