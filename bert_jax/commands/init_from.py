@@ -1,16 +1,17 @@
-"""Resolves config.init_from: the source of the parameters determines sizes and vocabulary.
+"""Resolves config.init_from: the source of the parameters determines model and vocabulary.
 
 Does not import jax.
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import store
+from bert_jax.config import model_choices, store
 from bert_jax.config.fields import data_dir as data_dir_of
+from bert_jax.config.fields import has_corpus
 from bert_jax.corpus.manifest import NAME as MANIFEST
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.formats import format_of, open_checkpoint
@@ -21,12 +22,16 @@ from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 _TRAINING_FIELDS = (
     "dropout_rate attention_dropout_rate initializer_range mask_value remat attention"
 ).split()
+# Those of them that mean the same in models of any kind.
+_OF_ANY_MODEL = ("dropout_rate", "attention_dropout_rate", "remat", "attention")
 
 
 def resolve(
     config: ConfigDict, explicit: Collection[str], workdir: str, data_dir: str = ""
 ) -> None:
     """Sets the model's sizes and the vocabulary to those of the source of config.init_from.
+
+    Fine-tuning takes any kind of model, and with it the values of `config.model_choices`.
 
     Args:
       config: is changed.
@@ -41,16 +46,16 @@ def resolve(
     if not config.init_from:
         return
     data_dir = data_dir or data_dir_of(config, workdir)
-    values = _from_run(config, workdir) or _from_source(config, explicit, data_dir)
+    values = _from_run(config, explicit, workdir) or _from_source(config, explicit, data_dir)
     config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
 
 
-def _from_run(config: ConfigDict, workdir: str) -> dict[str, Any]:
+def _from_run(config: ConfigDict, explicit: Collection[str], workdir: str) -> dict[str, Any]:
     """Returns the fields that the run took from the same source when it began; else none."""
     if not store.has_begun(config, workdir):
         return {}
     run = store.load(workdir)
-    return _model_fields(config, run.model) | {
+    return _model_fields(config, run.model, explicit) | {
         "data.vocab": run.data.vocab,
         "data.lowercase": run.data.lowercase,
     }
@@ -76,7 +81,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     tokenizer = load_tokenizer(vocab, lowercase)
     if "data.vocab" in explicit:
         _check_same_vocabulary(config, tokenizer, vocab)
-    fields = _model_fields(config, model) | {
+    fields = _model_fields(config, model, explicit) | {
         "data.vocab": os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
@@ -85,19 +90,42 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     return fields
 
 
-def _model_fields(config: ConfigDict, model: ConfigDict | dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of config.model that have the values of a source.
+def _model_fields(
+    config: ConfigDict, model: ConfigDict | dict[str, Any], explicit: Collection[str]
+) -> dict[str, Any]:
+    """Returns the fields of a configuration that have the values of a source's model.
+
+    For fine-tuning, config.model becomes a model of the source's kind.
 
     Raises:
-      ValueError: the source has fields that config.model lacks.
+      ValueError: the source has fields that config.model lacks, or lacks one in `explicit`.
     """
+    model = dict(model.items())
+    chosen = model_choices.values_for(config, model, explicit)
+    if not has_corpus(config) and model.get("name", "bert") != config.model.name:
+        _replace_model(config, model, explicit)
     fields = {name: value for name, value in model.items() if name not in _TRAINING_FIELDS}
     if missing := sorted(fields.keys() - config.model.keys()):
         raise ValueError(
             f"config.init_from={config.init_from} has another kind of model: config.model lacks"
             f" {', '.join(missing)}. Use a configuration for that model."
         )
-    return {f"model.{name}": value for name, value in fields.items()}
+    return {f"model.{name}": value for name, value in fields.items()} | chosen
+
+
+def _replace_model(config: ConfigDict, model: Mapping[str, Any], explicit: Collection[str]) -> None:
+    """Makes config.model a model of another kind.
+
+    Fields in `explicit` and those of the training keep their values.
+    """
+    given = {name.removeprefix("model."): name for name in explicit if name.startswith("model.")}
+    if unknown := sorted(given[name] for name in given.keys() - model.keys()):
+        raise ValueError(
+            f"config.init_from={config.init_from} has a model of the kind {model['name']!r}, which"
+            f" has no {', '.join(f'config.{name}' for name in unknown)}: leave it out."
+        )
+    kept = (*given, *(name for name in _OF_ANY_MODEL if name in model.keys() & config.model.keys()))
+    config.model = ConfigDict({**model, **{name: config.model[name] for name in kept}})
 
 
 def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:

@@ -18,15 +18,18 @@ ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
-    " model.attention_dropout_rate model.window data.seed data.short_seq_prob"
-    " data.max_predictions_per_seq data.validation_share data.num_processes"
+    " model.attention_dropout_rate model.window model.highway_layers model.cell_clip"
+    " model.projection_clip data.seed data.short_seq_prob"
+    " data.max_predictions_per_seq data.mask_share data.same_share data.random_share"
+    " data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
+    " head.mix_l2 head.lm_weight head.dropout_rate"
 ).split()
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
     "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
-    " data.validation_share optimizer.beta1 optimizer.beta2"
+    " data.validation_share optimizer.beta1 optimizer.beta2 head.dropout_rate"
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
 _CHOICES = {
@@ -148,6 +151,12 @@ def check_labelled(config: ConfigDict) -> None:
         raise ValueError(
             f"config.data.lengths={lengths!r} are not ascending, positive sequence lengths."
         )
+    if config.head.get("mix_layer_norm") and config.microbatch_size:
+        raise ValueError(
+            "config.head.mix_layer_norm=True normalizes over a whole batch, which"
+            f" config.microbatch_size={config.microbatch_size} splits: set one of the two to its"
+            " default."
+        )
     if config.reinit_layers > config.model.num_layers:
         raise ValueError(
             f"config.reinit_layers={config.reinit_layers} is above"
@@ -182,7 +191,7 @@ def _check_number(name: str, value: float) -> None:
     elif name == "optimizer.frozen_layers":
         if value < -1:
             raise ValueError(f"config.{name}={value} must be at least 0, or -1 for all layers.")
-    elif name == "head.null_threshold":
+    elif name == "head.null_threshold" or (name == "head.dropout_rate" and value == -1):
         pass
     elif name in _BELOW_ZERO:
         if value >= 0:

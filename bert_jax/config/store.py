@@ -24,8 +24,30 @@ ADDED_FIELDS = {
     "initializer": "truncated_normal",
     "lm_head": "transform",
 }
+# The same of config.head, which configurations of any earlier version lack.
+ADDED_HEAD_FIELDS = {
+    "classification": "linear",
+    "span": "linear",
+    "multiple_choice": "linear",
+    "mix_layer_norm": False,
+    "mix_l2": 0.0,
+    "pool": "cls",
+    "pooler": True,
+    "dropout_rate": -1.0,
+    "share_dropout": False,
+    "both_orders": False,
+    "lm_weight": 0.0,
+}
 # The same of config.optimizer, which configurations of any earlier version lack.
 ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
+# Fields of config.data of a corpus that earlier configurations lack, with those values.
+ADDED_DATA_FIELDS = {
+    "lexicon": "",
+    "lexicon_weights": (),
+    "mask_share": 0.8,
+    "same_share": 0.1,
+    "random_share": 0.1,
+}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -100,7 +122,11 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     values = {name: _tuples(value) for name, value in values.items()}
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
+    if "head" in values:
+        values["head"] = ADDED_HEAD_FIELDS | values["head"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
+    if "source" in values["data"]:
+        values["data"] = ADDED_DATA_FIELDS | values["data"]
     return ConfigDict(values)
 
 

@@ -10,6 +10,7 @@ from bert_jax.formats import bert_config, gpt_config
 from bert_jax.formats.huggingface import PROBLEM_TYPES
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.tasks import find_task
+from bert_jax.tasks.task import TaskRow
 
 # The class of pre-training without the head for the next sentence.
 MASKED_LM = "BertForMaskedLM"
@@ -61,14 +62,29 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
 
 def _bert_class(config: ConfigDict, params: Arrays) -> str:
     task = find_task(config.task)
-    if task.head and (layers := config.head.get("layers", "last")) != "last":
+    if task.head:
+        _check_head(config, task)
+    if not task.head and not any(path.startswith("next_sentence/") for path in params):
+        return MASKED_LM
+    return task.huggingface_class
+
+
+def _check_head(config: ConfigDict, task: TaskRow) -> None:
+    """Raises ValueError for a head that transformers' classes of BERT do not have."""
+    if (layers := config.head.get("layers", "last")) != "last":
         raise ValueError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
             " the last layer only, so their answers would differ."
         )
-    if not task.head and not any(path.startswith("next_sentence/") for path in params):
-        return MASKED_LM
-    return task.huggingface_class
+    required = {config.task: "linear", "lm_weight": 0.0}
+    if task.pools:
+        required |= {"pool": "cls", "pooler": True, "both_orders": False}
+    for name, value in required.items():
+        if (got := config.head.get(name, value)) != value:
+            raise ValueError(
+                f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
+                f" BERT have {value!r} only, so their answers would differ."
+            )
 
 
 def _bert_config(

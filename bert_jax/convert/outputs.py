@@ -95,7 +95,8 @@ def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
 def _is_linear(config: ConfigDict, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
     has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
-    return has_one_head and config.head.get("layers", "last") == "last"
+    read = {"layers": "last", "pool": "cls", "pooler": True, "both_orders": False}
+    return has_one_head and all(config.head.get(n, value) == value for n, value in read.items())
 
 
 def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,25 @@ class TextRows(TaskRows):
         }
 
 
+@dataclass(frozen=True)
+class BothOrdersRows(TextRows):
+    """A row is a pair in both orders: sequences 2 * row (A, B) and 2 * row + 1 (B, A)."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32[rows], tokens of the longer sequence of each row."""
+        return self.sequences.lengths.reshape(-1, 2).max(axis=1)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """The arrays are [batch, 2, length] and [batch, 2, 1]; `labels` and `weights` as above."""
+        sequences = 2 * row_numbers[:, None] + np.arange(2)
+        is_row = row_numbers[:, None] >= 0
+        return self.sequences.take(np.where(is_row, sequences, -1), length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+
 def encode_texts(
     examples: Iterable[TextExample],
     tokenizer: Tokenizer,
@@ -42,6 +61,7 @@ def encode_texts(
     labels: Labels | None,
     kind: str,
     counts: Counter,
+    both_orders: bool = False,
 ) -> TextRows:
     """Encodes texts; overlong ones are truncated at the end, of a pair the longer text first.
 
@@ -51,35 +71,43 @@ def encode_texts(
       max_sequence_length: most tokens of a row, special ones included.
       labels: the classes; None for a regression.
       kind: of LABEL_KINDS.
-      counts: of `texts_truncated` and `tokens_cut_off`.
+      counts: of `texts_truncated` and `tokens_cut_off`; of both orders the first counts.
+      both_orders: whether a row is a pair in both orders (Radford et al. 2018, section 3.3).
 
     Raises:
-      ValueError: naming the place, for an unknown label or the wrong number of labels; or there
-        are no examples.
+      ValueError: naming the place, for an unknown label or the wrong number of labels, or for a
+        single text where both orders are encoded; or there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
     numbers, weights = array("f" if kind != "single" else "i"), array("f")
     for example in examples:
-        _add(writer, example, tokenizer, counts)
+        first = tokenizer.encode(example.text_a)
+        second = None if example.text_b is None else tokenizer.encode(example.text_b)
+        _add(writer, first, second, counts)
+        if both_orders:
+            if second is None:
+                raise ValueError(
+                    f"{example.where}: head.both_orders=True needs a second text: set"
+                    " config.data.text_b, or head.both_orders=False."
+                )
+            _add(writer, second, first, Counter())
         weights.append(example.labels is not None)
         numbers.extend(_numbers(example, labels, kind))
     sequences = writer.finish()
     values = flat(numbers)
     if kind == "multi":
-        values = values.reshape(len(writer), -1)
-    return TextRows(sequences, np.arange(len(writer), dtype=np.int32), values, flat(weights))
+        values = values.reshape(len(weights), -1)
+    make = BothOrdersRows if both_orders else TextRows
+    return make(sequences, np.arange(len(weights), dtype=np.int32), values, flat(weights))
 
 
 def _add(
-    writer: SequenceWriter, example: TextExample, tokenizer: Tokenizer, counts: Counter
+    writer: SequenceWriter, first: Sequence[int], second: Sequence[int] | None, counts: Counter
 ) -> None:
-    first, second = tokenizer.encode(example.text_a), None
-    num_tokens = len(first)
-    if example.text_b is None:
+    num_tokens = len(first) + len(second or ())
+    if second is None:
         first = first[: writer.room]
     else:
-        second = tokenizer.encode(example.text_b)
-        num_tokens += len(second)
         kept_a, kept_b = fit_pair(len(first), len(second), writer.room_of_pair)
         first, second = first[:kept_a], second[:kept_b]
     if cut := num_tokens - len(first) - len(second or ()):

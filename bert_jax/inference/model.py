@@ -38,7 +38,7 @@ class TrainedModel:
 
     Attributes:
       config: of the encoder.
-      has_pooler: whether the model has a pooler.
+      has_pooler: whether the model has a pooler of [CLS].
       task: the task whose model has these parameters.
       params: of the model; of a fine-tuned one without the head.
       tokenizer: of the run.
@@ -58,7 +58,8 @@ class TrainedModel:
         check_single_process()
         row = find_task(config.task)
         self.config = make_model_config(config)
-        self.has_pooler = row.pools and config.model.next_sentence
+        reads_cls = "head" not in config or config.head.get("pool", "cls") == "cls"
+        self.has_pooler = row.pools and config.model.next_sentence and reads_cls
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.config)
         self.task: Task = make_pretraining(self.config, self.has_pooler)
         if row.reads_forward:
@@ -72,6 +73,7 @@ class TrainedModel:
             if with_heads:
                 return checkpoints.restore_params(step, abstract_params(self.task, self._mesh))
             params = {self.config.name: checkpoints.read_params(step)[self.config.name]}
+        self.has_pooler = self.has_pooler and "pooler" in params[self.config.name]
         rules = parameter_rules(self.task)
         return jax.device_put(params, sharding.parameter_shardings(self._mesh, rules, params))
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.models.bert import BERT
+from bert_jax.models.elmo import ELMO
 from bert_jax.models.gpt import GPT
 from bert_jax.models.model import Encoder, EncoderConfig, Model
 
-MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT}
+MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT, "elmo": ELMO}
 
 # Fields of EncoderConfig that are `config.dtype` and `config.prng_impl`.
 _OF_THE_RUN = ("dtype", "prng_impl")

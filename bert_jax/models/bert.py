@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import flax.linen as nn
 import jax
 
 from bert_jax.formats import bert_names
@@ -48,6 +49,7 @@ class Bert(StackEncoder):
 
     config: BertConfig
 
+    @nn.nowrap
     def make_embeddings(self) -> Embeddings:
         return BertEmbeddings(self.config)
 

@@ -17,7 +17,8 @@ from bert_jax.models.pooling import EncoderWithPooler
 # Of the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
 # encoder have the rules of its row in MODELS.
 HEAD_RULES: Rules = (
-    (r"(^|/)masked_lm/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(masked_lm|softmax)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)softmax/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
     (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),
@@ -169,11 +170,18 @@ class CausalLMScores(nn.Module):
         """
         encoder = make_encoder(self.model, name=self.model.name)
         hidden = encoder(batch, deterministic=deterministic).hidden
-        return _next_word_scores(self.model, hidden, encoder.word_embedding())
+        embedding = encoder.word_embedding()
+        return word_scores(self.model, hidden, embedding)
 
 
-def _next_word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
-    """Returns the scores of the next word; call it in a compact method, as it makes the head."""
+def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
+    """Returns the scores of the word after each position; in a compact method.
+
+    Args:
+      config: of the encoder.
+      hidden: float[batch, seq, hidden], its last hidden states.
+      embedding: float32[padded vocab, hidden], its table of words.
+    """
     if config.lm_head == "transform":
         return MaskedLMHead(config, name="masked_lm").scores(hidden, embedding)
     bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
@@ -209,7 +217,7 @@ class CausalLMDecoder(nn.Module):
         hidden, cache = encoder.decode(batch, cache)
         last = jnp.maximum((batch["example_ids"] > 0).sum(1) - 1, 0)
         hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
-        scores = _next_word_scores(self.model, hidden, encoder.word_embedding())
+        scores = word_scores(self.model, hidden, encoder.word_embedding())
         return scores.logits()[:, 0], cache
 
 

@@ -10,6 +10,8 @@ layer, `Encoded.all_hidden`.
     weighted_sum           of the last n states, with n weights; one more weight than layers
                            includes the embeddings
     scalar_mix             of all layers, with one weight for each, without the embeddings
+    mix_last_4             of the last four layers, with one weight for each
+    mix_with_embeddings    of every state, with one weight for each (Peters et al. 2018, equation 1)
     all                    every state, on a new second axis
 """
 
@@ -32,10 +34,12 @@ class LayerChoice:
     Attributes:
       least_layers: smallest number of layers of the encoder.
       features: function (states, weights, last_first) -> features; see `choose`.
+      num_weights: function (number of states) -> number of weights that a head learns; 0: none.
     """
 
     least_layers: int
     features: Callable[[States, Weights, bool], jax.Array]
+    num_weights: Callable[[int], int] = lambda num_states: 0
 
 
 def choose(
@@ -46,7 +50,7 @@ def choose(
     Args:
       name: a key of LAYER_CHOICES.
       states: of the embeddings and each layer, float[batch, seq, hidden] each.
-      weights: one for each state that `weighted_sum` or `scalar_mix` adds; of these only.
+      weights: one for each state that a `weighted_sum` or a mix adds; of these only.
       last_first: sums start with the last state and continue from the lowest; otherwise they run
         from the lowest to the last. The order decides the last bit of a floating-point sum: taggers
         have always used the first, extracted features the second.
@@ -68,9 +72,9 @@ def _weighted_sum(states: States, weights: Weights, last_first: bool) -> Any:
     return _sum([w * state for w, state in zip(weights, last, strict=True)], last_first)
 
 
-def _scalar_mix(states: States, weights: Weights, last_first: bool) -> Any:
-    del last_first  # starts at 0 and goes up
-    return sum(w * state for w, state in zip(weights, states[1:], strict=True))
+def _mix(states: States, weights: Weights) -> Any:
+    """Starts at 0 and goes up, whatever the order of the other sums."""
+    return sum(w * state for w, state in zip(weights, states, strict=True))
 
 
 LAYER_CHOICES: dict[str, LayerChoice] = {
@@ -81,6 +85,8 @@ LAYER_CHOICES: dict[str, LayerChoice] = {
     "concat_last_4": LayerChoice(4, lambda states, *_: jnp.concatenate(states[-4:], axis=-1)),
     "sum_all": LayerChoice(1, lambda states, _, last_first: _sum(states[1:], last_first)),
     "weighted_sum": LayerChoice(1, _weighted_sum),
-    "scalar_mix": LayerChoice(1, _scalar_mix),
+    "scalar_mix": LayerChoice(1, lambda states, w, _: _mix(states[1:], w), lambda n: n - 1),
+    "mix_last_4": LayerChoice(4, lambda states, w, _: _mix(states[-4:], w), lambda n: 4),
+    "mix_with_embeddings": LayerChoice(1, lambda states, w, _: _mix(states, w), lambda n: n),
     "all": LayerChoice(1, lambda states, *_: jnp.stack(states, axis=1)),
 }

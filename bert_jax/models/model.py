@@ -7,10 +7,12 @@ from typing import Any
 import flax.linen as nn
 import flax.struct
 import jax
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.formats.weight_table import WeightTable
 from bert_jax.models.layers.cache import Cache
+from bert_jax.text.tokenization import Tokenizer
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
 DTYPES = ("float32", "bfloat16")
@@ -21,6 +23,8 @@ Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
 # The first row that matches decides.
 Rules = tuple[tuple[str, PartitionSpec], ...]
+# Adds fields to a batch on the host, just before it goes to the devices.
+AddFields = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 @flax.struct.dataclass
@@ -97,6 +101,11 @@ class EncoderConfig:
                 raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return False
+
+    @property
     def padded_vocab_size(self) -> int:
         """Rows of the table of word embeddings; those past `vocab_size` belong to no word."""
         multiple = self.pad_vocab_to_multiple_of
@@ -158,6 +167,12 @@ class Model:
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
         products in a forward pass; a training step needs three times that number.
       formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
+      add_fields: function (config, tokenizer) -> function that adds the fields which only this
+        encoder reads to a batch on the host; raises ValueError for a tokenizer that does not fit.
+        None: the encoder reads the fields of `corpus.batch` only, and all ids of the tokenizer
+        are rows of its table of word embeddings.
+      example_fields: function (config, batch) -> those fields of a batch of examples, of any
+        values; for the shapes of parameters. None as above.
     """
 
     config: type[EncoderConfig]
@@ -165,6 +180,8 @@ class Model:
     rules: Rules
     flops_per_token: Callable[[Any, int], float]
     formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
+    add_fields: Callable[[Any, Tokenizer], AddFields] | None = None
+    example_fields: Callable[[Any, Batch], dict[str, jax.Array]] | None = None
 
 
 def parameter_shapes(module: nn.Module, batch: Batch) -> Any:

@@ -1,4 +1,12 @@
-"""An encoder with the pooler that some heads read: a vector for each example of a row."""
+"""Pooling: a vector for each example of a row, and the pooler of BERT on top of it.
+
+cls    the hidden state of [CLS], the first token of the example (Devlin et al. 2019)
+last   that of the last token of the example (Radford et al. 2018)
+mean   the mean over all tokens of the example, special ones included
+max    the maximum of each feature over the same tokens
+"""
+
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -9,14 +17,69 @@ from bert_jax.models.layers.dense import dense
 from bert_jax.models.model import Batch, Encoded, EncoderConfig
 
 
+def pool(name: str, hidden: jax.Array, batch: Batch) -> jax.Array:
+    """Returns float[batch, examples, features], a vector for each example of a row.
+
+    Args:
+      name: a key of POOLS.
+      hidden: float[batch, seq, features].
+      batch: int32[batch, seq] `example_ids`, and int32[batch, examples] `cls_positions`, which also
+        tells how many examples a row has. An example without tokens gets the first position of
+        the row (`cls`, `last`), or zeros.
+    """
+    return POOLS[name](hidden, batch)
+
+
+def _cls(hidden: jax.Array, batch: Batch) -> jax.Array:
+    return jnp.take_along_axis(hidden, batch["cls_positions"][:, :, None], axis=1)
+
+
+def _last(hidden: jax.Array, batch: Batch) -> jax.Array:
+    is_token = _is_token(batch)
+    place = jnp.arange(is_token.shape[-1], dtype=jnp.int32)[None, None]
+    last = jnp.where(is_token, place, 0).max(axis=-1)
+    return jnp.take_along_axis(hidden, last[:, :, None], axis=1)
+
+
+def _mean(hidden: jax.Array, batch: Batch) -> jax.Array:
+    is_token = _is_token(batch).astype(hidden.dtype)
+    total = jnp.einsum("bns,bsd->bnd", is_token, hidden)
+    return total / jnp.maximum(is_token.sum(axis=-1, keepdims=True), 1)
+
+
+def _max(hidden: jax.Array, batch: Batch) -> jax.Array:
+    is_token = _is_token(batch)[..., None]
+    largest = jnp.where(is_token, hidden[:, None], -jnp.inf).max(axis=2)
+    return jnp.where(is_token.any(axis=2), largest, 0)
+
+
+def _is_token(batch: Batch) -> jax.Array:
+    """bool[batch, examples, seq], whether a position belongs to an example."""
+    numbers = 1 + jnp.arange(batch["cls_positions"].shape[1], dtype=jnp.int32)
+    return batch["example_ids"][:, None, :] == numbers[None, :, None]
+
+
+POOLS: dict[str, Callable[[jax.Array, Batch], jax.Array]] = {
+    "cls": _cls,
+    "last": _last,
+    "mean": _mean,
+    "max": _max,
+}
+
+
 class EncoderWithPooler(nn.Module):
-    """An encoder, and tanh(dense(hidden state of [CLS])) (google-research/bert `modeling.py`).
+    """An encoder, and tanh(dense(pooled hidden states)) (google-research/bert `modeling.py`).
 
     The parameters of the pooler are at the same level as the encoder's, as in every format of
     BERT's weights: "bert/pooler/kernel", "bert/embeddings/...".
+
+    Attributes:
+      config: of the encoder.
+      pool: of POOLS; BERT's is `cls`.
     """
 
     config: EncoderConfig
+    pool: str = "cls"
 
     def setup(self):
         self.body = make_encoder(self.config)
@@ -40,8 +103,8 @@ class EncoderWithPooler(nn.Module):
         encoded = self.body(
             batch, deterministic=deterministic, keep_all=keep_all, keep_attention=keep_attention
         )
-        cls = jnp.take_along_axis(encoded.hidden, batch["cls_positions"][:, :, None], axis=1)
-        return encoded, jnp.tanh(self.pooler(cls))
+        pooled = pool(self.pool, encoded.hidden, batch)
+        return encoded, jnp.tanh(self.pooler(pooled))
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]; see `Encoder`."""

@@ -61,6 +61,7 @@ class StackEncoder(Encoder):
         self.embeddings = self.make_embeddings()
         self.encoder = Stack(self.config)
 
+    @nn.nowrap
     def make_embeddings(self) -> Embeddings:
         """Returns the module of the embeddings, which a subclass may replace."""
         return Embeddings(self.config)

@@ -1,38 +1,26 @@
 """The models that are fine-tuned: an encoder and a small head (paper, section 4 and appendix B).
 
-Dropout before the head has the encoder's rate, as in `run_classifier.py`; kernels start as those of
-the encoder, biases at zero. Logits are float32.
+Dropout before the head has the encoder's rate, as in `run_classifier.py`, unless the head has its
+own; kernels start as those of the encoder, biases at zero. Logits are float32. With `keep_reading`
+the models also return the `Reading` of what the encoder gave, for auxiliary losses.
 """
-
-from typing import Any
 
 import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models import make_encoder
 from bert_jax.models.crf import Crf
-from bert_jax.models.layer_choice import choose
 from bert_jax.models.layers.dense import initializer
-from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, EncoderConfig
-from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.models.reading import HeadConfig, Reading, read_pooled, read_tokens
 
 # Heads of a tagger.
 TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
-# Layers that a tagger reads: rows of LAYER_CHOICES (paper, Table 7).
-TAGGING_LAYERS = (
-    "last",
-    "embeddings",
-    "second_to_last",
-    "sum_last_4",
-    "concat_last_4",
-    "sum_all",
-    "scalar_mix",
-)
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
+# What an encoder takes of each sequence of a row that has several.
+_OF_SEQUENCES = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
 
 
 class LinearHead(nn.Module):
@@ -52,53 +40,71 @@ class LinearHead(nn.Module):
 
 
 class ClassificationModel(nn.Module):
-    """One of several classes, several of them, or (one class) a number, from the pooled [CLS].
+    """One of several classes, several of them, or (one class) a number, from a pooled vector.
 
     Attributes:
       model: configuration of the encoder.
       num_classes: number of logits.
+      head: what is read; with `both_orders`, the sum of the vectors of two sequences.
     """
 
     model: EncoderConfig
     num_classes: int
+    head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:
-        """What `EncoderWithPooler` takes, one example a row -> float32[batch, classes]."""
-        return _pooled_logits(self.model, self.num_classes, batch, deterministic)
+    def __call__(
+        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
+    ) -> jax.Array | tuple[jax.Array, Reading]:
+        """What `read_pooled` takes -> float32[batch, classes]; [batch, 2] in front for two orders.
+
+        Returns the logits, or with `keep_reading` the logits and what was read.
+        """
+        head = self.head
+        if head.both_orders:
+            pooled, reading = read_pooled(self.model, head, flat_batch(batch), deterministic)
+            pooled = pooled.astype(jnp.float32).reshape(-1, 2, pooled.shape[-1]).sum(axis=1)
+        else:
+            pooled, reading = read_pooled(self.model, head, batch, deterministic)
+        x = head.dropout(self.model, "dropout")(pooled, deterministic)
+        logits = LinearHead(self.model, self.num_classes, name="classifier")(x)
+        return (logits, reading) if keep_reading else logits
 
 
 class MultipleChoiceModel(nn.Module):
-    """One of several endings: a number for each, from its pooled [CLS].
+    """One of several endings: a number for each, from its pooled vector.
 
     Attributes:
       model: configuration of the encoder.
+      head: what is read.
     """
 
     model: EncoderConfig
+    head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:
-        """What `EncoderWithPooler` takes, each with [batch, choices] in front.
+    def __call__(
+        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
+    ) -> jax.Array | tuple[jax.Array, Reading]:
+        """What `read_pooled` takes, each with [batch, choices] in front.
 
         Returns:
-          float32[batch, choices]; a choice that is all padding gets `IMPOSSIBLE`.
+          float32[batch, choices]; a choice that is all padding gets `IMPOSSIBLE`. With
+          `keep_reading` also what was read.
         """
-        names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
-        flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
-        logits = _pooled_logits(self.model, 1, flat, deterministic)
         is_choice = (batch["example_ids"] > 0).any(-1)
-        return jnp.where(is_choice, logits.reshape(is_choice.shape), IMPOSSIBLE)
+        x, reading = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
+        if shared := self.head.share_dropout:
+            x = x.reshape(*is_choice.shape, -1)
+        x = self.head.dropout(self.model, "dropout", shared)(x, deterministic)
+        logits = LinearHead(self.model, 1, name="classifier")(x).reshape(is_choice.shape)
+        logits = jnp.where(is_choice, logits, IMPOSSIBLE)
+        return (logits, reading) if keep_reading else logits
 
 
-def _pooled_logits(
-    model: EncoderConfig, num_classes: int, batch: Batch, deterministic: bool
-) -> jax.Array:
-    """Pooled [CLS] of the only example of a row -> dropout -> logits, in a compact method."""
-    encoder = EncoderWithPooler(model, name=model.name)
-    _, pooled = encoder(batch, deterministic=deterministic)
-    dropout = Dropout(model.dropout_rate, model.prng_impl, name="dropout")
-    return LinearHead(model, num_classes, name="classifier")(dropout(pooled[:, 0], deterministic))
+def flat_batch(batch: Batch) -> dict[str, jax.Array]:
+    """[batch, sequences, ...] -> [batch * sequences, ...] of what encoders take."""
+    return {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in _OF_SEQUENCES}
 
 
 @flax.struct.dataclass
@@ -110,22 +116,29 @@ class SpanOutputs:
 
 
 class SpanModel(nn.Module):
-    """Start and end of an answer, from the last hidden states (paper, section 4.2).
+    """Start and end of an answer, from the hidden states of its tokens (paper, section 4.2).
 
     Attributes:
       model: configuration of the encoder.
+      head: what is read; as in `run_squad.py`, there is no dropout before the last dense layer,
+        except after a BiLSTM.
     """
 
     model: EncoderConfig
+    head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> SpanOutputs:
+    def __call__(
+        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
+    ) -> SpanOutputs | tuple[SpanOutputs, Reading]:
         """What the encoder takes -> logits; padding gets `IMPOSSIBLE`."""
-        encoder = make_encoder(self.model, name=self.model.name)
-        hidden = encoder(batch, deterministic=deterministic).hidden
-        logits = LinearHead(self.model, 2, name="span")(hidden)
+        x, reading = read_tokens(self.model, self.head, batch, deterministic)
+        if self.head.has_bilstm:
+            x = self.head.dropout(self.model, "dropout")(x, deterministic)
+        logits = LinearHead(self.model, 2, name="span")(x)
         logits = jnp.where((batch["example_ids"] > 0)[:, :, None], logits, IMPOSSIBLE)
-        return SpanOutputs(logits[..., 0], logits[..., 1])
+        outputs = SpanOutputs(logits[..., 0], logits[..., 1])
+        return (outputs, reading) if keep_reading else outputs
 
 
 @flax.struct.dataclass
@@ -148,9 +161,7 @@ class TaggingModel(nn.Module):
       model: configuration of the encoder.
       num_classes: number of tags.
       head: of TAGGING_HEADS.
-      layers: of TAGGING_LAYERS.
-      frozen: the encoder is not trained and has no dropout: its states are features.
-      lstm_size, lstm_layers: of the BiLSTM, each direction (Table 7: two layers of 768).
+      layers, frozen, lstm_size, lstm_layers, dropout_rate, mix_layer_norm: of HeadConfig.
     """
 
     model: EncoderConfig
@@ -160,40 +171,31 @@ class TaggingModel(nn.Module):
     frozen: bool = False
     lstm_size: int = 768
     lstm_layers: int = 2
+    dropout_rate: float = -1.0
+    mix_layer_norm: bool = False
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> TaggingOutputs:
+    def __call__(
+        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
+    ) -> TaggingOutputs | tuple[TaggingOutputs, Reading]:
         """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`."""
         model = self.model
-        encoded = make_encoder(model, name=model.name)(
-            batch, deterministic=deterministic or self.frozen, keep_all=self.layers != "last"
+        head = HeadConfig(
+            head=self.head,
+            layers=self.layers,
+            frozen=self.frozen,
+            lstm_size=self.lstm_size,
+            lstm_layers=self.lstm_layers,
+            dropout_rate=self.dropout_rate,
+            mix_layer_norm=self.mix_layer_norm,
         )
-        states = encoded.all_hidden or (encoded.hidden,)
-        at = batch["word_positions"][:, :, None]
-        words = tuple(jnp.take_along_axis(x, at, axis=1).astype(jnp.float32) for x in states)
-        if self.frozen:
-            words = jax.lax.stop_gradient(words)
-        if self.layers == "scalar_mix":
-            x = ScalarMix(name="scalar_mix")(words)
-        else:
-            x = choose(self.layers, words, last_first=True)
-        if self.head.startswith("bilstm"):
-            x = self._bilstm(x, batch["is_word"].sum(1), deterministic)
-        x = Dropout(model.dropout_rate, model.prng_impl)(x, deterministic)
+        x, reading = read_tokens(
+            model, head, batch, deterministic, batch["word_positions"], batch["is_word"]
+        )
+        x = head.dropout(model)(x, deterministic)
         logits = LinearHead(model, self.num_classes, name="classifier")(x)
-        return TaggingOutputs(logits, self._crf() if self.head.endswith("crf") else None)
-
-    def _bilstm(self, x: jax.Array, lengths: jax.Array, deterministic: bool) -> jax.Array:
-        for layer in range(self.lstm_layers):
-            if layer:
-                x = Dropout(self.model.dropout_rate, self.model.prng_impl)(x, deterministic)
-            forward, backward = (
-                nn.RNN(nn.OptimizedLSTMCell(self.lstm_size, name=f"lstm_{layer}_{name}"))
-                for name in ("forward", "backward")
-            )
-            lstm: Any = nn.Bidirectional(forward, backward)
-            x = lstm(x, seq_lengths=lengths)
-        return x
+        outputs = TaggingOutputs(logits, self._crf() if self.head.endswith("crf") else None)
+        return (outputs, reading) if keep_reading else outputs
 
     def _crf(self) -> Crf:
         classes, zeros = self.num_classes, nn.initializers.zeros_init()
@@ -202,15 +204,3 @@ class TaggingModel(nn.Module):
             start=self.param("start_transitions", zeros, (classes,)),
             end=self.param("end_transitions", zeros, (classes,)),
         )
-
-
-class ScalarMix(nn.Module):
-    """gamma * sum_i softmax(w)_i * state_i (Peters et al. 2018, equation 1)."""
-
-    @nn.compact
-    def __call__(self, states: tuple[jax.Array, ...]) -> jax.Array:
-        """float[batch, seq, hidden] of the embeddings and each layer -> a mix of the layers."""
-        shape = (len(states) - 1,)
-        weights = self.param("weights", nn.initializers.zeros_init(), shape)
-        gamma = self.param("gamma", nn.initializers.ones_init(), ())
-        return gamma * choose("scalar_mix", states, weights=nn.softmax(weights))

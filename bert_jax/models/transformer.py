@@ -67,6 +67,11 @@ class TransformerConfig(EncoderConfig):
         self._check_attention()
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return self.mask == "causal"
+
+    @property
     def head_dim(self) -> int:
         """Features of an attention head."""
         return self.hidden_size // self.num_heads

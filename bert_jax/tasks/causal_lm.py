@@ -31,7 +31,7 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, objectives
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch
+from bert_jax.tasks.task import Batch, Prediction, Stateless, TaskRow, TaskSettings, example_batch
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
@@ -43,7 +43,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 @dataclasses.dataclass(frozen=True)
-class CausalLM:
+class CausalLM(Stateless):
     """The device side.
 
     Attributes:

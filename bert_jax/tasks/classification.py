@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
@@ -17,14 +18,17 @@ from bert_jax.examples.schema import TextExample
 from bert_jax.examples.tables import Columns, first_row, parse_column, read_plain_texts, read_table
 from bert_jax.examples.text_tasks import CHINESE, GLUE, TextTask
 from bert_jax.models.model import EncoderConfig
+from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
 from bert_jax.tasks import objectives
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.outputs import GLUE_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # (gold, predicted) -> score, of class numbers.
@@ -59,14 +63,22 @@ class Classification(Supervised):
       model: the encoder.
       kind: of LABEL_KINDS.
       num_classes: 1 for a regression.
+      head: what is read of the encoder.
     """
 
     model: EncoderConfig
     kind: str
     num_classes: int
+    head: HeadConfig = HeadConfig()
 
     def make_model(self) -> ClassificationModel:
-        return ClassificationModel(self.model, self.num_classes)
+        return ClassificationModel(self.model, self.num_classes, self.head)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        batch = super().example_batch()
+        if self.head.both_orders:
+            return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
+        return batch
 
     def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
         if self.kind == "regression":
@@ -90,6 +102,8 @@ class ClassificationData(Labelled):
       pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
       published: name of the published set, if it is one.
+      head: what is read of the encoder.
+      losses: further losses.
       labels: names of the classes.
     """
 
@@ -100,6 +114,8 @@ class ClassificationData(Labelled):
     prediction_batch_size: int
     columns: Columns | None
     published: TextTask | None
+    head: HeadConfig
+    losses: Losses
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -107,7 +123,7 @@ class ClassificationData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a set, a kind of labels or a metric that does not exist.
+          ValueError: for a set, a kind of labels, a metric or a head that does not exist.
         """
         data, metrics = settings.data, settings.metrics
         known, kind, published = GLUE | CHINESE, settings.head["labels"], None
@@ -127,6 +143,7 @@ class ClassificationData(Labelled):
                     f" and --config.checkpoint.best_metric={first}."
                 )
         columns = None if published else _columns(data, kind)
+        head = make_head(settings, "classification")
         labels = published.labels if published else ()
         return cls(
             metrics=metrics,
@@ -136,6 +153,8 @@ class ClassificationData(Labelled):
             prediction_batch_size=settings.prediction_batch_size,
             columns=columns,
             published=published,
+            head=head,
+            losses=Losses.make(settings),
             labels=labels,
         )
 
@@ -171,15 +190,26 @@ class ClassificationData(Labelled):
             )
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Classification:
-        return Classification(model, self.kind, max(1, len(self.labels)))
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        check_head(self.head, model, pools=True)
+        task = Classification(model, self.kind, max(1, len(self.labels)), self.head)
+        return self.losses.add_to(task)
+
+    def describe(self) -> tuple[str, ...]:
+        return (describe_pooling(self.head), *self.losses.describe())
 
     def encode(
         self, examples: Iterable[TextExample], tokenizer: Tokenizer, counts: Counter
     ) -> TextRows:
         labels = Labels(self.labels) if self.labels else None
         return encode_texts(
-            examples, tokenizer, self.max_sequence_length, labels, self.kind, counts
+            examples,
+            tokenizer,
+            self.max_sequence_length,
+            labels,
+            self.kind,
+            counts,
+            both_orders=self.head.both_orders,
         )
 
     def collect(self, examples: Sequence[TextExample], rows: TextRows) -> "TextAnswers":

@@ -11,12 +11,15 @@ from bert_jax.config import defaults
 from bert_jax.examples.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
 from bert_jax.examples.schema import ChoiceExample
 from bert_jax.models.model import EncoderConfig
+from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import MultipleChoiceModel
 from bert_jax.scores import classification as scores
 from bert_jax.tasks import objectives
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.supervised import Labelled, Supervised
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 METRICS = ("accuracy",)
@@ -24,12 +27,18 @@ METRICS = ("accuracy",)
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoice(Supervised):
-    """The device side."""
+    """The device side.
+
+    Attributes:
+      model: the encoder.
+      head: what is read of it.
+    """
 
     model: EncoderConfig
+    head: HeadConfig = HeadConfig()
 
     def make_model(self) -> MultipleChoiceModel:
-        return MultipleChoiceModel(self.model)
+        return MultipleChoiceModel(self.model, self.head)
 
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
@@ -50,6 +59,8 @@ class MultipleChoiceData(Labelled):
       max_sequence_length: longer texts are truncated and counted.
       pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
+      head: what is read of the encoder.
+      losses: further losses.
       labels: none; endings have numbers.
     """
 
@@ -58,6 +69,8 @@ class MultipleChoiceData(Labelled):
     pad_lengths: tuple[int, ...]
     prediction_batch_size: int
     columns: ChoiceColumns
+    head: HeadConfig
+    losses: Losses
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -65,7 +78,8 @@ class MultipleChoiceData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a metric that does not exist, or without a column of the context.
+          ValueError: for a metric or a head that does not exist, or without a column of the
+            context.
         """
         data = settings.data
         if settings.metrics != METRICS:
@@ -85,6 +99,8 @@ class MultipleChoiceData(Labelled):
             pad_lengths=tuple(data["lengths"]),
             prediction_batch_size=settings.prediction_batch_size,
             columns=columns,
+            head=make_head(settings, "multiple_choice"),
+            losses=Losses.make(settings),
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[ChoiceExample]:
@@ -96,8 +112,12 @@ class MultipleChoiceData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "MultipleChoiceData":
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> MultipleChoice:
-        return MultipleChoice(model)
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        check_head(self.head, model, pools=True)
+        return self.losses.add_to(MultipleChoice(model, self.head))
+
+    def describe(self) -> tuple[str, ...]:
+        return (describe_pooling(self.head), *self.losses.describe())
 
     def encode(
         self, examples: Iterable[ChoiceExample], tokenizer: Tokenizer, counts: Counter

@@ -14,14 +14,17 @@ from bert_jax.examples.schema import Question
 from bert_jax.examples.spans import choose_spans
 from bert_jax.examples.squad import read_questions
 from bert_jax.models.model import EncoderConfig
+from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks import objectives
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.outputs import SQUAD_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # By whether "no answer" is an answer.
@@ -33,12 +36,18 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class SpanTask(Supervised):
-    """The device side."""
+    """The device side.
+
+    Attributes:
+      model: the encoder.
+      head: what is read of it.
+    """
 
     model: EncoderConfig
+    head: HeadConfig = HeadConfig()
 
     def make_model(self) -> SpanModel:
-        return SpanModel(self.model)
+        return SpanModel(self.model, self.head)
 
     def objective(self, outputs: SpanOutputs, batch: Batch) -> Sums:
         return objectives.span(outputs.start_logits, outputs.end_logits, batch)
@@ -59,6 +68,8 @@ class SpanData(Labelled):
       null_answers: whether "no answer" is an answer (SQuAD 2.0).
       null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
       is_chinese: scored as CMRC 2018.
+      head: what is read of the encoder.
+      losses: further losses.
       labels: none.
     """
 
@@ -73,6 +84,8 @@ class SpanData(Labelled):
     null_answers: bool
     null_threshold: float
     is_chinese: bool
+    head: HeadConfig
+    losses: Losses
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -80,7 +93,7 @@ class SpanData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a metric that does not exist, or another set than CMRC 2018.
+          ValueError: for a metric or a head that does not exist, or another set than CMRC 2018.
         """
         data, head = settings.data, settings.head
         known = METRICS[head["null_answers"]]
@@ -100,6 +113,8 @@ class SpanData(Labelled):
             prediction_batch_size=settings.prediction_batch_size,
             **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",
+            head=make_head(settings, "span"),
+            losses=Losses.make(settings),
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
@@ -124,8 +139,12 @@ class SpanData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "SpanData":
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> SpanTask:
-        return SpanTask(model)
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        check_head(self.head, model)
+        return self.losses.add_to(SpanTask(model, self.head))
+
+    def describe(self) -> tuple[str, ...]:
+        return self.losses.describe()
 
     def encode(
         self, examples: Iterable[Question], tokenizer: Tokenizer, counts: Counter

@@ -16,6 +16,7 @@ from bert_jax.tasks.task import (
     Batch,
     LabelledData,
     Prediction,
+    Stateless,
     Task,
     example_batch,
     windows,
@@ -23,7 +24,7 @@ from bert_jax.tasks.task import (
 from bert_jax.text.tokenization import Tokenizer
 
 
-class Supervised:
+class Supervised(Stateless):
     """The parts of a `Task` that do not depend on the task: gold labels, weights and one loss."""
 
     @property
@@ -69,6 +70,10 @@ class Labelled:
 
     def make_predictor(self: LabelledData, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
         return self.make_task(model, tokenizer)
+
+    def describe(self) -> tuple[str, ...]:
+        """Returns lines for the banner about the head."""
+        return ()
 
     def answers_of(self: LabelledData, rows: LabelledRows) -> Answers:
         return self.collect(rows.examples, rows.rows)

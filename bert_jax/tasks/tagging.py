@@ -19,16 +19,18 @@ from bert_jax.examples.tables import parse_column
 from bert_jax.examples.tags import as_iob2
 from bert_jax.examples.tfds import read_tfds_tags
 from bert_jax.models import crf
-from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig
-from bert_jax.models.task_heads import TAGGING_HEADS, TAGGING_LAYERS, TaggingModel, TaggingOutputs
+from bert_jax.models.reading import HeadConfig
+from bert_jax.models.task_heads import TAGGING_HEADS, TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import objectives
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.objectives import Sum, Sums
 from bert_jax.tasks.outputs import CONLL_FORM
 from bert_jax.tasks.supervised import Labelled, Supervised
-from bert_jax.tasks.task import WINDOW, Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.task import WINDOW, Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # By whether tags are those of entities.
@@ -42,7 +44,7 @@ class Tagging(Supervised):
     Attributes:
       model: the encoder.
       num_classes: tags.
-      head, layers, frozen, lstm_size, lstm_layers: of TaggingModel.
+      head, layers, frozen, lstm_size, lstm_layers, dropout_rate, mix_layer_norm: of TaggingModel.
     """
 
     model: EncoderConfig
@@ -52,6 +54,8 @@ class Tagging(Supervised):
     frozen: bool
     lstm_size: int
     lstm_layers: int
+    dropout_rate: float = -1.0
+    mix_layer_norm: bool = False
 
     def make_model(self) -> TaggingModel:
         return TaggingModel(
@@ -62,6 +66,8 @@ class Tagging(Supervised):
             self.frozen,
             self.lstm_size,
             self.lstm_layers,
+            self.dropout_rate,
+            self.mix_layer_norm,
         )
 
     def example_batch(self) -> dict[str, jax.Array]:
@@ -112,7 +118,8 @@ class TaggingData(Labelled):
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
       by_character: whether each character of a plain text is a word.
-      head: settings of the head.
+      head: what is read of the encoder.
+      losses: further losses.
       labels: the tags.
     """
 
@@ -125,7 +132,8 @@ class TaggingData(Labelled):
     tags: str | int
     document_context: bool
     by_character: bool
-    head: tuple[tuple[str, Any], ...]
+    head: HeadConfig
+    losses: Losses
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -139,20 +147,9 @@ class TaggingData(Labelled):
         data, head, metrics = settings.data, settings.head, settings.metrics
         if (published := data["published"]) not in ("", "msra_ner"):
             raise ValueError(f"Unknown data.published={published!r}. Available: msra_ner.")
-        for name, value, allowed in (
-            ("head.tagging", head["tagging"], TAGGING_HEADS),
-            ("head.layers", head["layers"], TAGGING_LAYERS),
-            *(("metrics", metric, METRICS[head["entities"]]) for metric in metrics),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}.")
-        head_settings = {
-            "head": head["tagging"],
-            "layers": head["layers"],
-            "frozen": settings.frozen_encoder,
-            "lstm_size": head["lstm_size"],
-            "lstm_layers": head["lstm_layers"],
-        }
+        for metric in metrics:
+            if metric not in (allowed := METRICS[head["entities"]]):
+                raise ValueError(f"metrics: {metric!r} is none of {', '.join(allowed)}.")
         return cls(
             metrics=metrics,
             entities=head["entities"],
@@ -163,7 +160,8 @@ class TaggingData(Labelled):
             tags=_or(parse_column(data["label"]), "tags"),
             document_context=head["document_context"],
             by_character=published == "msra_ner",
-            head=tuple(head_settings.items()),
+            head=make_head(settings, "tagging", TAGGING_HEADS),
+            losses=Losses.make(settings),
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TaggedExample]:
@@ -182,14 +180,24 @@ class TaggingData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "TaggingData":
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Tagging:
-        layers = dict(self.head)["layers"]
-        if (least := LAYER_CHOICES[layers].least_layers) > model.num_layers:
-            raise ValueError(
-                f"head.layers={layers!r} takes {least} layers, and the model has"
-                f" {model.num_layers}: choose another, such as last or scalar_mix."
-            )
-        return Tagging(model, len(self.labels), **dict(self.head))
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+        check_head(self.head, model)
+        head = self.head
+        task = Tagging(
+            model,
+            len(self.labels),
+            head.head,
+            head.layers,
+            head.frozen,
+            head.lstm_size,
+            head.lstm_layers,
+            head.dropout_rate,
+            head.mix_layer_norm,
+        )
+        return self.losses.add_to(task)
+
+    def describe(self) -> tuple[str, ...]:
+        return self.losses.describe()
 
     def encode(
         self, examples: Iterable[TaggedExample], tokenizer: Tokenizer, counts: Counter

@@ -51,8 +51,8 @@ class Tokenizer(Protocol):
     mask_id: int  # -1 if the tokenizer has no mask
     is_continuation: np.ndarray  # bool[vocab]: the piece continues the word before it
     random_words: np.ndarray  # int32[words]: ids of the distinct pieces, in the vocabulary's order
-    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions of
-    # Python and of the packages that the tokenizer uses
+    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions
+    # of Python and of the packages that the tokenizer uses
     fingerprint: str
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:

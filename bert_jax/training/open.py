@@ -9,6 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config import model_choices
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import Phase, make_phases, total_steps
@@ -19,7 +20,7 @@ from bert_jax.devices import processes, sharding
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
 from bert_jax.tasks import find_task
-from bert_jax.tasks.task import LabelledData, TaskData
+from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
@@ -52,11 +53,11 @@ def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
     data = make_task_data(config)
     make_model_config(config)
     if has_corpus(config):
-        return _open_corpus(config, workdir, data)
+        return _open_corpus(config, workdir, data)  # pyright: ignore[reportArgumentType]
     return _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
 
 
-def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
+def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData) -> Run:
     mesh = make_checked_mesh(config)
     folder = data_dir(config, workdir)
     if processes.is_main():
@@ -73,6 +74,7 @@ def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
         CorpusRows(manifest, TRAIN, phase.sequence_length, phase.batch_size, config.seed)
         for phase in phases
     )
+    data.check_rows(training[0])
     has_validation = VALIDATION in manifest.splits
     return Run(
         config=config,
@@ -159,6 +161,8 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         description=(
             *(line for rows in (*training, *evaluation) for line in rows.describe()),
             *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
+            *data.describe(),
+            *model_choices.describe(config),
             _describe_batches(config, phase, pad_lengths),
         ),
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 
 import jax
 import numpy as np
@@ -12,9 +13,15 @@ from jax.sharding import PartitionSpec
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
 from bert_jax.models import make_config
+from bert_jax.models.reading import HeadConfig
+from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
-from bert_jax.training.state import abstract_state, parameter_rules
+from bert_jax.training.state import abstract_params, abstract_state, parameter_rules
 from tests.tiny import SIZES, make_model, make_task
 
 NEXT_TOKEN = ("left_to_right", "gpt")
@@ -60,6 +67,28 @@ def test_partition_specs_are_those_of_the_golden_file(name, golden, state, mesh)
     assert "".join(lines) == (GOLDENS / golden).read_text(), (
         "if it is right: UPDATE_GOLDENS=1 pytest"
     )
+
+
+def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
+    """Every head on the encoders that predict next tokens, with all that can stand between."""
+    parts = {"head": "bilstm", "layers": "mix_with_embeddings", "lstm_size": 8, "lstm_layers": 2}
+    head, causal = HeadConfig(pool="last", **parts), make_model(num_layers=1, mask="causal")
+    losses, lines = Losses(lm_weight=0.5), []
+    for name, task in {
+        "classification": Classification(causal, "single", 4, HeadConfig(pool="last")),
+        "classification, bilstm": Classification(causal, "single", 4, head),
+        "multiple_choice, bilstm": MultipleChoice(causal, head),
+        "span, bilstm": SpanTask(causal, head),
+        "tagging, bilstm_crf": Tagging(causal, 4, "bilstm_crf", "mix_with_embeddings", True, 8, 2),
+    }.items():
+        params = abstract_params(losses.add_to(task), mesh)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+            if re.match("bert/(?!pooler)", where := path_name(path)) is None:
+                lines.append(f"{name}: {where}: {tuple(leaf.sharding.spec)}\n")
+    golden = GOLDENS / "head_partition_specs.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.write_text("".join(lines))
+    assert "".join(lines) == golden.read_text(), "if it is right: UPDATE_GOLDENS=1 pytest"
 
 
 @pytest.mark.parametrize("name, moments", [("bert_adam", 2), ("gpt_adam", 2), ("adagrad", 1)])

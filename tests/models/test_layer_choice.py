@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
-from bert_jax.models.task_heads import TAGGING_LAYERS
+from bert_jax.models.reading import HEAD_LAYERS
 
 
 @pytest.fixture
@@ -61,13 +61,27 @@ def test_the_least_number_of_layers_is_enough(states, name):
     """And one less would read the embeddings as a layer, or nothing."""
     least = LAYER_CHOICES[name].least_layers
     few = states[: least + 1]
-    found = choose(name, few, weights=(1.0,) * least)
-    if name in ("sum_last_4", "sum_all", "weighted_sum", "scalar_mix"):
+    num_weights = LAYER_CHOICES[name].num_weights(len(few))
+    found = choose(name, few, weights=(1.0,) * (num_weights or least))
+    if name in ("sum_last_4", "sum_all", "weighted_sum", "scalar_mix", "mix_last_4"):
         np.testing.assert_allclose(found, np.sum(few[1:], 0), rtol=1e-6)
-    assert {"last": 1, "second_to_last": 2, "sum_last_4": 4, "concat_last_4": 4}.get(
-        name, 1
-    ) == least
+    of_four = ("sum_last_4", "concat_last_4", "mix_last_4")
+    assert least == {"second_to_last": 2, **dict.fromkeys(of_four, 4)}.get(name, 1)
 
 
-def test_taggers_choose_from_the_table():
-    assert set(TAGGING_LAYERS) < set(LAYER_CHOICES)
+def test_mixes_of_some_layers(states):
+    e, a, b, c, d, last = states
+    weights = np.float32([0.1, 0.2, 0.3, 0.15, 0.25, 0.5])
+    found = choose("mix_with_embeddings", states, weights=weights)
+    expected = sum(w * state for w, state in zip(weights, states, strict=True))
+    np.testing.assert_array_equal(found, expected)
+    found = choose("mix_last_4", states, weights=weights[:4])
+    expected = sum(w * state for w, state in zip(weights[:4], (b, c, d, last), strict=True))
+    np.testing.assert_array_equal(found, expected)
+    for name, count in (("mix_with_embeddings", 5), ("mix_last_4", 5)):
+        with pytest.raises(ValueError):
+            choose(name, states, weights=(1.0,) * count)
+
+
+def test_heads_choose_from_the_table():
+    assert set(HEAD_LAYERS) < set(LAYER_CHOICES)

@@ -10,9 +10,9 @@ import pytest
 from bert_jax.models import crf
 from bert_jax.models.bert import Bert
 from bert_jax.models.model import parameter_shapes
+from bert_jax.models.reading import HEAD_LAYERS
 from bert_jax.models.task_heads import (
     IMPOSSIBLE,
-    TAGGING_LAYERS,
     ClassificationModel,
     MultipleChoiceModel,
     SpanModel,
@@ -317,10 +317,12 @@ def test_a_choice_that_is_all_padding_is_none(make_config, make_batch, random_pa
 
 def features_of(layers, states, params):
     """The definitions, from the output of the embeddings and of each layer."""
-    if layers == "scalar_mix":
+    mixed = {"scalar_mix": 1, "mix_last_4": 2, "mix_with_embeddings": 0}
+    if layers in mixed:
         mix = params["scalar_mix"]
         parts = np.exp(mix["weights"]) / np.exp(mix["weights"]).sum()
-        return mix["gamma"] * sum(part * x for part, x in zip(parts, states[1:], strict=True))
+        states = states[mixed[layers] :]
+        return mix["gamma"] * sum(part * x for part, x in zip(parts, states, strict=True))
     return {
         "last": lambda: states[5],
         "embeddings": lambda: states[0],
@@ -331,7 +333,7 @@ def features_of(layers, states, params):
     }[layers]()
 
 
-@pytest.mark.parametrize("layers", TAGGING_LAYERS)
+@pytest.mark.parametrize("layers", HEAD_LAYERS)
 def test_what_a_tagger_reads_of_five_layers(make_config, tagged_batch, random_params, layers):
     config, batch = make_config(num_layers=5), tagged_batch
     model = make_tagging(config, layers=layers)

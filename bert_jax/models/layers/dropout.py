@@ -14,10 +14,12 @@ class Dropout(nn.Module):
     Attributes:
       rate: fraction of the values that are dropped, 0 <= rate < 1.
       prng_impl: generator of the random bits, seeded from the key "dropout".
+      shared_axes: axes along which all values have the same bits.
     """
 
     rate: float
     prng_impl: str = "threefry2x32"
+    shared_axes: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
@@ -25,7 +27,8 @@ class Dropout(nn.Module):
         if deterministic or self.rate == 0:
             return x
         # One 32-bit word for each value: the fraction that is kept is a multiple of 2**-32.
-        bits = random_bits(self.make_rng("dropout"), x.shape, self.prng_impl)
+        shape = tuple(1 if axis in self.shared_axes else n for axis, n in enumerate(x.shape))
+        bits = random_bits(self.make_rng("dropout"), shape, self.prng_impl)
         kept = bits >= jnp.uint32(round(self.rate * 2**32))
         return jnp.where(kept, x / (1 - self.rate), 0)
 

@@ -1,0 +1,233 @@
+"""What a head reads of its encoder, and the parts between the two: layers, BiLSTM, pooling.
+
+    encoder -> layers of HEAD_LAYERS -> BiLSTM, if there is one -> tokens, for tags and spans
+                                                                -> pooling -> a vector
+    encoder -> pooling -> pooler of BERT -> a vector
+
+The functions are called in the compact method of a head's module, whose the parameters are.
+"""
+
+import dataclasses
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models import make_encoder
+from bert_jax.models.bilstm import bilstm
+from bert_jax.models.layer_choice import LAYER_CHOICES, choose
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.model import Batch, Encoded, EncoderConfig
+from bert_jax.models.pooling import EncoderWithPooler, pool
+
+# Heads of classification, multiple choice and spans.
+HEADS = ("linear", "bilstm")
+# Layers that a head reads: rows of LAYER_CHOICES (paper, Table 7).
+HEAD_LAYERS = (
+    "last",
+    "embeddings",
+    "second_to_last",
+    "sum_last_4",
+    "concat_last_4",
+    "sum_all",
+    "scalar_mix",
+    "mix_last_4",
+    "mix_with_embeddings",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """The parts between an encoder and the last dense layer; the defaults are BERT's.
+
+    Attributes:
+      head: of HEADS.
+      layers: of HEAD_LAYERS.
+      pool: of POOLS, the vector of an example.
+      pooler: whether the pooled hidden state goes through BERT's pooler; see `has_pooler`.
+      frozen: the encoder is not trained and has no dropout: its states are features. Not with a
+        pooler, which belongs to the encoder.
+      dropout_rate: in the head; below 0: that of the encoder.
+      share_dropout: all choices of an example have the same dropout mask (Radford et al. 2018).
+      lstm_size, lstm_layers: of the BiLSTM, each direction (Table 7: two layers of 768).
+      mix_layer_norm: whether a mix normalizes the layers first; see `ScalarMix`.
+      both_orders: a pair of texts is encoded in both orders, and the two vectors are added
+        (Radford et al. 2018, section 3.3, "similarity").
+    """
+
+    head: str = "linear"
+    layers: str = "last"
+    pool: str = "cls"
+    pooler: bool = True
+    frozen: bool = False
+    dropout_rate: float = -1.0
+    share_dropout: bool = False
+    lstm_size: int = 768
+    lstm_layers: int = 2
+    mix_layer_norm: bool = False
+    both_orders: bool = False
+
+    @property
+    def has_bilstm(self) -> bool:
+        """Whether there is a BiLSTM on top of the encoder."""
+        return self.head.startswith("bilstm")
+
+    def num_weights(self, num_states: int) -> int:
+        """Returns how many weights of layers are learned; 0: none."""
+        return LAYER_CHOICES[self.layers].num_weights(num_states)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the pooler is applied: it was made for the last layer, with nothing between."""
+        return self.pooler and self.layers == "last" and not self.has_bilstm
+
+    def dropout(self, model: EncoderConfig, name: str | None = None, shared: bool = False):
+        """Returns the module of the dropout before the last dense layer.
+
+        Args:
+          model: configuration of the encoder.
+          name: of the module; None: linen's.
+          shared: whether all choices of [batch, choices, features] have the same mask.
+        """
+        rate = self.rate(model)
+        return Dropout(rate, model.prng_impl, (1,) if shared else (), name=name)
+
+    def rate(self, model: EncoderConfig) -> float:
+        """Returns the rate of dropout in the head."""
+        return model.dropout_rate if self.dropout_rate < 0 else self.dropout_rate
+
+
+@flax.struct.dataclass
+class Reading:
+    """What a head has read; auxiliary losses read it too.
+
+    Attributes:
+      hidden: float[rows, seq, hidden], the last hidden states of the encoder.
+      table: float32[padded vocab, hidden], the word embeddings.
+      mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
+    """
+
+    hidden: jax.Array
+    table: jax.Array
+    mix_weights: jax.Array | None = None
+
+
+def read_tokens(
+    model: EncoderConfig,
+    head: HeadConfig,
+    batch: Batch,
+    deterministic: bool,
+    positions: jax.Array | None = None,
+    is_read: jax.Array | None = None,
+) -> tuple[jax.Array, Reading]:
+    """Returns float32[batch, tokens, features] of the chosen tokens, and what was read.
+
+    Args:
+      model: configuration of the encoder.
+      head: layers, mix and BiLSTM.
+      batch: what the encoder takes.
+      deterministic: no dropout.
+      positions: int32[batch, tokens] that are read; None: all.
+      is_read: bool[batch, tokens], which of them are real; these come first. None with `positions`
+        None: all but padding.
+    """
+    encoder = make_encoder(model, name=model.name)
+    encoded = encoder(
+        batch, deterministic=deterministic or head.frozen, keep_all=head.layers != "last"
+    )
+    if is_read is None:
+        is_read = batch["example_ids"] > 0
+    x, mix_weights = _features(head, encoded, positions, is_read)
+    if head.has_bilstm:
+        x = bilstm(
+            x,
+            is_read.sum(1),
+            deterministic,
+            size=head.lstm_size,
+            layers=head.lstm_layers,
+            dropout_rate=head.rate(model),
+            prng_impl=model.prng_impl,
+        )
+    return x, Reading(encoded.hidden, encoder.word_embedding(), mix_weights)
+
+
+def read_pooled(
+    model: EncoderConfig, head: HeadConfig, batch: Batch, deterministic: bool
+) -> tuple[jax.Array, Reading]:
+    """Returns float[batch, features] of the only example of each row, and what was read.
+
+    Args:
+      model: configuration of the encoder.
+      head: layers, mix, BiLSTM and pooling.
+      batch: what the encoder takes, and int32[batch, 1] `cls_positions`.
+      deterministic: no dropout.
+    """
+    if not head.has_pooler:
+        x, reading = read_tokens(model, head, batch, deterministic)
+        return pool(head.pool, x, batch)[:, 0], reading
+    encoder = EncoderWithPooler(model, head.pool, name=model.name)
+    encoded, pooled = encoder(batch, deterministic=deterministic)
+    return pooled[:, 0], Reading(encoded.hidden, encoder.word_embedding())
+
+
+def _features(
+    head: HeadConfig, encoded: Encoded, positions: jax.Array | None, is_read: jax.Array
+) -> tuple[jax.Array, jax.Array | None]:
+    """float32[batch, tokens, features] of the chosen layers, and the weights of a mix."""
+    states = encoded.all_hidden or (encoded.hidden,)
+    if positions is not None:
+        states = tuple(jnp.take_along_axis(x, positions[:, :, None], axis=1) for x in states)
+    states = tuple(x.astype(jnp.float32) for x in states)
+    if head.frozen:
+        states = jax.lax.stop_gradient(states)
+    if head.num_weights(len(states)):
+        return ScalarMix(head.layers, head.mix_layer_norm, name="scalar_mix")(states, is_read)
+    return choose(head.layers, states, last_first=True), None
+
+
+class ScalarMix(nn.Module):
+    """gamma * sum_i softmax(w)_i * state_i (Peters et al. 2018, equation 1); w is 0, gamma 1.
+
+    Attributes:
+      layers: a row of LAYER_CHOICES that has weights.
+      layer_norm: whether each state is normalized first, as bilm-tf can: with one mean and one
+        variance over all features of all real tokens of the batch. Outputs of a row then depend on
+        the other rows of its batch.
+    """
+
+    layers: str = "scalar_mix"
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(
+        self, states: tuple[jax.Array, ...], is_token: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Mixes states.
+
+        Args:
+          states: of the embeddings and each layer, float32[batch, seq, hidden] each.
+          is_token: bool[batch, seq], which positions the normalization counts.
+
+        Returns:
+          float32[batch, seq, hidden], and the weights before the softmax.
+        """
+        num_weights = LAYER_CHOICES[self.layers].num_weights(len(states))
+        weights = self.param("weights", nn.initializers.zeros_init(), (num_weights,))
+        gamma = self.param("gamma", nn.initializers.ones_init(), ())
+        if self.layer_norm:
+            states = tuple(_masked_layer_norm(state, is_token) for state in states)
+        return gamma * choose(self.layers, states, weights=nn.softmax(weights)), weights
+
+
+# bilm-tf's.
+_MIX_EPSILON = 1e-12
+
+
+def _masked_layer_norm(x: jax.Array, is_token: jax.Array) -> jax.Array:
+    """(x - mean) / sqrt(variance + epsilon), both numbers over all features of all real tokens."""
+    weights = is_token.astype(x.dtype)[:, :, None]
+    count = jnp.maximum(weights.sum() * x.shape[-1], 1.0)
+    mean = (x * weights).sum() / count
+    variance = (((x - mean) * weights) ** 2).sum() / count
+    return (x - mean) * jax.lax.rsqrt(variance + _MIX_EPSILON)

@@ -1,0 +1,84 @@
+"""From `config.head` to what a head reads of its encoder; the checks of these fields."""
+
+import dataclasses
+from typing import Any
+
+from bert_jax.models.layer_choice import LAYER_CHOICES
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.pooling import POOLS
+from bert_jax.models.reading import HEAD_LAYERS, HEADS, HeadConfig
+from bert_jax.tasks.task import TaskSettings
+
+# Fields of HeadConfig that `config.head` has under the same name.
+_FIELDS = tuple(f.name for f in dataclasses.fields(HeadConfig) if f.name not in ("head", "frozen"))
+
+
+def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS) -> HeadConfig:
+    """Returns what the head of a task reads; fields that `settings.head` lacks have BERT's values.
+
+    Args:
+      settings: of the task.
+      field: of `config.head`, the one that chooses among `heads`.
+      heads: allowed values.
+
+    Raises:
+      ValueError: for a value that does not exist, or has no effect.
+    """
+    given = {name: settings.head[name] for name in _FIELDS if name in settings.head}
+    head = HeadConfig(head=settings.head.get(field, "linear"), **given)
+    for name, value, allowed in (
+        (field, head.head, heads),
+        ("layers", head.layers, HEAD_LAYERS),
+        ("pool", head.pool, tuple(POOLS)),
+    ):
+        if value not in allowed:
+            raise ValueError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
+    _check_mix(head, "mix_layer_norm", head.mix_layer_norm)
+    _check_mix(head, "mix_l2", settings.head.get("mix_l2", 0.0))
+    # As in 0.1.0, a frozen encoder below a pooler or linear spans keeps its dropout.
+    reads_features = heads != HEADS or not head.has_pooler
+    return dataclasses.replace(head, frozen=settings.frozen_encoder and reads_features)
+
+
+def _check_mix(head: HeadConfig, name: str, value: Any) -> None:
+    if value and not head.num_weights(2):
+        raise ValueError(
+            f"head.{name}={value} has no effect with head.layers={head.layers!r}, which has no"
+            f" weights: set head.{name}={type(value)()}, or head.layers to scalar_mix, mix_last_4"
+            " or mix_with_embeddings."
+        )
+
+
+def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -> None:
+    """Refuses a head that cannot read an encoder.
+
+    Args:
+      head: of `make_head`.
+      model: configuration of the encoder.
+      pools: whether the head reads one vector of each example.
+
+    Raises:
+      ValueError: the encoder has too few layers, or is causal and the head reads the first token.
+    """
+    if (least := LAYER_CHOICES[head.layers].least_layers) > model.num_layers:
+        raise ValueError(
+            f"head.layers={head.layers!r} takes {least} layers, and the model has"
+            f" {model.num_layers}: choose another, such as last or scalar_mix."
+        )
+    if pools and head.pool == "cls" and model.is_causal:
+        raise ValueError(
+            "head.pool='cls' reads the first token, which sees no other one in a causal model:"
+            " set --config.head.pool=last, or mean or max."
+        )
+
+
+def describe_pooling(head: HeadConfig) -> str:
+    """Returns a line for the banner: from which vector an example is predicted."""
+    parts = [
+        "the last layer" if head.layers == "last" else head.layers,
+        *(["BiLSTM"] if head.has_bilstm else []),
+        {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
+        "pooler" if head.has_pooler else "no pooler",
+        *(["sum of both orders"] if head.both_orders else []),
+    ]
+    return f"head       {' -> '.join(parts)}"

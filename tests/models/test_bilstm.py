@@ -1,0 +1,89 @@
+"""The BiLSTM against torch's, on rows of different lengths."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.models.bilstm import bilstm
+
+FEATURES, SIZE, SEQ = 6, 5, 9
+LENGTHS = np.array([9, 4, 1, 7], np.int32)
+
+
+class Module(nn.Module):
+    """The function, which has the parameters of the module that calls it."""
+
+    layers: int
+
+    @nn.compact
+    def __call__(self, x, lengths, deterministic=True):
+        options = {"dropout_rate": 0.5, "prng_impl": "threefry2x32"}
+        return bilstm(x, lengths, deterministic, size=SIZE, layers=self.layers, **options)
+
+
+def make(layers, seed=0):
+    """(module, random parameters, float32[rows, seq, features])."""
+    rng, module = np.random.default_rng(seed), Module(layers)
+    x = rng.normal(size=(len(LENGTHS), SEQ, FEATURES)).astype(np.float32)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), x, LENGTHS)["params"]
+    draw = lambda leaf: rng.normal(scale=0.5, size=leaf.shape).astype(np.float32)  # noqa: E731
+    return module, jax.tree.map(draw, shapes), x
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_outputs_are_those_of_torch_on_packed_sequences(layers):
+    torch = pytest.importorskip("torch")
+    module, params, x = make(layers)
+    theirs = torch.nn.LSTM(FEATURES, SIZE, layers, bidirectional=True, batch_first=True)
+    state = {}
+    for layer in range(layers):
+        for direction, suffix in (("forward", ""), ("backward", "_reverse")):
+            gates = params[f"lstm_{layer}_{direction}"]
+            # Theirs are in the order i, f, g, o, with a second bias for the input.
+            stack = lambda kind, name, g=gates: np.concatenate(  # noqa: E731
+                [g[f"{kind}{gate}"][name].T for gate in "ifgo"]
+            )
+            state |= {
+                f"weight_ih_l{layer}{suffix}": stack("i", "kernel"),
+                f"weight_hh_l{layer}{suffix}": stack("h", "kernel"),
+                f"bias_hh_l{layer}{suffix}": stack("h", "bias"),
+                f"bias_ih_l{layer}{suffix}": np.zeros(4 * SIZE, np.float32),
+            }
+    theirs.load_state_dict({name: torch.tensor(array) for name, array in state.items()})
+    with torch.no_grad():
+        packed = torch.nn.utils.rnn.pack_padded_sequence(
+            torch.tensor(x), torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False
+        )
+        expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    found = module.apply({"params": params}, x, LENGTHS)
+    assert found.shape == (len(LENGTHS), SEQ, 2 * SIZE)
+    is_token = np.arange(SEQ) < LENGTHS[:, None]
+    np.testing.assert_allclose(found[is_token], expected.numpy()[is_token], atol=1e-5)
+
+
+def test_what_follows_a_row_has_no_effect_on_it():
+    module, params, x = make(layers=2)
+    is_token = np.arange(SEQ) < LENGTHS[:, None]
+    found = module.apply({"params": params}, x, LENGTHS)
+    changed = np.where(is_token[:, :, None], x, 1e3).astype(np.float32)
+    other = module.apply({"params": params}, changed, LENGTHS)
+    np.testing.assert_array_equal(other[is_token], found[is_token])
+    longer = np.pad(x, ((0, 0), (0, 3), (0, 0)), constant_values=7.0)
+    other = module.apply({"params": params}, longer, LENGTHS)[:, :SEQ]
+    np.testing.assert_allclose(other[is_token], found[is_token], atol=1e-6)
+
+
+def test_dropout_is_between_layers_only():
+    for layers, differ in ((1, False), (2, True)):
+        module, params, x = make(layers)
+        run = lambda seed, m=module, p=params, x=x: m.apply(  # noqa: E731
+            {"params": p}, x, LENGTHS, False, rngs={"dropout": jax.random.key(seed)}
+        )
+        assert (np.asarray(run(0)) != np.asarray(run(1))).any() == differ
+
+
+def test_a_row_of_padding_stays_finite():
+    module, params, x = make(layers=2)
+    found = module.apply({"params": params}, x, np.zeros(len(LENGTHS), np.int32))
+    assert np.isfinite(found).all()

@@ -1,0 +1,244 @@
+"""What heads read: mixes of layers against bilm-tf's formula, and the parts of a head composed."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.bert import Bert
+from bert_jax.models.reading import HeadConfig, ScalarMix
+from bert_jax.models.task_heads import ClassificationModel, MultipleChoiceModel, SpanModel
+
+CLASSES = 3
+
+
+def apply(model, params, batch, **options):
+    return model.apply({"params": params}, batch, deterministic=True, **options)
+
+
+# ------------------------------------------------------------------ mixes
+
+
+def mixed(weights, gamma, states, is_token, layer_norm):
+    """The weighting of bilm-tf, in float64: softmax(w + 1 / n) is softmax(w)."""
+    weights = np.asarray(weights, np.float64) + 1 / len(weights)
+    shares = np.exp(weights) / np.exp(weights).sum()
+    total = 0.0
+    for share, state in zip(shares, np.asarray(states, np.float64), strict=True):
+        if layer_norm:
+            real = state[is_token]  # one mean and one variance for all numbers of all real tokens
+            state = (state - real.mean()) / np.sqrt(real.var() + 1e-12)
+        total = total + share * state
+    return gamma * total
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("layers", ["scalar_mix", "mix_last_4", "mix_with_embeddings"])
+def test_a_mix_is_that_of_bilm_tf(layers, layer_norm):
+    rng = np.random.default_rng(0)
+    scales = 10.0 ** np.array([0, 2, -1, 1, 0.5, 3])[:, None, None, None]
+    states = (scales * (rng.normal(size=(6, 3, 7, 4)) + 0.3)).astype(np.float32)
+    is_token = np.arange(7) < np.array([7, 2, 5])[:, None]
+    read = {"scalar_mix": states[1:], "mix_last_4": states[2:], "mix_with_embeddings": states}
+    weights = rng.normal(size=len(read[layers])).astype(np.float32)
+    params = {"weights": weights, "gamma": np.float32(1.7)}
+    module = ScalarMix(layers, layer_norm)
+    found, returned = module.apply({"params": params}, tuple(states), is_token)
+    np.testing.assert_array_equal(returned, weights)
+    expected = mixed(weights, 1.7, read[layers], is_token, layer_norm)
+    np.testing.assert_allclose(found[is_token], expected[is_token], rtol=2e-5, atol=2e-5)
+    # What is at padding has no effect on tokens.
+    states[:, ~is_token] = 1e4
+    other, _ = module.apply({"params": params}, tuple(states), is_token)
+    np.testing.assert_allclose(other[is_token], found[is_token], rtol=1e-5, atol=1e-5)
+
+
+def test_a_mix_starts_with_equal_weights():
+    states = tuple(np.ones((1, 2, 3), np.float32) for _ in range(4))
+    init = ScalarMix("mix_with_embeddings").init(jax.random.key(0), states, np.ones((1, 2), bool))
+    np.testing.assert_array_equal(init["params"]["weights"], np.zeros(4))
+    np.testing.assert_array_equal(init["params"]["gamma"], 1)
+
+
+def test_a_normalized_mix_of_a_batch_without_tokens_is_finite():
+    states = tuple(np.ones((1, 2, 3), np.float32) for _ in range(2))
+    module = ScalarMix("mix_with_embeddings", layer_norm=True)
+    found, _ = module.init_with_output(jax.random.key(0), states, np.zeros((1, 2), bool))[0]
+    assert np.isfinite(found).all()
+
+
+# ------------------------------------------------------------------ the parts of a head, composed
+
+
+def lstm(x, params):
+    """float[words, features] -> float[words, size], word by word (Hochreiter & Schmidhuber)."""
+    size = params["hi"]["kernel"].shape[0]
+    h, c, outputs = np.zeros(size), np.zeros(size), []
+    sigmoid = lambda z: 1 / (1 + np.exp(-z))  # noqa: E731
+    for word in x:
+        gate = {
+            name: word @ params["i" + name]["kernel"]
+            + h @ params["h" + name]["kernel"]
+            + params["h" + name]["bias"]
+            for name in "ifgo"
+        }
+        c = sigmoid(gate["f"]) * c + sigmoid(gate["i"]) * np.tanh(gate["g"])
+        h = sigmoid(gate["o"]) * np.tanh(c)
+        outputs.append(h)
+    return np.array(outputs)
+
+
+def both_directions(x, params):
+    forward, backward = (params[f"lstm_0_{name}"] for name in ("forward", "backward"))
+    return np.concatenate([lstm(x, forward), lstm(x[::-1], backward)[::-1]], -1)
+
+
+POOL = {
+    "cls": lambda x: x[0],
+    "last": lambda x: x[-1],
+    "mean": lambda x: x.mean(0),
+    "max": lambda x: x.max(0),
+}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HeadConfig(pool="last", pooler=False),
+        HeadConfig(pool="mean"),
+        HeadConfig(pool="max", layers="sum_last_4"),
+        HeadConfig(pool="cls", layers="concat_last_4", frozen=True),
+        HeadConfig(pool="last", head="bilstm", lstm_size=5, lstm_layers=1),
+        HeadConfig(
+            pool="max", head="bilstm", layers="mix_last_4", lstm_size=5, lstm_layers=1, frozen=True
+        ),
+    ],
+    ids=lambda head: f"{head.pool} {head.layers} {head.head}",
+)
+def test_a_classifier_is_its_parts_one_after_the_other(
+    make_config, make_batch, random_params, head
+):
+    config = make_config(num_layers=4, mask="causal")
+    model, batch = ClassificationModel(config, CLASSES, head), make_batch(config)
+    params = random_params(model, batch, spread=0.3)
+    assert ("pooler" in params["bert"]) == head.has_pooler
+    body = {name: part for name, part in params["bert"].items() if name != "pooler"}
+    states = apply(Bert(config), body, batch, keep_all=True).all_hidden
+    found = apply(model, params, batch)
+    for row, length in enumerate((batch["example_ids"] > 0).sum(1)):
+        of_row = [np.asarray(state[row, :length], np.float64) for state in states]
+        mix = params.get("scalar_mix")
+        x = {
+            "last": lambda of_row=of_row: of_row[-1],
+            "sum_last_4": lambda of_row=of_row: sum(of_row[-4:]),
+            "concat_last_4": lambda of_row=of_row: np.concatenate(of_row[-4:], -1),
+            "mix_last_4": lambda of_row=of_row, mix=mix: mixed(
+                mix["weights"], mix["gamma"], of_row[-4:], None, False
+            ),
+        }[head.layers]()
+        if head.has_bilstm:
+            x = both_directions(x, params)
+        x = POOL[head.pool](x)
+        if head.has_pooler:
+            pooler = params["bert"]["pooler"]
+            x = np.tanh(x @ pooler["kernel"] + pooler["bias"])
+        expected = x @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+        np.testing.assert_allclose(found[row], expected, atol=5e-5)
+
+
+def test_spans_and_choices_read_a_bilstm(make_config, make_batch, random_params):
+    config, batch = make_config(num_layers=1), make_batch(make_config(), batch=4)
+    head = HeadConfig(head="bilstm", lstm_size=5, lstm_layers=1, pool="mean")
+    lengths = (batch["example_ids"] > 0).sum(1)
+
+    model = SpanModel(config, head)
+    params = random_params(model, batch, spread=0.3)
+    hidden = np.asarray(apply(Bert(config), params["bert"], batch).hidden)
+    found = apply(model, params, batch)
+    for row, length in enumerate(lengths):
+        x = both_directions(hidden[row, :length], params)
+        expected = x @ params["span"]["kernel"] + params["span"]["bias"]
+        np.testing.assert_allclose(found.start_logits[row, :length], expected[:, 0], atol=5e-5)
+        np.testing.assert_allclose(found.end_logits[row, :length], expected[:, 1], atol=5e-5)
+
+    model = MultipleChoiceModel(config, head)
+    choices = {name: array.reshape(2, 2, -1) for name, array in batch.items()}
+    found = apply(
+        model, params | {"classifier": random_params(model, choices)["classifier"]}, choices
+    )
+    classifier = random_params(model, choices)["classifier"]
+    for row, length in enumerate(lengths):
+        x = both_directions(hidden[row, :length], params).mean(0)
+        expected = x @ classifier["kernel"] + classifier["bias"]
+        np.testing.assert_allclose(found[row // 2, row % 2], expected[0], atol=5e-5)
+
+
+def test_the_vectors_of_both_orders_are_added(make_config, make_batch, random_params):
+    config = make_config(num_layers=1)
+    one = HeadConfig(pool="last", pooler=False)
+    batch = make_batch(config, batch=6)
+    model = ClassificationModel(config, CLASSES, dataclasses.replace(one, both_orders=True))
+    orders = {name: array.reshape(3, 2, -1) for name, array in batch.items()}
+    params = random_params(model, orders, spread=0.3)
+    each = np.asarray(apply(ClassificationModel(config, CLASSES, one), params, batch))
+    # The layer is linear: its bias counts once.
+    expected = each.reshape(3, 2, CLASSES).sum(1) - params["classifier"]["bias"]
+    np.testing.assert_allclose(apply(model, params, orders), expected, atol=1e-5)
+    swapped = {name: array[:, ::-1] for name, array in orders.items()}
+    np.testing.assert_allclose(apply(model, params, swapped), expected, atol=1e-5)
+
+
+# ------------------------------------------------------------------ dropout
+
+
+def test_the_head_has_its_own_rate_of_dropout(make_config, make_batch, random_params):
+    """The encoder has none here, so that the share of zeros in the gradient is the head's rate."""
+    config = make_config(
+        num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0, hidden_size=200
+    )
+    batch = make_batch(config, batch=1)
+    for rate, expected in ((-1.0, 0.0), (0.5, 0.5), (0.1, 0.1)):
+        model = ClassificationModel(config, 1, HeadConfig(dropout_rate=rate, pooler=False))
+        params = random_params(model, batch)
+
+        def logit(params, model=model):
+            rngs = {"dropout": jax.random.key(0)}
+            return model.apply({"params": params}, batch, deterministic=False, rngs=rngs)[0, 0]
+
+        gradient = np.asarray(jax.grad(logit)(params)["classifier"]["kernel"])
+        assert (gradient == 0).mean() == pytest.approx(expected, abs=0.08)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_choices_share_a_mask_if_asked_to(make_config, make_batch, random_params, shared):
+    """Equal choices have equal logits only under the same mask."""
+    config = make_config(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
+    row = {name: array[:, None].repeat(4, 1) for name, array in make_batch(config).items()}
+    head = HeadConfig(dropout_rate=0.5, pooler=False, share_dropout=shared)
+    model = MultipleChoiceModel(config, head)
+    params = random_params(model, row, spread=0.3)
+    rngs = {"dropout": jax.random.key(1)}
+    logits = np.asarray(model.apply({"params": params}, row, deterministic=False, rngs=rngs))
+    assert np.allclose(logits, logits[:, :1], atol=1e-5) == shared
+    assert not np.allclose(logits[0], logits[1], atol=1e-3)
+
+
+def test_a_frozen_encoder_has_neither_dropout_nor_gradient(make_config, make_batch, random_params):
+    config = make_config(num_layers=1, dropout_rate=0.5, attention_dropout_rate=0.5)
+    batch = make_batch(config)
+    head = HeadConfig(layers="mix_with_embeddings", pool="mean", frozen=True, dropout_rate=0.0)
+    for model in (ClassificationModel(config, CLASSES, head), SpanModel(config, head)):
+        params = random_params(model, batch, spread=0.3)
+
+        def loss(params, deterministic, model=model):
+            rngs = {"dropout": jax.random.key(0)}
+            options = {"deterministic": deterministic, "rngs": rngs}
+            outputs = model.apply({"params": params}, batch, **options)
+            return sum(jnp.tanh(leaf).sum() for leaf in jax.tree.leaves(outputs))
+
+        value, gradient = jax.value_and_grad(loss)(params, False)
+        np.testing.assert_allclose(value, loss(params, True), rtol=1e-5)
+        assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["bert"]))
+        assert all(leaf.any() for leaf in jax.tree.leaves(gradient["scalar_mix"]))
