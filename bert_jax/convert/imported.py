@@ -88,7 +88,7 @@ def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
     config.data.vocab = os.path.join(workdir, f"vocab{checkpoint.vocabulary_kind}")
     config.data.lowercase = checkpoint.lowercase
     if "segments" in config.data and not config.model.next_sentence:
-        config.data.segments = "full_sentences"
+        config.data.segments = "running_text" if task.reads_forward else "full_sentences"
     if (longest := config.model.max_position_embeddings) < max(n for n, _ in config.phases):
         config.phases = ((longest, 1.0),)
     return config

@@ -143,6 +143,13 @@ class Encoder(nn.Module):
         """
         raise NotImplementedError
 
+    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Encodes the positions after those of a cache; of encoders that read from left to right.
+
+        Returns float[batch, seq, hidden] and the new cache; see `StackEncoder.decode`.
+        """
+        raise NotImplementedError
+
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden], the table of word embeddings that heads are tied to."""
         raise NotImplementedError

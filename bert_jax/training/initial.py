@@ -120,12 +120,12 @@ def untrained_params(workdir: str) -> tuple[str, ...]:
     return tuple(json.loads(certificate.read_text())["tensors"]["fresh"])
 
 
-def untrained_rows(workdir: str) -> tuple[str, ...]:
-    """Returns "path[first row:]" of tables in an imported workdir whose last rows are random."""
+def untrained_rows(workdir: str) -> dict[str, list[str]]:
+    """Returns "path[first row:]" -> words, of tables of an import whose last rows are random."""
     certificate = pathlib.Path(workdir, CERTIFICATE)
     if not certificate.is_file():
-        return ()
-    return tuple(json.loads(certificate.read_text())["tensors"].get("fresh_rows", ()))
+        return {}
+    return json.loads(certificate.read_text())["tensors"].get("fresh_rows", {})
 
 
 # ------------------------------------------------------------------ checkpoints of other programs

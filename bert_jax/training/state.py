@@ -15,7 +15,7 @@ from bert_jax.tasks.task import Task
 
 # The purposes of random keys. The purpose is folded into the seed's key first, the step or batch
 # number second, so that every random decision is a pure function of (seed, purpose, number).
-PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3}
+PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3, "generation": 4}
 
 
 @flax.struct.dataclass
