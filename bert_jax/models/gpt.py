@@ -40,4 +40,10 @@ class Gpt(StackEncoder):
     config: GptConfig
 
 
-GPT = Model(config=GptConfig, encoder=Gpt, rules=RULES, flops_per_token=flops_per_token)
+GPT = Model(
+    config=GptConfig,
+    encoder=Gpt,
+    rules=RULES,
+    flops_per_token=flops_per_token,
+    renews_special_tokens=True,
+)

@@ -156,6 +156,8 @@ class Model:
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
         products in a forward pass; a training step needs three times that number.
       formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
+      renews_special_tokens: whether fine-tuning begins with new, random embeddings of the
+        tokenizer's `cls_id`, `sep_id` and `end_id`, as GPT's does, whose pre-training has none.
     """
 
     config: type[EncoderConfig]
@@ -163,6 +165,7 @@ class Model:
     rules: Rules
     flops_per_token: Callable[[Any, int], float]
     formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
+    renews_special_tokens: bool = False
 
 
 def parameter_shapes(module: nn.Module, batch: Batch) -> Any:
