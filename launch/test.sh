@@ -13,4 +13,5 @@ cd -- "$root"
 run ruff format --check .
 run ruff check .
 run pyright
-run python -m pytest --durations=15 --dist loadfile -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
+# A file is one worker's, in the order of tests/conftest.py.
+run python -m pytest --durations=15 --dist loadfile --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"

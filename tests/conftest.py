@@ -25,6 +25,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts whole runs first: the last file that a worker takes should be a short one."""
+    items.sort(key=lambda item: item.path.parent.name not in ("runs", "training"))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
     """The folder of real data beside the checkout; the test is skipped where it is missing."""

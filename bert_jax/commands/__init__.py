@@ -13,6 +13,7 @@ COMMANDS = {
     "features": "Writes vectors of tokens, words or sentences.",
     "score": "Prints or writes pseudo-log-likelihoods of texts.",
     "fill_mask": "Predicts the [MASK] tokens of texts.",
+    "generate": "Continues texts, word by word.",
     "convert": "Imports, exports, lists and compares checkpoints.",
     "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
     "benchmark": "Measures speed and memory, also of other programs.",

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])
         for example in itertools.islice(rows, flags.dump):
-            print(f"\n{dump.describe(example, tokenizer)}")
+            print(f"\n{dump.describe(example, tokenizer, manifest.weighted_classes)}")
     if flags.dump_jsonl:
         count = dump.write_jsonl(manifest, flags.dump_jsonl)
         print(f"Wrote {count:,} examples to {flags.dump_jsonl}.")

@@ -18,8 +18,10 @@ ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
-    " model.attention_dropout_rate model.window data.seed data.short_seq_prob"
-    " data.max_predictions_per_seq data.validation_share data.num_processes"
+    " model.attention_dropout_rate model.window model.highway_layers model.cell_clip"
+    " model.projection_clip data.seed data.short_seq_prob"
+    " data.max_predictions_per_seq data.mask_share data.same_share data.random_share"
+    " data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
     " head.mix_l2 head.lm_weight head.dropout_rate"

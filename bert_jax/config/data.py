@@ -1,15 +1,24 @@
 """The settings of the data pipeline, apart from where it writes and how many processes it uses."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.config.phases import make_phases
 
+# Weights are stored as int8 numbers of classes, of which three have another meaning.
+MAX_WEIGHTS = 125
+_SHARES = ("mask_share", "same_share", "random_share")
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
     """Settings of a corpus. All fields but the `unused` ones determine the bytes of the shards.
+
+    The defaults of the last fields are the values that were built in before there were fields.
 
     bert_jax/config/defaults.py describes the fields. `vocab_size` is the size of a vocabulary that
     is trained, and the maximum for an existing one.
@@ -39,6 +48,11 @@ class DataConfig:
     validation_share: float
     sequence_lengths: tuple[int, ...]
     max_predictions_per_seq: tuple[int, ...]
+    mask_share: float = 0.8
+    same_share: float = 0.1
+    random_share: float = 0.1
+    lexicon: str = ""
+    lexicon_weights: tuple[str, ...] = ()
 
     def __post_init__(self):
         allowed = {
@@ -46,9 +60,9 @@ class DataConfig:
             "document": ("blank_line", "file"),
             "on_bad_text": ("replace", "skip", "error"),
             "mode": ("dynamic", "static"),
-            "masking": ("subword", "whole_word", "span"),
+            "masking": ("subword", "whole_word", "span", "phrase"),
             "mask_rounding": ("half_even", "stochastic", "bernoulli"),
-            "segments": ("pairs", "full_sentences", "running_text"),
+            "segments": ("pairs", "full_sentences", "running_text", "stream"),
         }
         for name, values in allowed.items():
             if (got := getattr(self, name)) not in values:
@@ -63,7 +77,24 @@ class DataConfig:
                 f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
                 " it must be at least 8 ([CLS], two [SEP] and some words)."
             )
+        shares = [getattr(self, name) for name in _SHARES]
+        if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
+            names = ", ".join(f"data.{name}={getattr(self, name)}" for name in _SHARES)
+            raise ValueError(f"{names}: they must be at least 0 and add up to 1.")
+        self._check_lexicon()
         self._check_combinations()
+
+    def _check_lexicon(self) -> None:
+        """Refuses malformed weights, and a lexicon without its masking or the reverse."""
+        if self.masking == "phrase" and not self.lexicon:
+            raise ValueError("data.masking=phrase needs data.lexicon: a file with a phrase a line.")
+        for name in ("lexicon", "lexicon_weights"):
+            if self.masking != "phrase" and (got := getattr(self, name)):
+                raise ValueError(
+                    f"data.{name}={got!r} has no effect with data.masking={self.masking}: set"
+                    " data.masking=phrase."
+                )
+        parse_weights(self.lexicon_weights)
 
     def _check_combinations(self) -> None:
         """Refuses values that are valid alone but not together."""
@@ -89,14 +120,68 @@ class DataConfig:
             )
 
     @property
+    def counts_text(self) -> bool:
+        """Whether the words and characters of the text are counted, for scores of each of them."""
+        return self.segments in ("running_text", "stream")
+
+    @property
     def unused(self) -> frozenset[str]:
         """Names of the fields that have no effect, because of the values of other fields."""
         for_masks = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
+        if self.masking == "phrase":  # its units are stored in the rows
+            for_masks.remove("masking")
         for_pairs = {"dupe_factor", "short_seq_prob"}
         return frozenset(
             (for_masks if self.mode == "dynamic" else set())
             | (for_pairs if self.segments != "pairs" else set())
         )
+
+    @property
+    def omitted(self) -> frozenset[str]:
+        """Names of the fields that a manifest does not have.
+
+        Beside the `unused` ones, shares of masks that are drawn later, and fields at their default:
+        data that were prepared before these fields existed keep their fingerprint.
+        """
+        defaults = {name for name, value in built_in().items() if getattr(self, name) == value}
+        return self.unused | defaults | set(_SHARES if self.mode == "dynamic" else ())
+
+
+def built_in() -> dict[str, Any]:
+    """Returns the settings that a manifest may lack, with their values there."""
+    fields = dataclasses.fields(DataConfig)
+    return {
+        field.name: field.default for field in fields if field.default is not dataclasses.MISSING
+    }
+
+
+def parse_weights(entries: Sequence[str]) -> dict[str, float]:
+    """Returns the weight of each class of `data.lexicon_weights`, by name in alphabetical order.
+
+    Raises:
+      ValueError: an entry is not CLASS=WEIGHT, a weight is negative, or a class is given twice.
+    """
+    weights: dict[str, float] = {}
+    for entry in entries:
+        name, _, number = str(entry).rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not name or name != name.strip() or not 0 <= weight < math.inf:
+            raise ValueError(
+                f"data.lexicon_weights: {entry!r} is not CLASS=WEIGHT with a weight of at least 0,"
+                " such as person=2."
+            )
+        if name in weights:
+            raise ValueError(f"data.lexicon_weights gives the class {name!r} twice.")
+        weights[name] = weight
+    if len(weights) > MAX_WEIGHTS:
+        raise ValueError(
+            f"data.lexicon_weights has {len(weights)} classes, more than {MAX_WEIGHTS}: give"
+            " classes of the same weight one name."
+        )
+    return dict(sorted(weights.items()))
 
 
 def data_config(config: ConfigDict) -> DataConfig:

@@ -110,8 +110,9 @@ def pretraining() -> ConfigDict:
     data.vocab = "train:wordpiece"
     data.lowercase = True
     # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
-    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2); or
-    # `running_text`: the text cut at the sequence length, for next-token prediction.
+    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2);
+    # `running_text`: the text cut at the sequence length, for next-token prediction; or `stream`:
+    # the whole corpus without gaps, for models that carry a state from row to row.
     data.segments = "pairs"
     # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
     # released code's procedure with the same random numbers.
@@ -123,8 +124,19 @@ def pretraining() -> ConfigDict:
     # Pairs: fraction of the documents split with a random, shorter target length.
     data.short_seq_prob = 0.1
     data.masked_lm_prob = 0.15
-    # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths).
+    # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
+    # (the longest phrases of data.lexicon, and the words outside them).
     data.masking = "subword"
+    # `phrase`: a file with a phrase a line, or a phrase, a tab and the name of its class.
+    data.lexicon = ""
+    # `phrase`: weights in the choice of units: ("CLASS=WEIGHT", ...); 0: never masked. Words, and
+    # phrases of other classes or of none, have weight 1.
+    data.lexicon_weights = ()
+    # Shares of the chosen tokens that become [MASK], stay, and become a random token (paper,
+    # appendix C.2); they add up to 1.
+    data.mask_share = 0.8
+    data.same_share = 0.1
+    data.random_share = 0.1
     # Number of masked tokens among n, with p = masked_lm_prob. `half_even`: round(n * p), at least
     # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently.
     data.mask_rounding = "half_even"
@@ -203,6 +215,88 @@ def causal_lm() -> ConfigDict:
     # text also word_perplexity, bits_per_character.
     config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
     return config
+
+
+def bidirectional_lm() -> ConfigDict:
+    """Returns the defaults for ELMo's pre-training, with the settings of bilm-tf's `train_elmo.py`.
+
+    The model has 93.6 million parameters, and the softmax 407 million (Peters et al. 2018).
+    """
+    config = pretraining()
+    config.task = "bidirectional_lm"
+    config.epochs = 10.0
+    # Rows are steps of time, over which the gradient is computed; states go on from row to row.
+    config.phases = ((20, 1.0),)
+    config.global_batch_size = 3 * 128
+    config.model = elmo_model()
+
+    config.data.form = "sentences"
+    config.data.segments = "stream"
+    config.data.vocab = "train:words"
+    config.data.lowercase = False
+
+    config.head = head = ConfigDict()
+    # While training, a word is told apart from all words (`full`), or from `num_samples` random
+    # words of a vocabulary that is sorted by frequency (`sampled`). Evaluations use all words.
+    head.softmax = "sampled"
+    head.num_samples = 8192
+    # Whether the gradient is that of the loss times the length of a row, as in bilm-tf, which
+    # matters for clipping and Adagrad; otherwise that of the loss, a mean over all words.
+    head.sum_over_time = True
+    # What evaluations report.
+    config.metrics = (
+        *("bidirectional_lm_loss", "bidirectional_lm_accuracy", "forward_loss", "backward_loss"),
+        *("perplexity", "forward_perplexity", "backward_perplexity"),
+        *("word_perplexity", "bits_per_character"),
+    )
+
+    config.optimizer.name = "adagrad"
+    config.optimizer.learning_rate = 0.2
+    config.optimizer.schedule = "constant"
+    config.optimizer.warmup = "0"
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.initial_accumulator = 1.0
+    config.optimizer.clip_norm = 10.0
+    return config
+
+
+def elmo_model() -> ConfigDict:
+    """Returns `config.model` of ELMo, with the published sizes."""
+    model = ConfigDict()
+    model.name = "elmo"
+    # Words of the softmax, the most frequent ones; the others are the unknown word.
+    model.vocab_size = 793_471
+    model.pad_vocab_to_multiple_of = 1
+    # Of both directions together.
+    model.hidden_size = 1024
+    model.num_layers = 2
+    # Longest text that is encoded at once, for features and fine-tuning.
+    model.max_position_embeddings = 512
+    # Of the input of each layer, and of the output.
+    model.dropout_rate = 0.1
+    # Of heads only.
+    model.initializer_range = 0.02
+    model.layer_norm_epsilon = 1e-12
+    model.activation = "gelu"
+    # What words are made of: characters, or embeddings (a table).
+    model.tokens = "characters"
+    model.character_size = 16
+    # Of a word, with markers of its begin and end.
+    model.max_characters = 50
+    # (width, number) of the filters over characters.
+    model.filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    model.cnn_activation = "relu"
+    model.highway_layers = 2
+    # Cells of an LSTM; its output is projected to half of hidden_size.
+    model.cell_size = 4096
+    # Largest absolute values of the cells and of the projected output; 0: no limit.
+    model.cell_clip = 3.0
+    model.projection_clip = 3.0
+    # From the second layer on, a layer's input is added to its output.
+    model.skip_connections = True
+    # ELMo predicts words only.
+    model.next_sentence = False
+    return model
 
 
 def finetuning(task: str) -> ConfigDict:

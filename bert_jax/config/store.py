@@ -40,6 +40,14 @@ ADDED_HEAD_FIELDS = {
 }
 # The same of config.optimizer, which configurations of any earlier version lack.
 ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
+# Fields of config.data of a corpus that earlier configurations lack, with those values.
+ADDED_DATA_FIELDS = {
+    "lexicon": "",
+    "lexicon_weights": (),
+    "mask_share": 0.8,
+    "same_share": 0.1,
+    "random_share": 0.1,
+}
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -117,6 +125,8 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     if "head" in values:
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
+    if "source" in values["data"]:
+        values["data"] = ADDED_DATA_FIELDS | values["data"]
     return ConfigDict(values)
 
 

@@ -8,6 +8,7 @@ an example whose `a_length` is two below the length of the row.
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,18 +31,48 @@ class RowFormat:
     sep_id: int
     # Ends an example; None: sep_id does, as in all data of version 1 without this field.
     end_id: int | None = None
+    # Whether the units of masking (text/lexicon.py) are stored.
+    mask_units: bool = False
+
+    # Whether row r continues row r - 1.
+    is_stream: ClassVar[bool] = False
+
+    @property
+    def padding(self) -> tuple[np.ndarray, ...]:
+        """What stands for a row of padding: no examples."""
+        return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
 
     @property
     def last_id(self) -> int:
+        """The token that ends an example."""
         return self.sep_id if self.end_id is None else self.end_id
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields; those that earlier manifests lack only where they have an effect."""
         values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if value is not None}
+        return {n: value for n, value in values.items() if value is not None and value is not False}
 
     @property
     def id_dtype(self) -> np.dtype:
         return id_dtype(self.vocab_size)
+
+    @property
+    def unpredicted(self) -> tuple[int, ...]:
+        """Ids that are never predicted."""
+        return self.cls_id, self.sep_id, self.last_id
+
+    def read_block(self, data: bytes) -> "Block":
+        """Returns the block of `Block.to_bytes`; raises ValueError if it is none."""
+        return Block.from_bytes(data, self.id_dtype, self.mask_units)
+
+    def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
+        """Lays rows out in the batch form; see `make_batch`."""
+        return make_batch(rows, self)
+
+    def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
+        """Returns statistics in addition to those of `statistics.RowCounts`: none."""
+        del token_counts
+        return {}
 
 
 # Name, dtype (None: that of ids) and count of the arrays of a block, in the order on disk.
@@ -56,6 +87,8 @@ _FIELDS = (
     ("num_examples", "|u1", "rows"),
     ("next_sentence_labels", "|u1", "examples"),
 )
+# At the end of a block, where it is stored.
+_UNITS = ("mask_units", "|i1", "tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,24 +103,26 @@ class Block:
     num_masked: np.ndarray  # uint16[rows]
     num_examples: np.ndarray  # uint8[rows]
     next_sentence_labels: np.ndarray  # uint8[examples]
+    mask_units: np.ndarray | None = None  # int8[tokens], as in `PhraseMatcher.stored`
 
     def to_bytes(self) -> bytes:
-        arrays = [getattr(self, name) for name, _, _ in _FIELDS]
-        counts = {count: array.size for (_, _, count), array in zip(_FIELDS, arrays, strict=True)}
+        fields = _FIELDS if self.mask_units is None else (*_FIELDS, _UNITS)
+        arrays = [getattr(self, name) for name, _, _ in fields]
+        counts = {count: array.size for (_, _, count), array in zip(fields, arrays, strict=True)}
         header = np.array([counts[count] for count in _COUNTS], "<u4")
         return b"".join(array.tobytes() for array in (header, *arrays))
 
     @classmethod
-    def from_bytes(cls, data: bytes, id_dtype: np.dtype) -> "Block":
-        """Returns the block of `to_bytes`.
+    def from_bytes(cls, data: bytes, id_dtype: np.dtype, mask_units: bool = False) -> "Block":
+        """Returns the block of `to_bytes`; `mask_units`: whether it has that array.
 
         Raises:
-          ValueError: `data` is not a block of such ids.
+          ValueError: `data` is not a block of such ids and arrays.
         """
         header = np.frombuffer(data, "<u4", 4).tolist()
         counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
         arrays, offset = {}, 16
-        for name, dtype, count in _FIELDS:
+        for name, dtype, count in (*_FIELDS, _UNITS) if mask_units else _FIELDS:
             arrays[name] = np.frombuffer(data, dtype or id_dtype, counts[count], offset)
             offset += arrays[name].nbytes
         if offset != len(data):
@@ -105,17 +140,19 @@ class Block:
 
     def row(self, number: int) -> tuple[np.ndarray, ...]:
         """Returns the arrays of a row: input ids; of its examples the lengths of A and B and the
-        next sentence labels; masked positions and ids."""
+        next sentence labels; masked positions and ids; and the units of masking, if stored."""
         examples, tokens, masked = self._bounds
         example = slice(examples[number], examples[number + 1])
         mask = slice(masked[number], masked[number + 1])
+        token = slice(tokens[number], tokens[number + 1])
         return (
-            self.input_ids[tokens[number] : tokens[number + 1]],
+            self.input_ids[token],
             self.a_lengths[example],
             self.b_lengths[example],
             self.next_sentence_labels[example],
             self.masked_lm_positions[mask],
             self.masked_lm_ids[mask],
+            *(() if self.mask_units is None else (self.mask_units[token],)),
         )
 
 
@@ -128,15 +165,16 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch
     """Lays rows out in the batch form.
 
     Args:
-      rows: from `Block.row`; a row of six empty arrays becomes padding of weight zero.
+      rows: from `Block.row`; a row of empty arrays becomes padding of weight zero.
       form: of the rows.
 
     Returns:
       The fields of `batch.token_fields`, int32[batch, N] `next_sentence_labels` and
       float32[batch, N] `next_sentence_weights` (0 without a B); with masks also int32[batch, P]
-      `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`.
+      `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`; with units
+      int8[batch, seq] `mask_units`, 0 in padding.
     """
-    ids, a_lengths, b_lengths, labels, positions, masked_ids = zip(*rows, strict=True)
+    ids, a_lengths, b_lengths, labels, positions, masked_ids, *units = zip(*rows, strict=True)
     num_examples = np.array([len(lengths) for lengths in a_lengths])
 
     def spread(values: Sequence[np.ndarray], counts: np.ndarray, width: int) -> np.ndarray:
@@ -166,4 +204,6 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch
         batch["masked_lm_ids"] = per_mask(masked_ids)
         is_mask = np.arange(form.max_predictions) < num_masked[:, None]
         batch["masked_lm_weights"] = is_mask.astype(np.float32)
+    if form.mask_units:
+        batch["mask_units"] = spread(units[0], num_tokens, form.sequence_length).astype(np.int8)
     return batch

@@ -1,7 +1,7 @@
 """Prepared rows as text and as JSON lines, for reading and for other programs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,12 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
     `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
     unused places are 0. Dynamic data have no masks: those three are empty lists then. The other
     fields are `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
-    without B) and `tokens`.
+    without B) and `tokens`. With phrases that are masked as units at each step, `mask_units` has a
+    number for each token: 0 continues a unit, 1 begins a word, 2 or more a phrase
+    (`lexicon.PhraseMatcher.stored`).
+
+    A row of a stream has `tokens input_ids next_ids reverse_ids previous_ids` (corpus/streams.py),
+    without its padding.
     """
     tokenizer = manifest.tokenizer()
     rows = CorpusRows(manifest, split, sequence_length)
@@ -33,6 +38,10 @@ def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[d
 
 def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]:
     is_token = row["example_ids"] > 0
+    if "reverse_ids" in row:
+        names = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
+        ids = {name: row[name][is_token].tolist() for name in names}
+        return {"tokens": [tokenizer.pieces[i] for i in ids["input_ids"]], **ids}
     nothing = np.empty(0, np.int32)
     return {
         "tokens": [tokenizer.pieces[i] for i in row["input_ids"][is_token]],
@@ -45,6 +54,7 @@ def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]
         "next_sentence_labels": row["next_sentence_labels"][
             row["next_sentence_weights"] > 0
         ].tolist(),
+        **({"mask_units": row["mask_units"].tolist()} if "mask_units" in row else {}),
     }
 
 
@@ -65,14 +75,30 @@ def write_jsonl(manifest: Manifest, path: str) -> int:
     return count
 
 
-def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
+def describe(example: dict[str, Any], tokenizer: Tokenizer, classes: Sequence[str] = ()) -> str:
     """Returns an example as text: A and B with their special tokens, the label, the masks.
 
     A: [CLS] the cat [MASK] [SEP]
     B: it purred . [SEP]
     is_next
     masked: 3 sat
+
+    With `mask_units`, the units of masking follow; `classes` are those with a weight:
+
+    units: the | black cat (phrase) | sat | in | New York (place)
+
+    A row of a stream is its inputs and targets in both directions:
+
+    forward: <S> the cat sat
+    next: the cat sat </S>
+    backward: </S> sat cat the
+    previous: sat cat the <S>
     """
+    if "reverse_ids" in example:
+        names = {"forward": "input_ids", "next": "next_ids"}
+        names |= {"backward": "reverse_ids", "previous": "previous_ids"}
+        pieces = {n: " ".join(tokenizer.pieces[i] for i in example[f]) for n, f in names.items()}
+        return "\n".join(f"{name}: {text}" for name, text in pieces.items())
     ids, kinds = example["input_ids"], example["segment_ids"]
     length = sum(example["input_mask"])
     middle = kinds.index(1) if 1 in kinds else length
@@ -89,7 +115,24 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer) -> str:
     masked = [f"{position} {tokenizer.pieces[id]}" for position, id, weight in masks if weight]
     if masked:
         lines.append(f"masked: {', '.join(masked)}")
+    if "mask_units" in example:
+        units = _units(example, tokenizer, ("", "", "phrase", *classes))
+        lines.append(f"units: {' | '.join(units)}")
     return "\n".join(lines)
+
+
+def _units(example: dict[str, Any], tokenizer: Tokenizer, kinds: Sequence[str]) -> Iterator[str]:
+    """Yields the text of each unit, with the name of its kind; `kinds` are by number."""
+    ids, numbers = [], []
+    for id, number in zip(example["input_ids"], example["mask_units"], strict=True):
+        if id in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id):
+            continue
+        if number or not ids:
+            ids.append([])
+            numbers.append(number)
+        ids[-1].append(id)
+    for unit, number in zip(ids, numbers, strict=True):
+        yield tokenizer.decode(unit) + (f" ({kind})" if (kind := kinds[number]) else "")
 
 
 def summarize(manifest: Manifest) -> str:
@@ -118,5 +161,21 @@ def summarize(manifest: Manifest) -> str:
                     f", {s['random_next_share']:.1%} random next,"
                     f" {s['truncated_rows_share']:.1%} truncated"
                 )
+            if units := s.get("mask_units"):
+                line += f", {_describe_units(units)}"
             lines.append(line)
     return "\n".join(lines)
+
+
+def _describe_units(units: dict[str, Any]) -> str:
+    """Returns the statistics of the units of masking: "9 units, 2 phrases (person 2) ..."."""
+    classes = [f"{name or 'no class'} {n:,}" for name, n in units["phrases_by_class"].items() if n]
+    text = f"{units['units']:,} units, {units['phrases']:,} phrases"
+    text += f" ({', '.join(classes)})" if classes else ""
+    text += f" with {units['phrase_token_share']:.1%} of the tokens"
+    if "masked_phrase_share" in units:
+        text += (
+            f", masked {units['masked_phrase_share']:.1%} of the phrases and"
+            f" {units['masked_token_share']:.1%} of the tokens"
+        )
+    return text

@@ -5,6 +5,8 @@ There is no iterator state to save or to restore, and a process can read any par
 Each epoch has all rows once, in its own order: the blocks of the shards are shuffled, and within
 each window of blocks the rows. So a batch has rows from about a hundred blocks, and each block is
 read about once an epoch.
+
+A model that carries a state reads streams instead, in the order of the text.
 """
 
 import functools
@@ -102,6 +104,44 @@ class Loader:
         num_blocks = -(-len(self.rows) // ROWS_PER_BLOCK)
         order = permute(np.arange(num_blocks), num_blocks, f"blocks {self.seed} {epoch}")
         return order, int(np.flatnonzero(order == num_blocks - 1)[0])
+
+
+class StreamLoader:
+    """Endless batches of streams: row b of a batch continues row b of the batch before.
+
+    The rows of the corpus, in their order, are a circle. Stream b of B begins at row floor(b * R /
+    B) of R and follows the circle, so that after R / B batches each stream is where the next one
+    began, and the corpus has been read once. Only from the last row to the first do streams jump.
+
+    Args:
+      rows: of the corpus.
+      batch_size: streams, over all processes.
+
+    Raises:
+      ValueError: there are fewer rows than streams, or `batch_size` is not positive.
+    """
+
+    def __init__(self, rows: ShardRows, batch_size: int):
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+        if batch_size > len(rows):
+            raise ValueError(
+                f"The corpus has {len(rows):,} rows, too few for {batch_size:,} streams: lower"
+                " config.global_batch_size, or give more text."
+            )
+        self.rows = rows
+        self.batch_size = batch_size
+        # Each stream reads a block of its own, for as many batches as it has rows.
+        rows.cache_blocks(2 * batch_size)
+
+    def batch(self, index: int, start: int = 0, stop: int | None = None) -> Batch:
+        """Returns rows `start` to `stop - 1` of global batch number `index`, in the batch form."""
+        return self.rows.read(self.row_numbers(index, start, stop))
+
+    def row_numbers(self, index: int, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Returns int64[stop - start], the numbers of the rows of (that part of) a batch."""
+        streams = _part(self.batch_size, start, stop)
+        return (streams * len(self.rows) // self.batch_size + index) % len(self.rows)
 
 
 def _part(batch_size: int, start: int, stop: int | None) -> np.ndarray:

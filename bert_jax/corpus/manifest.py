@@ -14,6 +14,7 @@ from typing import Any
 
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.shards import ShardRows
+from bert_jax.corpus.streams import StreamFormat
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenization import Tokenizer
@@ -29,9 +30,10 @@ class Manifest:
     """A folder of prepared data.
 
     `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
-    (counts of the text), `formats` (sequence length -> RowFormat)
-    and `splits` (split -> documents, tokens and, by sequence length, files and statistics; of
-    running text also `text`, see running_text.text_counts).
+    (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
+    length -> RowFormat, or StreamFormat of streams) and `splits` (split -> documents, tokens and,
+    by sequence length, files and statistics; of running text and streams also `text`, see
+    running_text.text_counts).
     """
 
     folder: str
@@ -85,6 +87,11 @@ class Manifest:
         return self._part(split, sequence_length)["statistics"]
 
     @property
+    def weighted_classes(self) -> tuple[str, ...]:
+        """The classes of phrases with a number of their own in `mask_units`, from 3 on."""
+        return tuple(self.content["settings"].get("lexicon_classes", ()))
+
+    @property
     def vocabulary_path(self) -> str:
         """The path of the vocabulary, vocab.txt or vocab.model."""
         return os.path.join(self.folder, self.content["tokenizer"]["name"])
@@ -114,7 +121,9 @@ class Manifest:
         files = self._part(split, sequence_length)["files"]
         for file in files:
             _check_size(os.path.join(self.folder, file["name"]), file["bytes"])
-        form = RowFormat(**self.content["formats"][str(sequence_length)])
+        segments = self.content["settings"].get("segments")
+        make_form = StreamFormat if segments == "stream" else RowFormat
+        form = make_form(**self.content["formats"][str(sequence_length)])
         paths = [os.path.join(self.folder, file["name"]) for file in files]
         return ShardRows(paths, [file["rows"] for file in files], form)
 

@@ -2,8 +2,8 @@
 
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk
-    pairs         documents -> spans of A and B, or of full sentences
-                  (static: with masks; one process a length then)
+    pairs         documents -> spans of A and B, of full sentences, or of a stream
+                  (static: with masks; one process a length then, as for a stream)
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
@@ -18,11 +18,11 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus import stages
-from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
 from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
+from bert_jax.corpus.stages import Phrases
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
 from bert_jax.files.checksums import file_sha256
@@ -73,17 +73,19 @@ class Preparation:
         """Does the work that is not finished, and writes the manifest."""
         name = self._make_vocabulary()
         tokenizer = load_tokenizer(os.path.join(self.data_dir, name), self.config.lowercase)
+        phrases = self._read_phrases(name)
         self._tokenize(name)
         splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
         corpus = self._describe_corpus(num_duplicates)
-        forms = self._make_forms(tokenizer)
-        self._sample(splits, forms, tokenizer)
-        self._write(splits, forms)
+        forms = stages.make_forms(self.config, tokenizer)
+        self._sample(splits, forms, tokenizer, phrases)
+        self._write(splits, forms, phrases)
         content = {
             "version": VERSION,
             **self.request,
             "tokenizer": self._describe_tokenizer(name, tokenizer),
             "corpus": corpus,
+            **({"lexicon": phrases.matcher().counts} if phrases else {}),
             "formats": {str(length): form.to_json() for length, form in forms.items()},
             "splits": {
                 split: self._describe_split(split, documents, forms, tokenizer)
@@ -138,6 +140,19 @@ class Preparation:
             "training": read_json(trained) if os.path.exists(trained) else None,
         }
 
+    def _read_phrases(self, vocabulary: str) -> Phrases | None:
+        """Copies the lexicon, so that all processes read the same one, and checks its phrases."""
+        if not self.config.lexicon:
+            return None
+        vocabulary = os.path.join(self.data_dir, vocabulary)
+        phrases = stages.copy_phrases(self.config, vocabulary, self.unfinished)
+        counts = phrases.matcher().counts
+        self.log(
+            f"lexicon: {counts['phrases']:,} phrases; left out: {counts['repeated']:,} repeated,"
+            f" {counts['unknown']:,} with unknown words"
+        )
+        return phrases
+
     # ---- tokenize
 
     def _tokenize(self, vocabulary: str) -> None:
@@ -173,23 +188,6 @@ class Preparation:
 
     # ---- pairs
 
-    def _make_forms(self, tokenizer: Tokenizer) -> dict[int, RowFormat]:
-        """Returns the format of the rows of each sequence length."""
-        lengths, predictions = self.config.sequence_lengths, self.config.max_predictions_per_seq
-        return {
-            length: RowFormat(
-                sequence_length=length,
-                examples_per_row=1,
-                max_predictions=most if self.config.mode == "static" else 0,
-                vocab_size=len(tokenizer.pieces),
-                pad_id=tokenizer.pad_id,
-                cls_id=tokenizer.cls_id,
-                sep_id=tokenizer.sep_id,
-                end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
-            )
-            for length, most in zip(lengths, predictions, strict=True)
-        }
-
     def _pairs(self, split: str, length: int) -> str:
         return os.path.join(self.unfinished, f"pairs-{split}-{length}")
 
@@ -199,7 +197,11 @@ class Preparation:
         return 1 if is_once else self.config.dupe_factor
 
     def _sample(
-        self, splits: dict[str, Split], forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self,
+        splits: dict[str, Split],
+        forms: dict[int, Any],
+        tokenizer: Tokenizer,
+        phrases: Phrases | None,
     ) -> None:
         """Samples a file of pairs or instances for each split and sequence length."""
         to_do = [
@@ -208,11 +210,17 @@ class Preparation:
             for length in forms
             if not os.path.exists(self._pairs(split, length))
         ]
+        if self.config.segments == "stream":
+            orders = [(self.corpus, split, self.config) for split in dict(to_do)]
+            self._work("documents", stages.order_documents, orders, self._text_bytes())
+            rows = [(self.corpus, *item, self._pairs(*item)) for item in to_do]
+            self._work("rows", stages.sample_stream, rows, self._text_bytes())
+            return
         if self.config.mode == "static":
             tasks = [
                 (self.corpus, split, self._dupe_factor(split), length)
                 + (forms[length].max_predictions, tokenizer, self.config)
-                + (self._pairs(split, length),)
+                + (self._pairs(split, length), phrases)
                 for split, length in to_do
             ]
             self._work("pairs", stages.sample_static, tasks, self._text_bytes())
@@ -234,7 +242,7 @@ class Preparation:
 
     # ---- shards
 
-    def _shards(self, split: str, form: RowFormat) -> list[tuple[str, tuple[int, int]]]:
+    def _shards(self, split: str, form: Any) -> list[tuple[str, tuple[int, int]]]:
         """Returns the names of the shards, and the bounds [first, last) of their rows."""
         length = form.sequence_length
         dtype = stages.record_dtype(self.config, form)
@@ -248,7 +256,9 @@ class Preparation:
             for i, start in enumerate(starts)
         ]
 
-    def _write(self, splits: dict[str, Split], forms: dict[int, RowFormat]) -> None:
+    def _write(
+        self, splits: dict[str, Split], forms: dict[int, Any], phrases: Phrases | None
+    ) -> None:
         """Writes the shards."""
         tasks = []
         for split in splits:
@@ -258,16 +268,15 @@ class Preparation:
                     if not (os.path.exists(counts) and os.path.exists(path)):
                         pairs = self._pairs(split, length)
                         dtype = stages.record_dtype(self.config, form)
-                        tasks.append((self.corpus, split, pairs, bounds, form, dtype, path, counts))
+                        task = (self.corpus, split, pairs, bounds, form, dtype, path, counts)
+                        tasks.append((*task, phrases))
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(
-        self, split: str, documents: Split, forms: dict[int, RowFormat], tokenizer: Tokenizer
+        self, split: str, documents: Split, forms: dict[int, Any], tokenizer: Tokenizer
     ) -> dict[str, Any]:
+        text = text_counts(self.corpus, split) if self.config.counts_text else {}
         lengths = {}
-        text = {}
-        if self.config.segments == "running_text":
-            text = {"text": text_counts(self.corpus, split)}
         for length, form in forms.items():
             counts, files = RowCounts(len(tokenizer.pieces)), []
             for name, _ in self._shards(split, form):
@@ -276,12 +285,15 @@ class Preparation:
                 files.append(file)
             lengths[str(length)] = {
                 "files": files,
-                "statistics": counts.describe(length, tokenizer),
+                "statistics": counts.describe(length, tokenizer, form.unpredicted)
+                | form.more_statistics(counts.token_counts),
             }
+            if form.is_stream:
+                text["predicted_tokens"] = counts.sums["tokens"]
         return {
             "documents": documents.num_documents,
             "tokens": documents.num_tokens,
-            **text,
+            **({"text": text} if text else {}),
             "sequence_lengths": lengths,
         }
 

@@ -14,12 +14,14 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, built_in, parse_weights
 from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers
+from bert_jax.text.lexicon import check_classes, read_lexicon
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from bert_jax.text.vocabulary import KINDS, check_vocabulary
@@ -71,10 +73,10 @@ def prepare(
 
 
 def _check(config: DataConfig) -> None:
-    """Checks the vocabulary before any work.
+    """Checks the vocabulary and the lexicon before any work.
 
     Raises:
-      ValueError: it is unknown, cannot be read, or is too large.
+      ValueError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
     """
     if config.vocab.startswith(TRAIN):
         if config.vocab.removeprefix(TRAIN) not in KINDS:
@@ -85,13 +87,22 @@ def _check(config: DataConfig) -> None:
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)
         check_vocabulary(tokenizer, config.vocab_size, config.vocab)
+    if config.lexicon:
+        entries = read_lexicon(config.lexicon)
+        check_classes(parse_weights(config.lexicon_weights), entries, config.lexicon)
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
     """Returns the settings that determine the data, with the hash of a given vocabulary."""
     settings = dataclasses.asdict(config)
-    for name in config.unused:
+    if config.mode == "dynamic" and config.lexicon_weights:
+        # Rows have the numbers of these classes; the weights are used when masks are drawn.
+        settings["lexicon_classes"] = tuple(parse_weights(settings.pop("lexicon_weights")))
+    for name in config.omitted & settings.keys():
         del settings[name]
+    if config.lexicon:
+        name = os.path.basename(config.lexicon)
+        settings["lexicon"] = f"{name} (SHA-256 {file_sha256(config.lexicon)})"
     if not config.vocab.startswith(TRAIN):
         given = read_vocabulary(config.vocab)
         settings["vocab"] = f"{given.name} (SHA-256 {hashlib.sha256(given.content).hexdigest()})"
@@ -148,6 +159,10 @@ def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     """Returns the first settings in which two requests differ: "seed: 1 there, 2 requested"."""
     before, after = dict(_flatten(old)), dict(_flatten(new))
+    for name, value in built_in().items():
+        if (name := f"settings.{name}") in before.keys() | after.keys():
+            before.setdefault(name, value)
+            after.setdefault(name, value)
     names = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
     texts = [
         f"{name.removeprefix('settings.')}: {before.get(name, 'nothing')} there,"

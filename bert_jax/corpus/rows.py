@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.corpus.batch import Batch, EvaluationBatch
-from bert_jax.corpus.loader import Loader
+from bert_jax.corpus.loader import Loader, StreamLoader
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.corpus.shards import ShardRows
 
@@ -24,7 +24,7 @@ class CorpusRows:
       name: the split, `train` or `validation`.
       sequence_length: of the rows.
       batch_size: rows of the global training batch; not used by `evaluation_batches`.
-      seed: of the order of the training rows.
+      seed: of the order of the training rows; streams have the order of the text.
     """
 
     manifest: Manifest
@@ -62,7 +62,7 @@ class CorpusRows:
         return self.batch_size
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number` (`blocks.make_batch`).
+        """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
 
         Raises:
           ValueError: there are no rows, a file is missing, or a shard is corrupt.
@@ -82,13 +82,21 @@ class CorpusRows:
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields all rows once, in their order; the last batch is filled up with padding.
 
+        Of streams, row b of a batch continues row b of the batch before: N batches divide the rows
+        into parts of N, and the last parts are filled up.
+
         Raises:
           ValueError: a file is missing or has another size.
         """
         rows = self._rows
-        for first in range(0, len(rows), batch_size):
-            numbers = np.arange(first, first + batch_size)
-            numbers[numbers >= len(rows)] = -1
+        num_batches = -(-len(rows) // batch_size)
+        places = np.arange(num_batches * batch_size)
+        places[places >= len(rows)] = -1
+        order = places.reshape(num_batches, batch_size)
+        if rows.form.is_stream:
+            order = places.reshape(batch_size, num_batches).T
+            rows.cache_blocks(2 * batch_size)
+        for numbers in order:
 
             def read(start: int, stop: int, numbers: np.ndarray = numbers) -> Batch:
                 return rows.read(numbers[start:stop])
@@ -100,5 +108,7 @@ class CorpusRows:
         return self.manifest.rows(self.name, self.sequence_length)
 
     @functools.cached_property
-    def _loader(self) -> Loader:
+    def _loader(self) -> Loader | StreamLoader:
+        if self._rows.form.is_stream:
+            return StreamLoader(self._rows, self.batch_size)
         return Loader(self._rows, self.batch_size, self.seed)

@@ -9,21 +9,23 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from bert_jax.corpus.batch import Batch
-from bert_jax.corpus.blocks import Block, RowFormat, example_lengths, make_batch
+from bert_jax.corpus.blocks import Block, RowFormat, example_lengths
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RUN, Run
 from bert_jax.corpus.running_text import RUNNING, RunningText
 from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
+from bert_jax.corpus.streams import STREAM_ROW, StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
+from bert_jax.text.lexicon import PhraseMatcher
 
 ROWS_PER_BLOCK = 256
 # Of one file: about 30 MB with uint16 ids. It must not depend on the number of processes.
@@ -46,19 +48,22 @@ def write_shard(
     records: str,
     dtype: np.dtype,
     bounds: tuple[int, int],
-    form: RowFormat,
+    form: RowFormat | StreamFormat,
     path: str,
+    matcher: PhraseMatcher | None = None,
 ) -> dict[str, Any]:
     """Writes rows to an ArrayRecord file, complete or not at all.
 
     Args:
       documents: the token store of the pairs.
       records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype), of
-        runs (pairs.RUN) or of running text (pairs.RUNNING).
+        runs (pairs.RUN), of running text (running_text.RUNNING) or of rows of a stream
+        (streams.STREAM_ROW).
       dtype: of its items.
       bounds: numbers of the first item to write and of the one after the last.
       form: of the rows.
       path: the file to write.
+      matcher: finds the phrases that are units of masking, if they are.
 
     Returns:
       JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
@@ -67,13 +72,17 @@ def write_shard(
       OSError: the file cannot be written, for example because the disk is full.
     """
     counts = RowCounts(form.vocab_size)
+    block_of: Callable[..., Any] = functools.partial(_make_block, matcher=matcher)
+    if dtype == STREAM_ROW:
+        block_of = make_block
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
             for first in range(*bounds, ROWS_PER_BLOCK):
                 size = min(ROWS_PER_BLOCK, bounds[1] - first)
                 items = np.fromfile(records, dtype, size, offset=first * dtype.itemsize)
-                writer.write(_make_block(documents, items, form, counts).to_bytes())
+                block = block_of(documents, items, form, counts)
+                writer.write(block.to_bytes())
             writer.close()
         except RuntimeError as error:
             raise OSError(errno.EIO, str(error), path) from error
@@ -89,7 +98,11 @@ def write_shard(
 
 
 def _make_block(
-    documents: Documents, items: np.ndarray, form: RowFormat, counts: RowCounts
+    documents: Documents,
+    items: np.ndarray,
+    form: RowFormat,
+    counts: RowCounts,
+    matcher: PhraseMatcher | None,
 ) -> Block:
     """Returns the rows of spans of the token store, of one example each."""
     has_masks = form.max_predictions > 0
@@ -121,15 +134,20 @@ def _make_block(
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
     counts.add(pairs, input_ids)
     num_masked, positions = np.zeros(len(items), "<u2"), np.empty(0, "<u2")
-    masked_ids = np.empty(0, form.id_dtype)
+    places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
     if has_masks:
         num_masked = items["num_masked"]
         is_mask = np.arange(form.max_predictions) < num_masked[:, None]
         positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
         lengths = example_lengths(pairs["a_length"], pairs["b_length"])
         places = np.repeat(np.cumsum(lengths) - lengths, num_masked) + positions
-        masked_ids = input_ids[places]
-        input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
+    units = None
+    if matcher is not None:
+        codes = matcher.match(input_ids)
+        counts.add_units(matcher.count(input_ids, codes, places if has_masks else None))
+        units = matcher.stored[codes] if form.mask_units else None
+    masked_ids = input_ids[places]
+    input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
     return Block(
         input_ids=input_ids,
         masked_lm_ids=masked_ids,
@@ -139,6 +157,7 @@ def _make_block(
         num_masked=num_masked,
         num_examples=np.ones(len(items), np.uint8),
         next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
+        mask_units=units,
     )
 
 
@@ -158,7 +177,9 @@ class ShardRows:
       form: of the rows.
     """
 
-    def __init__(self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat):
+    def __init__(
+        self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat | StreamFormat
+    ):
         self.form = form
         self._paths = paths
         self._length = sum(num_rows)
@@ -167,13 +188,17 @@ class ShardRows:
         self._first_blocks = np.array(list(blocks))
         self._lock = threading.Lock()
         self._reader = functools.lru_cache(_OPEN_FILES)(self._open)
-        self._block = functools.lru_cache(_CACHED_BLOCKS)(self._load)
+        self.cache_blocks(_CACHED_BLOCKS)
 
     def __len__(self) -> int:
         return self._length
 
+    def cache_blocks(self, count: int) -> None:
+        """Keeps the `count` blocks that were read last in memory."""
+        self._block = functools.lru_cache(count)(self._load)
+
     def read(self, indices: np.ndarray) -> Batch:
-        """Returns the batch form (`blocks.make_batch`) of the rows int[batch]; -1 is padding.
+        """Returns the batch form (`form.make_batch`) of the rows int[batch]; -1 is padding.
 
         Raises:
           IndexError: there is no such row.
@@ -182,19 +207,19 @@ class ShardRows:
         indices = np.asarray(indices)
         if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
             raise IndexError(f"Rows are numbered from 0 to {self._length - 1}.")
-        return make_batch([self._row(index) for index in indices.tolist()], self.form)
+        return self.form.make_batch([self._row(index) for index in indices.tolist()])
 
     def _row(self, index: int) -> tuple[np.ndarray, ...]:
         if index < 0:
-            return (np.empty(0, np.uint16),) * 6
+            return self.form.padding
         return self._block(index // ROWS_PER_BLOCK).row(index % ROWS_PER_BLOCK)
 
-    def _load(self, block: int) -> Block:
+    def _load(self, block: int) -> Block | StreamBlock:
         file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
         try:
             with self._lock:
                 (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
-            return Block.from_bytes(data, self.form.id_dtype)
+            return self.form.read_block(data)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
                 f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"

@@ -1,20 +1,25 @@
 """The units of work of data preparation, each from files to files in one process."""
 
+import dataclasses
 import functools
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, parse_weights
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
+from bert_jax.corpus.loader import permute
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.corpus.running_text import RUNNING, running_text
 from bert_jax.corpus.shards import write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
-from bert_jax.files.atomic import read_json, whole_file, write_json
+from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
+from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
+from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import WordCounts, count_words
@@ -23,6 +28,44 @@ from bert_jax.text.vocabulary import WordCounts, count_words
 NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Phrases:
+    """The phrases that are units of masking, as arguments of a process.
+
+    Attributes:
+      lexicon: the file.
+      name: how errors name it.
+      vocabulary: the file of the tokenizer.
+      lowercase: whether it lower cases text.
+      weights: of classes, (name, weight) each.
+    """
+
+    lexicon: str
+    name: str
+    vocabulary: str
+    lowercase: bool
+    weights: tuple[tuple[str, float], ...]
+
+    def matcher(self) -> PhraseMatcher:
+        """Returns the matcher, made once in each process (`PhraseMatcher` has the errors)."""
+        return _make_matcher(self)
+
+
+def copy_phrases(config: DataConfig, vocabulary: str, folder: str) -> Phrases:
+    """Copies the lexicon, so that all processes read the same one, and names it."""
+    path = os.path.join(folder, "lexicon")
+    copy_file(config.lexicon, path)
+    weights = tuple(parse_weights(config.lexicon_weights).items())
+    return Phrases(path, config.lexicon, vocabulary, config.lowercase, weights)
+
+
+@functools.lru_cache(1)
+def _make_matcher(phrases: Phrases) -> PhraseMatcher:
+    tokenizer = cached_tokenizer(phrases.vocabulary, phrases.lowercase)
+    entries = read_lexicon(phrases.lexicon)
+    return PhraseMatcher(entries, tokenizer, phrases.name, dict(phrases.weights))
 
 
 def count(source: ChunkReader, chunk: Any, kind: str, lowercase: bool, path: str) -> dict[str, int]:
@@ -54,7 +97,7 @@ def tokenize(
 ) -> dict[str, int]:
     """Writes the token ids of one chunk of the source. Returns the bytes of its text."""
     tokenizer = cached_tokenizer(vocabulary, config.lowercase)
-    key, counts_text = str(config.seed).encode(), config.segments == "running_text"
+    key, counts_text = str(config.seed).encode(), config.counts_text
     counts = tokenize_chunk(source, chunk, tokenizer, key, folder, counts_text)
     return {"bytes": counts["bytes"]}
 
@@ -85,6 +128,18 @@ def sample(
     documents.close()
 
 
+def order_documents(corpus: str, split: str, config: DataConfig) -> None:
+    """Writes the documents of a split in the order of its stream."""
+    path = os.path.join(corpus, split)
+    key = f"documents {config.seed} {split}"
+    write_order(path, f"{path}-stream", lambda places, size: permute(places, size, key))
+
+
+def sample_stream(corpus: str, split: str, length: int, path: str) -> None:
+    """Writes where the rows of the stream of a split begin."""
+    write_rows(os.path.join(corpus, f"{split}-stream"), length, path)
+
+
 def sample_static(
     corpus: str,
     split: str,
@@ -94,6 +149,7 @@ def sample_static(
     tokenizer: Tokenizer,
     config: DataConfig,
     path: str,
+    phrases: Phrases | None = None,
 ) -> None:
     """Samples the instances with masks of a split, in mode `static`."""
     masking = StaticMasking(
@@ -102,6 +158,10 @@ def sample_static(
         mask_id=tokenizer.mask_id,
         random_words=tokenizer.random_words.tolist(),
         is_continuation=tokenizer.is_continuation if config.masking == "whole_word" else None,
+        matcher=phrases.matcher() if phrases else None,
+        mask_share=config.mask_share,
+        same_share=config.same_share,
+        random_share=config.random_share,
     )
     dtype = id_dtype(len(tokenizer.pieces))
     documents = Documents(corpus, split, dtype)
@@ -124,19 +184,46 @@ def write(
     split: str,
     pairs: str,
     bounds: tuple[int, int],
-    form: RowFormat,
+    form: RowFormat | StreamFormat,
     dtype: np.dtype,
     path: str,
     counts: str,
+    phrases: Phrases | None = None,
 ) -> None:
     """Writes one shard from records of `dtype`, and the counts of its rows."""
-    documents = Documents(corpus, split, form.id_dtype)
-    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path))
+    order = f"{split}-stream" if form.is_stream else split
+    documents = Documents(corpus, order, form.id_dtype)
+    matcher = phrases.matcher() if phrases else None
+    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path, matcher))
     documents.close()
 
 
-def record_dtype(config: DataConfig, form: RowFormat) -> np.dtype:
-    """Returns the dtype of the records of `sample` or `sample_static` for rows of this form."""
+def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat | StreamFormat]:
+    """Returns the format of the rows of each sequence length."""
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
+    common = {"vocab_size": len(tokenizer.pieces), **ids}
+    if config.segments == "stream":
+        common["unk_id"] = tokenizer.unk_id
+        common["num_words"] = min(config.vocab_size, common["vocab_size"])
+        return {length: StreamFormat(length, **common) for length in config.sequence_lengths}
+    lengths = zip(config.sequence_lengths, config.max_predictions_per_seq, strict=True)
+    return {
+        length: RowFormat(
+            sequence_length=length,
+            examples_per_row=1,
+            max_predictions=most if config.mode == "static" else 0,
+            end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
+            mask_units=config.masking == "phrase" and config.mode != "static",
+            **common,
+        )
+        for length, most in lengths
+    }
+
+
+def record_dtype(config: DataConfig, form: RowFormat | StreamFormat) -> np.dtype:
+    """Returns the dtype of the records of the `sample` functions for rows of this form."""
+    if isinstance(form, StreamFormat):
+        return STREAM_ROW
     if config.segments != "pairs":
         return RUN if config.segments == "full_sentences" else RUNNING
     return instance_dtype(form.max_predictions) if config.mode == "static" else PAIR

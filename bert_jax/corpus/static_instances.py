@@ -5,9 +5,12 @@ from one `random.Random(seed)`: the order of the documents, then for each pair i
 masks, and last the order of the instances. The same text, vocabulary and seed give the same
 instances in the same order here. That program holds all of them in memory; here they are records of
 one size on disk, and only the two orders are in memory, 8 bytes a document and an instance.
+
+Other shares of [MASK], and phrases as units, generalize the procedure (`draw_masks`).
 """
 
 import dataclasses
+import math
 import os
 import random
 import tempfile
@@ -18,6 +21,7 @@ import numpy as np
 
 from bert_jax.corpus.documents import Documents
 from bert_jax.corpus.pairs import PAIR, RELEASED_TRIES, Pair, sample_pairs
+from bert_jax.text.lexicon import CONTINUES, PhraseMatcher
 
 # A replacement of this value keeps the token.
 KEEP = 0xFFFFFFFF
@@ -34,6 +38,12 @@ class StaticMasking:
     random_words: Sequence[int]
     # bool[vocab]: pieces that are masked together with the piece before; None: each separately.
     is_continuation: np.ndarray | None
+    # Finds phrases, which are masked as units, and their weights; `is_continuation` is None then.
+    matcher: PhraseMatcher | None = None
+    # Of the chosen tokens: what becomes [MASK], stays, and becomes a random word.
+    mask_share: float = 0.8
+    same_share: float = 0.1
+    random_share: float = 0.1
 
 
 def instance_dtype(max_predictions: int) -> np.dtype:
@@ -72,8 +82,9 @@ def write_instances(
                 for pair in sample_pairs(
                     documents, document, rng, max_num_tokens, short_seq_prob, RELEASED_TRIES
                 ):
-                    continues = _continues(documents, pair, masking, id_dtype)
-                    masks = draw_masks(pair.a_length, pair.b_length, continues, rng, masking)
+                    continues, weights = _units(documents, pair, masking, id_dtype)
+                    lengths = pair.a_length, pair.b_length
+                    masks = draw_masks(*lengths, continues, rng, masking, weights)
                     unshuffled.write(pair.to_bytes() + _masks_to_bytes(masks, masking))
                     num_instances += 1
         unshuffled.flush()
@@ -92,8 +103,14 @@ def draw_masks(
     continues: Sequence[bool] | None,
     rng: random.Random,
     masking: StaticMasking,
+    weights: Sequence[float] | None = None,
 ) -> list[tuple[int, int]]:
     """Chooses the tokens of `[CLS] A [SEP] B [SEP]` to predict, and their replacements.
+
+    The released program puts the words in random order and masks those that still fit. With
+    weights, the order is that of -log(1 - u) / weight, u being drawn for each word from left to
+    right: so each next word is drawn with probability proportional to its weight among those that
+    are left (exponential race). A weight of 0 is never masked.
 
     Args:
       a_length: tokens of A.
@@ -102,6 +119,8 @@ def draw_masks(
         None: every piece is chosen separately.
       rng: the stream of random numbers.
       masking: the rule.
+      weights: float[a_length + b_length + 3], at the first token of each word or phrase; None: all
+        have the same weight.
 
     Returns:
       (position, replacement id or KEEP), by position.
@@ -117,7 +136,16 @@ def draw_masks(
                 words[-1].append(position)
             else:
                 words.append([position])
-    rng.shuffle(words)
+    if weights is None:
+        rng.shuffle(words)
+    else:
+        keys = [-math.log(1 - rng.random()) for _ in words]
+        race = [
+            (key / weights[word[0]], word)
+            for key, word in zip(keys, words, strict=True)
+            if weights[word[0]] > 0
+        ]
+        words = [word for _, word in sorted(race)]
     num_to_predict = min(
         masking.max_predictions, max(1, int(round(num_tokens * masking.masked_lm_prob)))
     )
@@ -132,23 +160,34 @@ def draw_masks(
 
 
 def _replacement(rng: random.Random, masking: StaticMasking) -> int:
-    """Returns [MASK] (80 %), the token itself (10 %), or any entry of the vocabulary (10 %)."""
-    if rng.random() < 0.8:
+    """Returns [MASK], the token itself, or any entry of the vocabulary, by their shares.
+
+    The second draw of the released program decides between the last two (0.5 for 80/10/10).
+    """
+    others = masking.same_share + masking.random_share
+    if rng.random() < masking.mask_share or not others:
         return masking.mask_id
-    if rng.random() < 0.5:
+    if rng.random() < masking.same_share / others:
         return KEEP
     return masking.random_words[rng.randint(0, len(masking.random_words) - 1)]
 
 
-def _continues(
+def _units(
     documents: Documents, pair: Pair, masking: StaticMasking, id_dtype: np.dtype
-) -> Sequence[bool] | None:
-    if masking.is_continuation is None:
-        return None
+) -> tuple[Sequence[bool] | None, Sequence[float] | None]:
+    """Returns `continues` and `weights` of `draw_masks`."""
+    if masking.is_continuation is None and masking.matcher is None:
+        return None, None
     a = np.frombuffer(documents.tokens(pair.a_start, pair.a_length), id_dtype)
     b = np.frombuffer(documents.tokens(pair.b_start, pair.b_length), id_dtype)
+    if (matcher := masking.matcher) is not None:
+        cls, sep = [matcher.cls_id], [matcher.sep_id]
+        codes = matcher.match(np.concatenate([cls, a, sep, b, sep]))
+        weights = matcher.weights[codes].tolist() if matcher.is_weighted else None
+        return (codes == CONTINUES).tolist(), weights
     table = masking.is_continuation
-    return [False, *table[a].tolist(), False, *table[b].tolist(), False]
+    assert table is not None
+    return [False, *table[a].tolist(), False, *table[b].tolist(), False], None
 
 
 def _masks_to_bytes(masks: list[tuple[int, int]], masking: StaticMasking) -> bytes:

@@ -1,6 +1,7 @@
 """Statistics of the rows, counted while they are written."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ class RowCounts:
         self.sums["truncated_rows"] += int((pairs["num_truncated"] > 0).sum())
         self.sums["truncated_tokens"] += int(pairs["num_truncated"].sum(dtype=np.int64))
 
+    def add_units(self, counts: Counter[str]) -> None:
+        """Adds counts of the units of masking (`lexicon.PhraseMatcher.count`)."""
+        self.sums.update(counts)
+
     def to_json(self) -> dict[str, Any]:
         return {"sums": dict(self.sums), "token_counts": self.token_counts.tolist()}
 
@@ -35,20 +40,32 @@ class RowCounts:
         self.sums.update(counts["sums"])
         self.token_counts += np.array(counts["token_counts"])
 
-    def describe(self, sequence_length: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    def describe(
+        self, sequence_length: int, tokenizer: Tokenizer, unpredicted: Sequence[int] | None = None
+    ) -> dict[str, Any]:
         """Returns means and fractions.
 
-        `unigram_entropy`, in nats, is that of all tokens that can be masked: the loss of a model
+        `unigram_entropy`, in nats, is that of all tokens that can be predicted: the loss of a model
         that knows only their frequencies. The fraction of `most_frequent_token` is the accuracy of
         a model that always predicts it.
+
+        With phrases as units of masking, `mask_units` has the number of `units` and of `phrases`,
+        `phrases_by_class`, and the share of phrases' tokens in all that can be masked; for static
+        masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
+
+        Args:
+          sequence_length: of the rows.
+          tokenizer: of the ids.
+          unpredicted: ids that are never predicted; None: the markers of examples.
         """
         sums = self.sums
         rows = sums["rows"]
-        maskable = self.token_counts.copy()
-        maskable[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id]] = 0
-        total = int(maskable.sum())
-        probabilities = maskable[maskable > 0] / total
-        most_frequent = int(maskable.argmax())
+        predicted = self.token_counts.copy()
+        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
+        predicted[list(special if unpredicted is None else unpredicted)] = 0
+        total = int(predicted.sum())
+        probabilities = predicted[predicted > 0] / total
+        most_frequent = int(predicted.argmax())
         return {
             "rows": rows,
             "tokens": sums["tokens"],
@@ -59,11 +76,37 @@ class RowCounts:
             "random_next_share": sums["random_next"] / rows,
             "truncated_rows_share": sums["truncated_rows"] / rows,
             "truncated_tokens": sums["truncated_tokens"],
-            "unknown_token_share": int(maskable[tokenizer.unk_id]) / total,
+            "unknown_token_share": int(predicted[tokenizer.unk_id]) / total,
             "unigram_entropy": float(-(probabilities * np.log(probabilities)).sum()),
             "most_frequent_token": {
                 "id": most_frequent,
                 "piece": tokenizer.pieces[most_frequent],
-                "share": int(maskable[most_frequent]) / total,
+                "share": int(predicted[most_frequent]) / total,
+            },
+            **({"mask_units": _describe_units(sums)} if "units" in sums else {}),
+        }
+
+
+def _describe_units(sums: Counter[str]) -> dict[str, Any]:
+    """Returns the statistics of the units of masking; a share of nothing is 0."""
+
+    def share(part: str, whole: str) -> float:
+        return sums[part] / max(sums[whole], 1)
+
+    classes = sorted(key.partition("/")[2] for key in sums if key.startswith("phrases/"))
+    described: dict[str, Any] = {
+        "units": sums["units"],
+        "phrases": sums["phrases"],
+        "phrases_by_class": {name: sums[f"phrases/{name}"] for name in classes},
+        "phrase_token_share": share("phrase_tokens", "unit_tokens"),
+    }
+    if "masked_tokens" in sums:
+        described |= {
+            "masked_token_share": share("masked_tokens", "unit_tokens"),
+            "masked_phrase_token_share": share("masked_phrase_tokens", "phrase_tokens"),
+            "masked_phrase_share": share("masked_phrases", "phrases"),
+            "masked_phrase_share_by_class": {
+                name: share(f"masked_phrases/{name}", f"phrases/{name}") for name in classes
             },
         }
+    return described

@@ -89,12 +89,15 @@ def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
       mesh: the devices.
       rules: of the parameters.
       state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer's state with
-        the path and shape of a parameter, follow the rules; the others are replicated.
+        the path and shape of a parameter, follow the rules; its `carry` is split like a batch; the
+        others are replicated.
     """
     shapes = {name: leaf.shape for name, leaf in flatten(state.params).items()}
 
     def of_leaf(path, leaf):
         name = path_name(path)
+        if name.startswith("carry/"):
+            return batch_sharding(mesh)
         for parameter, shape in shapes.items():
             if name.endswith("/" + parameter) and leaf.shape == shape:
                 return _checked(mesh, rules, parameter, shape)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
+from bert_jax.models.layers.cache import Cache
 from bert_jax.models.layers.dense import dense, initializer
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
@@ -16,7 +17,8 @@ from bert_jax.models.pooling import EncoderWithPooler
 # Of the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
 # encoder have the rules of its row in MODELS.
 HEAD_RULES: Rules = (
-    (r"(^|/)masked_lm/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(masked_lm|softmax)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)softmax/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
     (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),
@@ -192,6 +194,31 @@ class CausalLMModel(CausalLMScores):
     def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
         """float32[batch, seq, padded vocab], of the word after each position."""
         return super().__call__(batch, deterministic=deterministic).logits()
+
+
+class CausalLMDecoder(nn.Module):
+    """The same model with the same parameters, which reads rows part by part.
+
+    Attributes:
+      model: configuration of the encoder.
+    """
+
+    model: EncoderConfig
+
+    @nn.compact
+    def __call__(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Returns float32[batch, padded vocab], of the word after each row, and the new cache.
+
+        Args:
+          batch: the next tokens of each row; see `StackEncoder.decode`.
+          cache: of the tokens before.
+        """
+        encoder = make_encoder(self.model, name=self.model.name)
+        hidden, cache = encoder.decode(batch, cache)
+        last = jnp.maximum((batch["example_ids"] > 0).sum(1) - 1, 0)
+        hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
+        scores = word_scores(self.model, hidden, encoder.word_embedding())
+        return scores.logits()[:, 0], cache
 
 
 def causal_lm_flops_per_token(config: EncoderConfig) -> float:

@@ -7,10 +7,12 @@ from typing import Any
 import flax.linen as nn
 import flax.struct
 import jax
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.formats.weight_table import WeightTable
 from bert_jax.models.layers.cache import Cache
+from bert_jax.text.tokenization import Tokenizer
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
 DTYPES = ("float32", "bfloat16")
@@ -21,6 +23,8 @@ Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
 # The first row that matches decides.
 Rules = tuple[tuple[str, PartitionSpec], ...]
+# Adds fields to a batch on the host, just before it goes to the devices.
+AddFields = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 @flax.struct.dataclass
@@ -139,6 +143,13 @@ class Encoder(nn.Module):
         """
         raise NotImplementedError
 
+    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Encodes the positions after those of a cache; of encoders that read from left to right.
+
+        Returns float[batch, seq, hidden] and the new cache; see `StackEncoder.decode`.
+        """
+        raise NotImplementedError
+
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden], the table of word embeddings that heads are tied to."""
         raise NotImplementedError
@@ -156,6 +167,12 @@ class Model:
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
         products in a forward pass; a training step needs three times that number.
       formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
+      add_fields: function (config, tokenizer) -> function that adds the fields which only this
+        encoder reads to a batch on the host; raises ValueError for a tokenizer that does not fit.
+        None: the encoder reads the fields of `corpus.batch` only, and all ids of the tokenizer
+        are rows of its table of word embeddings.
+      example_fields: function (config, batch) -> those fields of a batch of examples, of any
+        values; for the shapes of parameters. None as above.
       renews_special_tokens: whether fine-tuning begins with new, random embeddings of the
         tokenizer's `cls_id`, `sep_id` and `end_id`, as GPT's does, whose pre-training has none.
     """
@@ -165,6 +182,8 @@ class Model:
     rules: Rules
     flops_per_token: Callable[[Any, int], float]
     formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
+    add_fields: Callable[[Any, Tokenizer], AddFields] | None = None
+    example_fields: Callable[[Any, Batch], dict[str, jax.Array]] | None = None
     renews_special_tokens: bool = False
 
 

@@ -46,7 +46,8 @@ class HeadConfig:
       layers: of HEAD_LAYERS.
       pool: of POOLS, the vector of an example.
       pooler: whether the pooled hidden state goes through BERT's pooler; see `has_pooler`.
-      frozen: the encoder is not trained and has no dropout: its states are features.
+      frozen: the encoder is not trained and has no dropout: its states are features. Not with a
+        pooler, which belongs to the encoder.
       dropout_rate: in the head; below 0: that of the encoder.
       share_dropout: all choices of an example have the same dropout mask (Radford et al. 2018).
       lstm_size, lstm_layers: of the BiLSTM, each direction (Table 7: two layers of 768).
@@ -166,9 +167,7 @@ def read_pooled(
         x, reading = read_tokens(model, head, batch, deterministic)
         return pool(head.pool, x, batch)[:, 0], reading
     encoder = EncoderWithPooler(model, head.pool, name=model.name)
-    encoded, pooled = encoder(batch, deterministic=deterministic or head.frozen)
-    if head.frozen:
-        pooled = jax.lax.stop_gradient(pooled)
+    encoded, pooled = encoder(batch, deterministic=deterministic)
     return pooled[:, 0], Reading(encoded.hidden, encoder.word_embedding())
 
 

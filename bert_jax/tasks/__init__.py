@@ -1,5 +1,6 @@
 """TASKS: what can be trained, a file and a row for each task."""
 
+from bert_jax.tasks.bidirectional_lm import BIDIRECTIONAL_LM
 from bert_jax.tasks.causal_lm import CAUSAL_LM
 from bert_jax.tasks.classification import CLASSIFICATION
 from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE
@@ -12,6 +13,7 @@ from bert_jax.tasks.task import TaskRow
 TASKS: dict[str, TaskRow] = {
     "pretraining": PRETRAINING,
     "causal_lm": CAUSAL_LM,
+    "bidirectional_lm": BIDIRECTIONAL_LM,
     "classification": CLASSIFICATION,
     "tagging": TAGGING,
     "span": SPAN,

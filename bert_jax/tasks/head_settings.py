@@ -25,9 +25,7 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
       ValueError: for a value that does not exist, or has no effect.
     """
     given = {name: settings.head[name] for name in _FIELDS if name in settings.head}
-    head = HeadConfig(
-        head=settings.head.get(field, "linear"), frozen=settings.frozen_encoder, **given
-    )
+    head = HeadConfig(head=settings.head.get(field, "linear"), **given)
     for name, value, allowed in (
         (field, head.head, heads),
         ("layers", head.layers, HEAD_LAYERS),
@@ -37,7 +35,9 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
             raise ValueError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
     _check_mix(head, "mix_layer_norm", head.mix_layer_norm)
     _check_mix(head, "mix_l2", settings.head.get("mix_l2", 0.0))
-    return head
+    # As in 0.1.0, a frozen encoder below a pooler or linear spans keeps its dropout.
+    reads_features = heads != HEADS or not head.has_pooler
+    return dataclasses.replace(head, frozen=settings.frozen_encoder and reads_features)
 
 
 def _check_mix(head: HeadConfig, name: str, value: Any) -> None:

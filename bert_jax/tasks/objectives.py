@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.models.heads import WordScores
 from bert_jax.models.model import Batch
+from bert_jax.text.lexicon import PHRASE
 
 # Logits of a causal language model that are in memory at a time, over all devices: 512 MiB. More
 # positions are processed one part after the other.
@@ -134,6 +135,19 @@ def cross_entropy_of_scores(
     _, outputs = jax.lax.scan(step, None, (parts_of(scores.features), parts_of(labels)))
     losses, hits = (jnp.swapaxes(x, 0, 1).reshape(rows, -1)[:, :seq] for x in outputs)
     return losses, hits
+
+
+def masked_phrases(batch: Batch) -> Sum:
+    """Returns the share of the phrases that are masked.
+
+    Args:
+      batch: int8[batch, seq] `mask_units` (2 or more: begins a phrase), int32[batch, predictions]
+        `masked_lm_positions`, float32 `masked_lm_weights`.
+    """
+    begins = batch["mask_units"] >= PHRASE
+    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
+    numerator = (masked * batch["masked_lm_weights"]).sum()
+    return Sum(numerator, begins.sum().astype(jnp.float32))
 
 
 def classification(logits: jax.Array, batch: Batch) -> Sums:

@@ -13,13 +13,14 @@ training text. `next_sentence` is null for a single text, and for a model withou
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.data import parse_weights
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
@@ -33,12 +34,20 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
 from bert_jax.tasks.masked_words import MaskAnswers, MaskedTexts
 from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings, example_batch, windows
+from bert_jax.tasks.task import (
+    Batch,
+    Prediction,
+    Stateless,
+    TaskRow,
+    TaskSettings,
+    example_batch,
+    windows,
+)
 from bert_jax.text.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Pretraining:
+class Pretraining(Stateless):
     """Masked language modelling and next sentence prediction (paper, section 3.1).
 
     Attributes:
@@ -94,6 +103,8 @@ class Pretraining:
         sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
         if outputs.next_sentence_logits is not None:
             sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
+        if "mask_units" in batch:
+            sums["masked_phrases"] = objectives.masked_phrases(batch)
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
@@ -161,7 +172,7 @@ class PretrainingData:
             batch_tokens=settings.batch_tokens,
         )
 
-    def with_labels(self, labels: tuple[str, ...]) -> "PretrainingData":
+    def with_labels(self, labels: tuple[str, ...]) -> Self:
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:
@@ -177,8 +188,18 @@ class PretrainingData:
                 never_masked=(tokenizer.cls_id, tokenizer.sep_id),
                 is_continuation=tuple(tokenizer.is_continuation.tolist()),
                 rounding=self.data["mask_rounding"],
+                mask_share=self.data["mask_share"],
+                same_share=self.data["same_share"],
+                random_share=self.data["random_share"],
+                unit_weights=self._unit_weights(),
             )
         return Pretraining(model, rule, 8, 1, self.next_sentence)
+
+    def _unit_weights(self) -> tuple[float, ...]:
+        """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""
+        if self.data["masking"] != "phrase":
+            return ()
+        return (1.0, 1.0, *parse_weights(self.data["lexicon_weights"]).values())
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
         _check_has_mask(tokenizer)
@@ -219,6 +240,9 @@ class PretrainingData:
                 " features (python -m bert_jax features), but cannot fill in or score words before"
                 f" they are trained, with --config.init_from={workdir}."
             )
+
+    def check_rows(self, rows: CorpusRows) -> None:
+        pass
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Text]:
         return read_texts(path)

@@ -16,6 +16,7 @@ from bert_jax.tasks.task import (
     Batch,
     LabelledData,
     Prediction,
+    Stateless,
     Task,
     example_batch,
     windows,
@@ -23,7 +24,7 @@ from bert_jax.tasks.task import (
 from bert_jax.text.tokenization import Tokenizer
 
 
-class Supervised:
+class Supervised(Stateless):
     """The parts of a `Task` that do not depend on the task: gold labels, weights and one loss."""
 
     @property

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch, Rows
+from bert_jax.corpus.rows import CorpusRows
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer
@@ -69,6 +70,27 @@ class Task(Protocol):
     def head_flops_per_token(self) -> float:
         """Returns the forward FLOPs of the heads' large matrix products per input position."""
         ...
+
+    def init_carry(self, batch_size: int) -> Any:
+        """Returns what the model carries before the first batch: a tree of zeros [batch_size, ...].
+
+        It is `()` for a model that carries nothing.
+        """
+        ...
+
+    def carry_of(self, outputs: Any) -> Any:
+        """Returns what the model carries to the next batch, in the form of `init_carry`."""
+        ...
+
+
+class Stateless:
+    """The parts of a `Task` whose model carries nothing from a batch to the next one."""
+
+    def init_carry(self, batch_size: int) -> Any:
+        return ()
+
+    def carry_of(self, outputs: Any) -> Any:
+        return ()
 
 
 class Answers(Protocol):
@@ -185,6 +207,14 @@ class TaskData(Protocol):
         ...
 
 
+class CorpusData(TaskData, Protocol):
+    """The host side of a task on a corpus."""
+
+    def check_rows(self, rows: CorpusRows) -> None:
+        """Raises ValueError if the task cannot be trained on these rows."""
+        ...
+
+
 class LabelledData(TaskData, Protocol):
     """The host side of a task on files of labelled examples."""
 
@@ -265,6 +295,7 @@ class TaskRow:
       pools: whether the model has a pooler.
       fills_masks: whether the model has a masked-LM head.
       reads_forward: whether the model predicts each token from those before it.
+      reads_streams: whether the rows are those of streams, and states are carried between batches.
       huggingface_class: of transformers.
       outputs: published forms of predictions by ending of a file name.
     """
@@ -276,6 +307,7 @@ class TaskRow:
     huggingface_class: str
     fills_masks: bool = False
     reads_forward: bool = False
+    reads_streams: bool = False
     outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
 
 

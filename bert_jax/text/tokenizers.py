@@ -64,11 +64,26 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
         tokenizer needs is not installed.
     """
     vocabulary = read_vocabulary(path)
-    arguments = vocabulary.content, lowercase, vocabulary.path
-    if vocabulary.kind == ".txt":
+    return make_tokenizer(vocabulary.kind, vocabulary.content, lowercase, vocabulary.path)
+
+
+def make_tokenizer(kind: str, content: bytes, lowercase: bool, path: str) -> Tokenizer:
+    """Returns the tokenizer of a vocabulary.
+
+    Args:
+      kind: a key of KINDS.
+      content: the bytes of the vocabulary as one file.
+      lowercase: whether text is lower cased.
+      path: how errors name the vocabulary.
+
+    Raises:
+      ValueError: see `load_tokenizer`.
+    """
+    arguments = content, lowercase, path
+    if kind == ".txt":
         return WordPieceTokenizer(*arguments)
     # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.
-    if vocabulary.kind == ".gpt":
+    if kind == ".gpt":
         from bert_jax.text.gpt_tokenizer import GptTokenizer
 
         return GptTokenizer(*arguments)

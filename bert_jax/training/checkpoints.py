@@ -41,6 +41,28 @@ from bert_jax.training.state import TrainState
 _FOLDER = "checkpoints"
 
 
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without warnings of orbax, here that a handler replaces another."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+# Devices that hold copies of an array each write a part of it, unless it is smaller than this
+# number of bytes: slicing a small array on the devices takes longer than writing it.
+_SMALLEST_SLICED_ARRAY = 1 << 20
+with _quietly():
+    ocp.type_handlers.register_type_handler(
+        jax.Array,
+        ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
+        override=True,
+    )
+
+
 class Checkpoints:
     """The checkpoints of one run; every process of the run calls every method."""
 
@@ -337,11 +359,12 @@ def has_imported_params_only(workdir: str) -> bool:
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
-    return {
+    fields = {
         "step": state.step,
         "opt_state": state.opt_state,
         "nonfinite_streak": state.nonfinite_streak,
     }
+    return fields | {"carry": state.carry} if jax.tree.leaves(state.carry) else fields
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:

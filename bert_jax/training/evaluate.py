@@ -20,7 +20,7 @@ from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import untrained_params
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
-from bert_jax.training.state import abstract_params
+from bert_jax.training.state import abstract_params, init_carry
 from bert_jax.training.step import eval_step
 
 # From parameters to metrics.
@@ -78,10 +78,12 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         for rows in splits:
             totals, answers = metrics.Totals(), run.data.answers_of(rows)
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
+            carry = init_carry(task, mesh, batch_size)
             for number, batch in enumerate(batches):
                 local = batch.read(start, stop)
                 on_device = sharding.shard_batch(mesh, local, batch_size, start)
-                sums, outputs = jax.device_get(step(params, on_device, key, number))
+                *results, carry = step(params, on_device, key, number, carry)
+                sums, outputs = jax.device_get(results)
                 totals.add(sums)
                 answers.add(batch.row_numbers, batch.length, outputs)
             means = metrics.with_loss(totals.means(), task.loss_terms)
@@ -93,9 +95,14 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
 
 @functools.lru_cache(maxsize=1)
 def jitted_eval_step(task: Task, mesh: Mesh) -> Callable[..., Any]:
-    """Returns `eval_step` of a task, compiled once for each shape; its results are replicated."""
+    """Returns `eval_step` of a task, compiled once for each shape.
+
+    Its results are replicated, but what is carried is split like a batch.
+    """
     step = functools.partial(eval_step, task=task)
-    return jax.jit(step, out_shardings=sharding.replicated(mesh))
+    everywhere = sharding.replicated(mesh)
+    where = (everywhere, everywhere, sharding.batch_sharding(mesh))
+    return jax.jit(step, out_shardings=where)
 
 
 def verdict(run: Run, values: dict[str, float], phase: Phase) -> list[str]:

@@ -3,13 +3,21 @@
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tensorboardX import SummaryWriter
 
 from bert_jax.files.atomic import AppendFile, write_text
+
+# tensorboardX imports torch if it can, which takes longer than all other imports together.
+if has_no_torch_yet := "torch" not in sys.modules:
+    sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]
+from tensorboardX import SummaryWriter  # noqa: E402
+
+if has_no_torch_yet:
+    del sys.modules["torch"]
 
 
 class Totals:

@@ -19,7 +19,8 @@ from bert_jax.corpus.rows import CorpusRows
 from bert_jax.devices import processes, sharding
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
-from bert_jax.tasks.task import LabelledData, TaskData
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
@@ -52,11 +53,11 @@ def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
     data = make_task_data(config)
     make_model_config(config)
     if has_corpus(config):
-        return _open_corpus(config, workdir, data)
+        return _open_corpus(config, workdir, data)  # pyright: ignore[reportArgumentType]
     return _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
 
 
-def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
+def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData) -> Run:
     mesh = make_checked_mesh(config)
     folder = data_dir(config, workdir)
     if processes.is_main():
@@ -73,6 +74,7 @@ def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
         CorpusRows(manifest, TRAIN, phase.sequence_length, phase.batch_size, config.seed)
         for phase in phases
     )
+    data.check_rows(training[0])
     has_validation = VALIDATION in manifest.splits
     return Run(
         config=config,
@@ -89,16 +91,22 @@ def _open_corpus(config: ConfigDict, workdir: str, data: TaskData) -> Run:
             for length in lengths
         ),
         fingerprint=manifest.fingerprint,
-        description=(*map(_describe_phase, phases, training), *training[0].describe()),
+        description=(
+            *(
+                _describe_phase(phase, rows, find_task(config.task).fills_masks)
+                for phase, rows in zip(phases, training, strict=True)
+            ),
+            *training[0].describe(),
+        ),
     )
 
 
-def _describe_phase(phase: Phase, rows: CorpusRows) -> str:
+def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
     num_rows, updates = rows.rows_per_epoch, phase.last_step - phase.first_step
+    predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
     return (
         f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
-        f" {phase.sequence_length} tokens a step, {phase.max_predictions_per_seq}"
-        f" predictions a sequence; {num_rows:,} sequences,"
+        f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"
         f" {updates * phase.batch_size / num_rows:.1f} epochs"
     )
 

@@ -119,7 +119,10 @@ def named_values(values: Mapping[str, float]) -> list[str]:
 
 
 def _short(name: str) -> str:
-    words = {"masked_lm": "MLM", "causal_lm": "LM", "next_sentence": "NSP", "learning_rate": "lr"}
+    words = {
+        **{"masked_lm": "MLM", "causal_lm": "LM", "bidirectional_lm": "biLM"},
+        **{"next_sentence": "NSP", "learning_rate": "lr"},
+    }
     for long, short in words.items():
         name = name.replace(long, short)
     return name.replace("_", " ")

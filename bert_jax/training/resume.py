@@ -22,10 +22,12 @@ def restore_or_init(
       ValueError: the checkpoint has other settings or data, or the weights do not fit.
     """
     config, mesh = run.config, run.mesh
-    task, (tx, _) = run.task_at(run.phases[0]), run.optimizer()
-    like = abstract_state(task, tx, mesh)
+    step = checkpoints.newest_good_step()
+    phase = run.phase_at(max(0, (step or 0) - 1))  # of the last update
+    task, (tx, _) = run.task_at(phase), run.optimizer()
+    like = abstract_state(task, tx, mesh, phase.batch_size)
     # 1. The newest intact checkpoint of this run.
-    if (step := checkpoints.newest_good_step()) is not None:
+    if step is not None:
         check_unchanged(run, checkpoints.read_meta(step))
         state, meta = checkpoints.restore(step, like)
         screen.line(f"resumed    after step {step} of {run.steps}")
@@ -49,10 +51,10 @@ def restore_or_init(
         )
         for line in (*origin, f"as {describe_model(config)}"):
             screen.line(f"start      {line}")
-        return init_state(task, tx, mesh, key, params), {}
+        return init_state(task, tx, mesh, key, params, phase.batch_size), {}
     # 3. Random parameters.
     screen.line(f"start      from random parameters, seed {config.seed}")
-    return init_state(task, tx, mesh, key), {}
+    return init_state(task, tx, mesh, key, batch_size=phase.batch_size), {}
 
 
 def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict[str, Any]:

@@ -138,6 +138,12 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
     row = find_task(config.task)
     check = check_corpus if has_corpus(row.default_config()) else check_labelled
     check(config)  # the configuration of another task lacks fields
+    if has_corpus(config) and row.reads_streams != (config.data.segments == "stream"):
+        needed = "needs" if row.reads_streams else "cannot read"
+        raise ValueError(
+            f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
+            f" {config.data.segments!r}: change one of the two."
+        )
     settings = TaskSettings(
         model=config.model.to_dict(),
         data=config.data.to_dict(),

@@ -15,7 +15,7 @@ from bert_jax.tasks.task import Task
 
 # The purposes of random keys. The purpose is folded into the seed's key first, the step or batch
 # number second, so that every random decision is a pure function of (seed, purpose, number).
-PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3}
+PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3, "generation": 4}
 
 
 @flax.struct.dataclass
@@ -28,12 +28,15 @@ class TrainState:
       opt_state: of the optax transformation; moments have the structure of `params`.
       nonfinite_streak: int32[], consecutive latest updates that were not applied because the loss
         or the gradient was not finite.
+      carry: what the model carries from a batch to the next one, a tree of float32[batch, ...];
+        `()` for a task that carries nothing.
     """
 
     step: jax.Array
     params: Any
     opt_state: Any
     nonfinite_streak: jax.Array
+    carry: Any = ()
 
 
 def make_key(seed: int, purpose: str) -> jax.Array:
@@ -61,11 +64,20 @@ def abstract_params(task: Task, mesh: Mesh) -> Any:
     )
 
 
-def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """Returns shapes, dtypes and shardings of the state; no array is created."""
+def abstract_state(
+    task: Task, tx: optax.GradientTransformation, mesh: Mesh, batch_size: int = 0
+) -> TrainState:
+    """Returns shapes, dtypes and shardings of the state; no array is created.
+
+    Args:
+      task: decides the model.
+      tx: decides the optimizer's state.
+      mesh: the devices.
+      batch_size: rows of a batch, which decide the size of what is carried.
+    """
 
     def shapes(key):
-        return _new_state(init_params(task, key), tx)
+        return _new_state(task, init_params(task, key), tx, batch_size)
 
     state = jax.eval_shape(shapes, jax.random.key(0))
     return jax.tree.map(
@@ -76,7 +88,12 @@ def abstract_state(task: Task, tx: optax.GradientTransformation, mesh: Mesh) -> 
 
 
 def init_state(
-    task: Task, tx: optax.GradientTransformation, mesh: Mesh, key: jax.Array, params: Any = None
+    task: Task,
+    tx: optax.GradientTransformation,
+    mesh: Mesh,
+    key: jax.Array,
+    params: Any = None,
+    batch_size: int = 0,
 ) -> TrainState:
     """Returns the state before the first update, created on the devices that hold it.
 
@@ -86,17 +103,31 @@ def init_state(
       mesh: the devices.
       key: of the initial parameters.
       params: initial parameters in their shardings; None: random ones.
+      batch_size: rows of a batch, which decide the size of what is carried.
     """
-    where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh))
+    where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh, batch_size))
+
+    def from_params(params):
+        return _new_state(task, params, tx, batch_size)
+
     if params is not None:
-        return jax.jit(lambda params: _new_state(params, tx), out_shardings=where)(params)
-    return jax.jit(lambda key: _new_state(init_params(task, key), tx), out_shardings=where)(key)
+        return jax.jit(from_params, out_shardings=where)(params)
+    return jax.jit(lambda key: from_params(init_params(task, key)), out_shardings=where)(key)
 
 
-def _new_state(params: Any, tx: optax.GradientTransformation) -> TrainState:
+def init_carry(task: Task, mesh: Mesh, batch_size: int) -> Any:
+    """Returns what is carried before the first batch, on the devices, split like a batch."""
+    where = sharding.batch_sharding(mesh)
+    return jax.jit(lambda: task.init_carry(batch_size), out_shardings=where)()
+
+
+def _new_state(
+    task: Task, params: Any, tx: optax.GradientTransformation, batch_size: int
+) -> TrainState:
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=tx.init(params),
         nonfinite_streak=jnp.zeros((), jnp.int32),
+        carry=task.init_carry(batch_size),
     )

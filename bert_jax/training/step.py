@@ -52,7 +52,7 @@ def train_step(
 
     Args:
       state: before the update.
-      batch: the global batch.
+      batch: the global batch; the model also gets `state.carry` in it, as "carry".
       keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
       tx: the optimizer, learning rate included.
@@ -61,8 +61,9 @@ def train_step(
         applied: the parameters keep their values until the host reads the metrics.
     """
     batch = task.transform(jax.random.fold_in(keys["masking"], state.step), batch)
+    batch |= {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
-    grads, sums = _accumulate(task, state.params, batch, dropout_key, num_microbatches)
+    grads, sums, carry = _accumulate(task, state.params, batch, dropout_key, num_microbatches)
 
     gradient_norm = optax.tree.norm(grads)
     finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
@@ -78,6 +79,7 @@ def train_step(
         params=jax.tree.map(keep_old, params, state.params),
         opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
         nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
+        carry=jax.tree.map(keep_old, carry, state.carry),
     )
     return new_state, StepMetrics(
         sums=sums,
@@ -89,9 +91,11 @@ def train_step(
 
 
 def eval_step(
-    params: Any, batch: Batch, key: jax.Array, number: jax.Array, *, task: Task
-) -> tuple[Sums, dict[str, jax.Array]]:
-    """Returns the Sums of a global batch, and the answers that the host reads; without dropout.
+    params: Any, batch: Batch, key: jax.Array, number: jax.Array, carry: Any = (), *, task: Task
+) -> tuple[Sums, dict[str, jax.Array], Any]:
+    """Returns the Sums of a global batch, the answers that the host reads, and what is carried.
+
+    There is no dropout.
 
     Args:
       params: of the model.
@@ -99,11 +103,12 @@ def eval_step(
       key: of "eval_masking"; masks depend on it and `number` alone, so that every evaluation has
         the same masks.
       number: int32[], of the batch.
+      carry: from the batch before.
       task: decides model, masks, losses and answers.
     """
-    batch = task.transform(jax.random.fold_in(key, number), batch)
+    batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.objective(outputs, batch), task.answers(outputs, batch)
+    return task.objective(outputs, batch), task.answers(outputs, batch), task.carry_of(outputs)
 
 
 def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
@@ -123,8 +128,8 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
 
 def _accumulate(
     task: Task, params: Any, batch: Batch, dropout_key: jax.Array, num_microbatches: int
-) -> tuple[Any, Sums]:
-    """Returns the gradient of the loss of the whole batch, and its Sums."""
+) -> tuple[Any, Sums, Any]:
+    """Returns the gradient of the loss of the whole batch, its Sums, and what is carried on."""
     model = task.make_model()
     denominators = task.denominators(batch)
 
@@ -132,23 +137,26 @@ def _accumulate(
         outputs = model.apply({"params": params}, part, deterministic=False, rngs={"dropout": key})
         sums = task.objective(outputs, part)
         loss = sum(sums[name].numerator / denominators[name] for name in task.loss_terms)
-        return loss, sums
+        return loss, (sums, task.carry_of(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
-        return gradient(params, batch, dropout_key)
+        grads, (sums, carry) = gradient(params, batch, dropout_key)
+        return grads, sums, carry
 
     def add_part(total, numbered_part):
         number, part = numbered_part
         key = jax.random.fold_in(dropout_key, number)
-        return jax.tree.map(jnp.add, total, gradient(params, part, key)), None
+        grads, (sums, carry) = gradient(params, part, key)
+        return jax.tree.map(jnp.add, total, (grads, sums)), carry
 
     parts = _split(batch, num_microbatches)
     first_key = jax.random.fold_in(dropout_key, 0)
-    total = gradient(params, jax.tree.map(lambda x: x[0], parts), first_key)
+    first_part = jax.tree.map(lambda x: x[0], parts)
+    grads, (sums, first_carry) = gradient(params, first_part, first_key)
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
-    total, _ = jax.lax.scan(add_part, total, rest)
-    return total
+    (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
+    return grads, sums, jax.tree.map(_join, first_carry, carries)
 
 
 def _split(batch: Batch, num_microbatches: int) -> Batch:
@@ -163,3 +171,9 @@ def _split(batch: Batch, num_microbatches: int) -> Batch:
         return jnp.swapaxes(array.reshape(rows, num_microbatches, *array.shape[1:]), 0, 1)
 
     return jax.tree.map(split, dict(batch))
+
+
+def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
+    """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `_split` has split."""
+    parts = jnp.swapaxes(jnp.concatenate([first[None], rest]), 0, 1)
+    return parts.reshape(-1, *parts.shape[2:])

@@ -5,6 +5,7 @@ that a run that was stopped anywhere continues exactly as if it had not been.
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, restore_or_init
 from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
-from bert_jax.training.state import TrainState, abstract_state
+from bert_jax.training.state import TrainState, abstract_state, init_carry
 from bert_jax.training.step import StepMetrics, train_step
 
 
@@ -121,6 +122,7 @@ def train_phase(
     config = run.config
     step_function = jitted_train_step(
         run.task_at(phase),
+        phase.batch_size,
         optimizer_config(config),
         run.steps,
         run.steps_of("optimizer.warmup", run.phases[0]),
@@ -136,6 +138,9 @@ def train_phase(
         return step == run.steps or (every[name] > 0 and step % every[name] == 0)
 
     step = int(state.step)
+    if step == phase.first_step:  # its rows continue none of the phase before
+        carry = init_carry(run.task_at(phase), run.mesh, phase.batch_size)
+        state = dataclasses.replace(state, carry=carry)
     feed = Feed(run.mesh, phase, run.training_rows(phase))
     with Prefetcher(lambda: feed.batches(step)) as batches:
         reporter.begin(phase, feed.host_batch)
@@ -165,6 +170,7 @@ def train_phase(
 @functools.lru_cache(maxsize=1)
 def jitted_train_step(
     task: Task,
+    batch_size: int,
     optimizer: OptimizerConfig,
     steps: int,
     warmup_steps: int,
@@ -177,7 +183,8 @@ def jitted_train_step(
     Runs that differ in nothing but the seed share it, since the keys are arguments.
     """
     tx, _ = make_optimizer(optimizer, steps, warmup_steps)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh))
+    state = abstract_state(task, tx, mesh, batch_size)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     step = functools.partial(
         train_step,
         task=task,

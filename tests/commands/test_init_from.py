@@ -40,6 +40,92 @@ def test_a_model_with_other_fields_is_refused(make_workdir):
         resolve(config, frozenset(), "")
 
 
+def finetuning(init_from, **changes):
+    config = defaults.multiple_choice()
+    config.init_from = str(init_from)
+    config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
+    return config
+
+
+@pytest.fixture
+def gpt(make_workdir):
+    """A run of another kind of model, whose configuration has no token types."""
+    return make_workdir(
+        task="causal_lm",
+        model__name="gpt",
+        model__mask="causal",
+        model__lm_head="tied",
+        model__next_sentence=False,
+        model__mask_value=-1e9,
+        model__dropout_rate=0.0,
+        without=("model.type_vocab_size",),
+    )
+
+
+def test_fine_tuning_takes_another_kind_of_model_and_what_goes_with_it(gpt):
+    config = finetuning(gpt)
+    resolve(config, frozenset(), "")
+    assert config.model.name == "gpt" and "type_vocab_size" not in config.model
+    assert (config.model.lm_head, config.model.mask_value) == ("tied", -1e9)
+    assert config.model.dropout_rate == 0.1  # belongs to the training
+    assert {name: config.model[name] for name in SIZES} == SIZES
+    head = config.head
+    assert (head.pool, head.pooler, head.share_dropout, head.lm_weight) == (
+        "last",
+        False,
+        True,
+        0.5,
+    )
+    optimizer = config.optimizer
+    assert (optimizer.name, optimizer.schedule, optimizer.no_decay) == (
+        "gpt_adam",
+        "gpt_linear",
+        (),
+    )
+    assert (optimizer.learning_rate, optimizer.warmup) == (6.25e-5, "0.2%")
+    (gpt / "new").mkdir()
+    store.save(config, str(gpt / "new"))
+    again = finetuning(gpt)
+    resolve(again, frozenset(), str(gpt / "new"))  # from the begun run, without the source
+    assert again.to_dict() == config.to_dict()
+
+
+def test_values_of_the_command_line_and_of_the_file_are_kept(gpt):
+    config = finetuning(gpt, head__lm_weight=0.0, optimizer__learning_rate=1e-3, model__remat=True)
+    resolve(config, frozenset({"head.lm_weight", "model.remat"}), "")
+    assert config.head.lm_weight == 0.0 and config.head.pool == "last"
+    assert config.optimizer.learning_rate == 1e-3  # of the file, since it is not the default
+    assert config.model.remat is True
+
+
+def test_a_field_that_the_other_kind_of_model_lacks_is_refused(gpt):
+    config = finetuning(gpt, model__type_vocab_size=3)
+    message = "a model of the kind 'gpt', which has no config.model.type_vocab_size: leave it out."
+    with pytest.raises(ValueError, match=message):
+        resolve(config, frozenset({"model.type_vocab_size"}), "")
+
+
+def test_pre_training_does_not_take_another_kind_of_model(gpt):
+    config = new_config(gpt)
+    del config.model["lm_head"]
+    with pytest.raises(ValueError, match="another kind of model: config.model lacks lm_head."):
+        resolve(config, frozenset(), "")
+
+
+def test_a_causal_model_is_read_at_its_last_token_unless_told_otherwise(make_workdir):
+    source = make_workdir(task="causal_lm", model__mask="causal", model__next_sentence=False)
+    config = finetuning(source)
+    resolve(config, frozenset(), "")
+    assert (config.head.pool, config.head.pooler, config.optimizer.name) == (
+        "last",
+        True,
+        "bert_adam",
+    )
+    config = finetuning(source, head__pool="max")
+    resolve(config, frozenset({"head.pool"}), "")
+    assert config.head.pool == "max"
+
+
 def test_a_folder_of_another_program_determines_them(theirs, shared_data):
     config = new_config(theirs)
     resolve(config, frozenset(), "")

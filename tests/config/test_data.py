@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_jax.config import checks
-from bert_jax.config.data import DataConfig, data_config
+from bert_jax.config.data import MAX_WEIGHTS, DataConfig, data_config, parse_weights
 from bert_jax.config.phases import make_phases
 
 CONFIG = DataConfig(
@@ -53,6 +53,25 @@ FOR_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_
             {"mask_rounding": "bernoulli", "masking": "whole_word"},
             "data.mask_rounding=bernoulli, .* needs data.masking=subword, not whole_word.",
         ),
+        ({"masking": "phrase"}, "data.masking=phrase needs data.lexicon: a file with a phrase a l"),
+        (
+            {"lexicon": "names.txt"},
+            "data.lexicon='names.txt' has no effect with data.masking=subword: set data.masking=ph",
+        ),
+        (
+            {"lexicon_weights": ("person=2",), "masking": "span"},
+            "data.lexicon_weights=.'person=2',. has no effect with data.masking=span",
+        ),
+        (
+            {"mask_rounding": "bernoulli", "masking": "phrase", "lexicon": "names.txt"},
+            "data.mask_rounding=bernoulli, .* needs data.masking=subword, not phrase.",
+        ),
+        (
+            {"mask_share": 0.9},
+            "data.mask_share=0.9, data.same_share=0.1, data.random_share=0.1: they must be at least"
+            " 0 and add up to 1.",
+        ),
+        ({"mask_share": 1.1, "same_share": -0.2}, "data.same_share=-0.2, .* must be at least 0"),
     ],
 )
 def test_invalid_combinations_are_refused(changes, message):
@@ -70,6 +89,54 @@ def test_invalid_combinations_are_refused(changes, message):
 )
 def test_fields_without_effect(changes, unused):
     assert dataclasses.replace(CONFIG, **changes).unused == unused
+
+
+def test_shares_add_up_within_the_precision_of_floats():
+    dataclasses.replace(CONFIG, mask_share=0.7, same_share=0.2, random_share=0.1)
+    for mask in (0.0, 1 / 3, 0.123):
+        dataclasses.replace(CONFIG, mask_share=mask, same_share=1 - mask, random_share=0.0)
+
+
+def test_a_manifest_omits_what_has_no_effect_or_was_built_in_before():
+    shares = {"mask_share", "same_share", "random_share"}
+    lexicon = {"lexicon", "lexicon_weights"}
+    other = {"mask_share": 0.8, "same_share": 0.0, "random_share": 0.2}
+    phrases = {"masking": "phrase", "lexicon": "names.txt"}
+    for changes, omitted in (
+        ({}, FOR_MASKS | shares | lexicon),
+        (other, FOR_MASKS | shares | lexicon),
+        ({"mode": "static"}, shares | lexicon),
+        ({"mode": "static", **other}, lexicon | {"mask_share"}),
+        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights"}),
+        ({"mode": "static", **phrases, "lexicon_weights": ("a=1",)}, shares),
+    ):
+        assert dataclasses.replace(CONFIG, **changes).omitted == omitted
+
+
+def test_weights_of_classes():
+    assert parse_weights(()) == {}
+    weights = parse_weights(("place=1.5", "a person=2", "x=y=0"))
+    assert list(weights.items()) == [("a person", 2.0), ("place", 1.5), ("x=y", 0.0)]
+
+
+@pytest.mark.parametrize(
+    "entry", ["person", "=2", "person=", "person=-1", "a=nan", "a=inf", "a =1"]
+)
+def test_a_malformed_weight_is_named(entry):
+    with pytest.raises(
+        ValueError, match=f"data.lexicon_weights: '{entry}' is not CLASS=WEIGHT wit"
+    ):
+        dataclasses.replace(CONFIG, masking="phrase", lexicon="x", lexicon_weights=(entry,))
+    with pytest.raises(ValueError, match="data.lexicon_weights: 3 is not CLASS=WEIGHT"):
+        parse_weights((3,))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_class_has_one_weight_and_there_are_numbers_for_all_of_them():
+    with pytest.raises(ValueError, match="data.lexicon_weights gives the class 'a' twice."):
+        parse_weights(("a=1", "a=1"))
+    assert len(parse_weights([f"class {i}={i}" for i in range(MAX_WEIGHTS)])) == 125
+    with pytest.raises(ValueError, match="data.lexicon_weights has 126 classes, more than 125: gi"):
+        parse_weights([f"{i}=1" for i in range(126)])
 
 
 def test_data_are_made_for_each_sequence_length_once(make_config):

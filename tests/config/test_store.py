@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.config import store
+from bert_jax.config import defaults, store
 
 
 def test_a_saved_configuration_is_loaded_with_its_tuples(make_config, tmp_path):
@@ -64,6 +64,29 @@ def test_a_configuration_of_version_0_1_0_has_the_values_that_were_built_in(make
     loaded = store.load(str(tmp_path))
     assert loaded.to_dict() == config.to_dict()
     assert store.differences(loaded, config) == []
+
+
+def test_a_head_of_an_earlier_version_has_the_values_that_were_built_in(tmp_path):
+    config = defaults.tagging()
+    old = json.loads(json.dumps(config.to_dict()))
+    for name, value in store.ADDED_HEAD_FIELDS.items():
+        assert old["head"].pop(name) == value
+    (tmp_path / "config.json").write_text(json.dumps(old))
+    assert store.load(str(tmp_path)).to_dict() == config.to_dict()
+
+
+def test_a_configuration_without_shares_of_masks_has_those_that_were_built_in(
+    make_config, make_labelled, tmp_path
+):
+    for config, added in ((make_config(), store.ADDED_DATA_FIELDS), (make_labelled(), {})):
+        old = json.loads(json.dumps(config.to_dict()))
+        for name, value in added.items():
+            assert tuple(old["data"][name]) == value if value == () else old["data"][name] == value
+            del old["data"][name]
+        (tmp_path / "config.json").write_text(json.dumps(old))
+        loaded = store.load(str(tmp_path))
+        assert loaded.to_dict() == config.to_dict()
+        assert store.differences(loaded, config) == []
 
 
 def test_a_changed_model_is_a_difference(make_config):

@@ -27,6 +27,29 @@ def test_a_head_on_other_layers_has_no_class(make_workdir, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "task, field, value, required",
+    [
+        ("classification", "pool", "last", "'cls'"),
+        ("classification", "pooler", False, "True"),
+        ("classification", "both_orders", True, "False"),
+        ("multiple_choice", "multiple_choice", "bilstm", "'linear'"),
+        ("span", "span", "bilstm", "'linear'"),
+        ("tagging", "tagging", "crf", "'linear'"),
+        ("span", "lm_weight", 0.5, "0.0"),
+    ],
+)
+def test_heads_that_transformers_lacks_are_refused(
+    make_workdir, tmp_path, task, field, value, required
+):
+    heads = {"classifier__kernel": (16, 1), "classifier__bias": (1,)}
+    workdir = make_workdir(task=task, heads=heads, **{f"head__{field}": value})
+    message = f"config.head.{field}={value!r}: transformers' classes of BERT have {required} only"
+    with pytest.raises(ValueError, match=message):
+        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     "field, value",
     [
         ("norm_place", "pre"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import random
 from collections import Counter
 
@@ -12,6 +13,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.corpus import dump
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import Documents, join_chunks, split_documents, tokenize_chunk
+from bert_jax.corpus.pairs import sample_pairs
 from bert_jax.corpus.prepare import prepare
 from bert_jax.corpus.shards import ShardRows, write_shard
 from bert_jax.corpus.static_instances import (
@@ -21,6 +23,7 @@ from bert_jax.corpus.static_instances import (
     instance_dtype,
     write_instances,
 )
+from bert_jax.text.lexicon import Entry, PhraseMatcher
 from bert_jax.text.tokenizers import load_tokenizer
 
 SYLLABLES = [c + v for c in "bdfgklmn" for v in "aeiou"]
@@ -204,3 +207,153 @@ def test_words_are_masked_whole_or_not_at_all():
         assert positions == sorted(positions)
         assert len(positions) <= 6
         assert all(len(set(word) & set(positions)) in (0, len(word)) for word in words)
+
+
+# ------------------------------------------------------------------ other shares, phrases
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [(1.0, 0.0, 0.0), (0.8, 0.0, 0.2), (0.8, 0.2, 0.0), (0.0, 0.2, 0.8), (0.0, 0.0, 1.0)],
+    ids=str,
+)
+def test_tokens_become_what_the_shares_say(shares):
+    """The rows of the paper's Table 8, beside the default."""
+    names = ("mask_share", "same_share", "random_share")
+    rule = masking(**dict(zip(names, shares, strict=True)), random_words=range(100, 200))
+    rng = random.Random(0)
+    drawn = [draw_masks(60, 65, None, rng, rule) for _ in range(1000)]
+    found = Counter(id for masks in drawn for _, id in masks)
+    total = found.total()
+    by_kind = found[4], found[KEEP], total - found[4] - found[KEEP]
+    np.testing.assert_allclose(np.array(by_kind) / total, shares, atol=5 * (0.25 / total) ** 0.5)
+    assert [count == 0 for count in by_kind] == [share == 0 for share in shares]
+
+
+def phrases_of_corpus(num_documents: int) -> list[Entry]:
+    """The first words of some of the sentences of `make_corpus`, in three classes."""
+    starts = {
+        " ".join(sentence.rstrip(".").split()[: 1 + number % 3])
+        for document in make_corpus(num_documents)
+        for number, sentence in enumerate(document)
+        if number % 4
+    }
+    kinds = ("", "person", "place")
+    return [Entry(text, kinds[len(text) % 3], line) for line, text in enumerate(sorted(starts))]
+
+
+def masks_by_hand(ids, phrases, weights, rng, tokenizer, rule):
+    """The documented procedure in plain Python: units, their order, and what tokens become.
+
+    `phrases` are words by their pieces -> class; `ids` are those of a row.
+    """
+    pieces = [tokenizer.pieces[i] for i in ids]
+    words = []
+    for place, piece in enumerate(pieces):
+        if piece not in ("[CLS]", "[SEP]"):
+            if piece.startswith("##") and words:
+                words[-1].append(place)
+            else:
+                words.append([place])
+    units = []
+    while words:
+        found = []
+        for phrase, kind in phrases.items():
+            # The last word of A may go on in B; it is compared without that.
+            cores = [[p for i, p in enumerate(w) if p == w[0] + i] for w in words[: len(phrase)]]
+            places = [place for core in cores for place in core]
+            texts = tuple(" ".join(pieces[place] for place in core) for core in cores)
+            if texts == phrase and places == [*range(places[0], places[0] + len(places))]:
+                found.append((len(phrase), kind))
+        size, kind = max(found, default=(1, ""))
+        units.append(([place for word in words[:size] for place in word], weights.get(kind, 1.0)))
+        words = words[size:]
+    if any(weight != 1 for weight in weights.values()):
+        keys = [-math.log(1 - rng.random()) for _ in units]
+        order = sorted(range(len(units)), key=lambda i: keys[i] / (units[i][1] or 1e-300))
+        units = [units[i] for i in order if units[i][1]]
+    else:
+        rng.shuffle(units)
+    budget, masks = min(rule.max_predictions, max(1, round(len(ids) * rule.masked_lm_prob))), []
+    for places, _ in units:
+        if len(masks) < budget and len(masks) + len(places) <= budget:
+            for place in places:
+                if rng.random() < 0.8:
+                    masks.append((place, rule.mask_id))
+                elif rng.random() < 0.5:
+                    masks.append((place, KEEP))
+                else:
+                    words = rule.random_words
+                    masks.append((place, words[rng.randint(0, len(words) - 1)]))
+    return sorted(masks)
+
+
+@pytest.mark.parametrize("weights", [{}, {"person": 3.0}, {"person": 0.0, "place": 5.0}], ids=str)
+def test_phrases_are_masked_by_the_documented_procedure(weights, tmp_path):
+    """Every instance, from the same stream of random numbers as the pairs."""
+    tokenizer, corpus = write_corpus(tmp_path, 12)
+    entries = [
+        e for e in phrases_of_corpus(12) if tokenizer.unk_id not in tokenizer.encode(e.phrase)
+    ]
+    matcher = PhraseMatcher(entries, tokenizer, weights=weights)
+    rule = masking(random_words=tokenizer.random_words.tolist(), matcher=matcher)
+    documents = Documents(corpus, "train", np.dtype("<u2"))
+    path = str(tmp_path / "records")
+    count = write_instances(documents, path, 5, 2, 61, 0.1, rule, np.dtype("<u2"))
+    records = np.fromfile(path, instance_dtype(20))
+    assert len(records) == count > 50
+
+    def pieces_of(word: str) -> str:
+        return " ".join(tokenizer.pieces[i] for i in tokenizer.encode(word))
+
+    phrases = {tuple(map(pieces_of, e.phrase.split())): e.class_name for e in entries}
+    rng = random.Random(5)
+    documents.order = list(range(len(documents)))
+    rng.shuffle(documents.order)
+    expected, found_phrases = [], 0
+    for _ in range(2):
+        for document in range(len(documents)):
+            for pair in sample_pairs(documents, document, rng, 61, 0.1, 10):
+                a, b = (
+                    np.frombuffer(documents.tokens(start, length), "<u2").tolist()
+                    for start, length in (
+                        (pair.a_start, pair.a_length),
+                        (pair.b_start, pair.b_length),
+                    )
+                )
+                ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
+                found_phrases += int((matcher.match(np.array(ids)) > 1).sum())
+                expected.append(masks_by_hand(ids, phrases, weights, rng, tokenizer, rule))
+    order = list(range(count))
+    rng.shuffle(order)
+    assert found_phrases > 100
+    for record, number in zip(records, order, strict=True):
+        size = int(record["num_masked"])
+        positions = record["masked_positions"][:size].tolist()
+        found = [*zip(positions, record["replacements"][:size].tolist(), strict=True)]
+        assert found == expected[number]
+
+
+def test_a_lexicon_without_matches_gives_whole_words(tmp_path):
+    tokenizer, corpus = write_corpus(tmp_path, 12)
+    matcher = PhraseMatcher([Entry("ba ba ba ba ba ba", "", 1)], tokenizer)
+    files = []
+    for rule in (masking(is_continuation=tokenizer.is_continuation), masking(matcher=matcher)):
+        documents = Documents(corpus, "train", np.dtype("<u2"))
+        files.append(tmp_path / f"records-{len(files)}")
+        write_instances(documents, str(files[-1]), 5, 2, 61, 0.1, rule, np.dtype("<u2"))
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_the_first_static_unit_is_drawn_in_proportion_to_its_weight():
+    """With one prediction; the unit of two tokens does not fit."""
+    rng, rule, found = random.Random(0), masking(max_predictions=1), Counter()
+    #          [CLS] 1  2  3  4  5  [SEP] 7 [SEP]
+    weights = [0, 1, 3, 0.5, 9, 0, 0, 0.0, 0]
+    continues = [weight == 0 and place != 7 for place, weight in enumerate(weights)]
+    trials = 20_000
+    for _ in range(trials):
+        found.update(place for place, _ in draw_masks(5, 1, continues, rng, rule, weights))
+    assert found.keys() == {1, 2, 3} and found.total() == trials
+    for place, weight in ((1, 1), (2, 3), (3, 0.5)):
+        assert found[place] / trials == pytest.approx(weight / 4.5, abs=5 * (0.25 / trials) ** 0.5)

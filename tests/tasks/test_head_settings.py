@@ -3,6 +3,7 @@
 import pytest
 
 from bert_jax.models.reading import HeadConfig
+from bert_jax.models.task_heads import TAGGING_HEADS
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.task import TaskSettings
 from tests.tiny import make_model
@@ -42,6 +43,15 @@ def test_fields_are_taken_and_missing_ones_are_those_of_bert():
 def test_values_without_meaning_are_refused(head, message):
     with pytest.raises(ValueError, match=message):
         make(**head)
+
+
+def test_a_frozen_encoder_gives_features_unless_it_has_a_pooler():
+    assert not make(frozen=True).frozen
+    for changes in ({"pooler": False}, {"layers": "sum_all"}, {"classification": "bilstm"}):
+        assert make(frozen=True, **changes).frozen
+        assert not make(**changes).frozen
+    settings = TaskSettings({}, {}, {}, (), 16, frozen_encoder=True)
+    assert make_head(settings, "tagging", TAGGING_HEADS).frozen
 
 
 def test_a_causal_model_pools_elsewhere_than_at_its_first_token():

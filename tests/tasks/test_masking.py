@@ -247,6 +247,33 @@ def test_fractions_over_a_million_tokens():
     assert pairs == pytest.approx(19 / 126 * 18 / 125, rel=0.02)
 
 
+# The rows of the paper's Table 8: shares of [MASK], the same and a random token.
+TABLE_8 = (
+    *((0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.8, 0.0, 0.2)),
+    *((0.8, 0.2, 0.0), (0.0, 0.2, 0.8), (0.0, 0.0, 1.0)),
+)
+
+
+@pytest.mark.parametrize("shares", TABLE_8, ids=str)
+def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
+    names = ("mask_share", "same_share", "random_share")
+    rule = dataclasses.replace(make_rule(), **dict(zip(names, shares, strict=True)))
+    rows, key = make_rows([128] * 2000, 128), jax.random.key(3)
+    masked, default = mask(key, rows, rule), mask(key, rows, make_rule())
+    chosen = chosen_of(masked)
+    np.testing.assert_array_equal(chosen, chosen_of(default))  # the shares choose no tokens
+    new, old = np.asarray(masked["input_ids"])[chosen], rows["input_ids"][chosen]
+    is_mask, is_kept = new == MASK, new == old
+    found = is_mask.mean(), is_kept.mean(), (~is_mask & ~is_kept).mean()
+    # A random word is [MASK] or the old one itself once in a thousand each.
+    by_chance = np.array([1, 1, -2]) * shares[2] / VOCAB
+    deviation = np.sqrt(0.25 / chosen.sum())
+    np.testing.assert_allclose(found, np.array(shares) + by_chance, atol=5 * deviation)
+    for share, flags in zip(shares[:2], (is_mask, is_kept), strict=True):
+        assert share or flags.mean() < 0.003
+    assert shares[2] or not (~is_mask & ~is_kept).any()
+
+
 def test_whole_words_are_masked_whole():
     rows = make_rows([128] * 500, 128)
     chosen = chosen_of(mask(jax.random.key(0), rows, make_rule("whole_word")))
@@ -388,6 +415,8 @@ def test_masks_are_the_same_on_a_mesh():
 def test_an_invalid_rule_is_refused():
     with pytest.raises(ValueError, match="masking='words' is none of subword, whole_word, span"):
         make_rule("words")
+    with pytest.raises(ValueError, match="The shares of masks .0.8, 0.1, 0.2. must be at least 0"):
+        dataclasses.replace(make_rule(), random_share=0.2)
     with pytest.raises(ValueError, match="rounding='up' is none of half_even, stochastic, bern"):
         make_rule(rounding="up")
     with pytest.raises(

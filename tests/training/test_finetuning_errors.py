@@ -80,6 +80,22 @@ def assert_refused(
             r"has \d+ entries, more than",
         ),
         ("classification", {"optimizer.name": "lamb"}, "Unknown optimizer 'lamb'"),
+        (
+            "classification",
+            {"model.mask": "causal"},
+            r"head\.pool='cls' reads the first token, which",
+        ),
+        (
+            "multiple_choice",
+            {"head.lm_weight": 0.5},
+            r"lm_weight=0\.5 adds the loss of the next tok",
+        ),
+        (
+            "classification",
+            {"head.both_orders": True},
+            r"line 2: head\.both_orders=True needs a second text: set config\.data\.text_b",
+        ),
+        ("span", {"head.span": "crf"}, r"head\.span: 'crf' is none of linear, bilstm\."),
         ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
 )
@@ -96,6 +112,13 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
             r"a single phase, such as \(\(128, 1\.0\),\)",
         ),
         ({"data.lengths": (24, 8)}, r"lengths=\(24, 8\) are not ascending, positive sequence"),
+        (
+            {"head.mix_layer_norm": True, "head.layers": "scalar_mix", "microbatch_size": 4},
+            "mix_layer_norm=True normalizes over a whole batch, which config.microbatch_size=4",
+        ),
+        ({"head.dropout_rate": -0.5}, r"head\.dropout_rate=-0\.5 must be 0 or above"),
+        ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be below 1"),
+        ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be 0 or above"),
         ({"data.lengths": ()}, r"lengths=\(\) are not ascending, positive sequence lengths"),
         ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
         ({"reinit_layers": 3}, "config.reinit_layers=3 is above config.model.num_layers=2"),

@@ -1,0 +1,231 @@
+"""Text that continues a prompt, by a model that predicts each token from those before it.
+
+A row is begun as the rows of training are, and ends at a separator. Rows of a batch have prompts of
+different lengths; each row has its own random keys, so that its text depends on the seed, its
+number and its prompt, and on no other row.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.devices import sharding
+from bert_jax.inference.model import check_single_process, load_fitting_tokenizer
+from bert_jax.inference.sampling import Sampling, choose
+from bert_jax.models.heads import CausalLMDecoder
+from bert_jax.models.model import EncoderConfig
+from bert_jax.models.stack_encoder import make_cache
+from bert_jax.tasks import find_task
+from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.initial import untrained_params, untrained_rows
+from bert_jax.training.run import make_model_config, make_task_data
+from bert_jax.training.state import abstract_params, make_key
+
+# Rows that are continued together.
+_BATCH_ROWS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """The beginning of a text.
+
+    Attributes:
+      text: as it was given.
+      ids: int32[tokens], with the token that texts begin with in training, if there is one.
+      marker: 1 if there is one, otherwise 0.
+    """
+
+    text: str
+    ids: np.ndarray
+    marker: int
+
+
+class Generator:
+    """The chosen checkpoint of a workdir, ready to continue texts.
+
+    Attributes:
+      model: configuration of the encoder.
+      tokenizer: of the run.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: str):
+        """Loads vocabulary and parameters.
+
+        Args:
+          config: of the workdir.
+          workdir: of a run, or of imported weights.
+
+        Raises:
+          ValueError: the model does not predict next words, or there is no checkpoint.
+        """
+        check_single_process()
+        self.model = make_model_config(config)
+        _check_generates(config, self.model, workdir)
+        make_task_data(config).check_trained(untrained_params(workdir), workdir)
+        self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
+        task, mesh = CausalLM(self.model), sharding.make_mesh()
+        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+            self._params = checkpoints.restore_params(step, abstract_params(task, mesh))
+        # Of imported weights: special tokens that the model has never seen.
+        words = [word for words in untrained_rows(workdir).values() for word in words]
+        unseen = set(map(self.tokenizer.pieces.index, words))
+        running = config.data.get("segments") == "running_text"
+        self._marker = self.tokenizer.sep_id if running else self.tokenizer.cls_id
+        if self._marker in unseen:
+            self._marker = -1
+        self._ends = tuple(sorted({self.tokenizer.sep_id, self.tokenizer.end_id} - unseen))
+        others = {self.tokenizer.cls_id, self.tokenizer.mask_id, self.tokenizer.pad_id} | unseen
+        never = others - {*self._ends, self.tokenizer.unk_id, -1}
+        is_word = np.arange(self.model.padded_vocab_size) < len(self.tokenizer.pieces)
+        self._is_choice = is_word & ~np.isin(np.arange(len(is_word)), list(never))
+
+    def prompt(self, text: str, max_new_tokens: int) -> Prompt:
+        """Tokenizes the beginning of a text.
+
+        Raises:
+          ValueError: it has no tokens, or with the new ones more than the model's positions.
+        """
+        ids = self.tokenizer.encode(text)
+        marker = [self._marker] if self._marker >= 0 else []
+        if not ids and not marker:
+            raise ValueError(
+                f"The prompt {text!r} has no tokens, and this model has no token that begins a"
+                " text: give a word."
+            )
+        tokens, longest = len(marker + ids), self.model.max_position_embeddings
+        if tokens + max_new_tokens > longest:
+            room = longest - tokens
+            fix = f"set --max_new_tokens={room} or less" if room > 0 else "shorten it"
+            raise ValueError(
+                f"The prompt {text[:40]!r} has {tokens} tokens, and {max_new_tokens} new ones are"
+                f" above the {longest} positions of the model: {fix}."
+            )
+        return Prompt(text, np.array(marker + ids, np.int32), len(marker))
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        *,
+        max_new_tokens: int,
+        seed: int = 0,
+        num_samples: int = 1,
+    ) -> Iterator[tuple[Prompt, list[int]]]:
+        """Yields each prompt with the ids that follow it, `num_samples` times, in order.
+
+        Args:
+          prompts: of `prompt`.
+          sampling: how words are chosen.
+          max_new_tokens: at most this many ids; fewer if the text ends.
+          seed: of the random choices.
+          num_samples: of each prompt.
+        """
+        rows = [prompt for prompt in prompts for _ in range(num_samples)]
+        key = make_key(seed, "generation")
+        for start in range(0, len(rows), _BATCH_ROWS):
+            part = rows[start : start + _BATCH_ROWS]
+            lengths = np.array([len(prompt.ids) for prompt in part], np.int32)
+            ids = np.zeros((len(part), lengths.max()), np.int32)
+            for row, prompt in zip(ids, part, strict=True):
+                row[: len(prompt.ids)] = prompt.ids
+            keys = jax.vmap(functools.partial(jax.random.fold_in, key))(
+                jnp.arange(start, start + len(part))
+            )
+            new = continue_rows(
+                self._params,
+                ids,
+                lengths,
+                keys,
+                self._is_choice,
+                model=self.model,
+                sampling=sampling,
+                max_new_tokens=max_new_tokens,
+                ends=self._ends,
+            )
+            new = jax.device_get(new)
+            for prompt, row in zip(part, new.tolist(), strict=True):
+                ends = [place for place, word in enumerate(row) if word in (*self._ends, -1)]
+                yield prompt, row[: ends[0]] if ends else row
+
+    def text(self, prompt: Prompt, new: Sequence[int]) -> str:
+        """Returns the whole text as words."""
+        return self.tokenizer.decode([*prompt.ids[prompt.marker :].tolist(), *new])
+
+
+@functools.partial(jax.jit, static_argnames=("model", "sampling", "max_new_tokens", "ends"))
+def continue_rows(
+    params: Any,
+    ids: jax.Array,
+    lengths: jax.Array,
+    keys: jax.Array,
+    is_choice: jax.Array,
+    *,
+    model: EncoderConfig,
+    sampling: Sampling,
+    max_new_tokens: int,
+    ends: tuple[int, ...],
+) -> jax.Array:
+    """Returns the ids that follow each row, int32[batch, max_new_tokens].
+
+    The first of `ends` in a row is followed by -1.
+
+    Args:
+      params: of `CausalLMDecoder`.
+      ids: int32[batch, seq], at the beginning of each row.
+      lengths: int32[batch], at least 1; the rest of a row is padding.
+      keys: [batch], random keys.
+      is_choice: bool[padded vocab], the words that may be chosen.
+      model: configuration of the encoder.
+      sampling: how words are chosen.
+      max_new_tokens: at least 1.
+      ends: words after which nothing follows.
+    """
+    decoder = CausalLMDecoder(model)
+
+    def next_words(batch, cache, step):
+        logits, cache = decoder.apply({"params": params}, batch, cache)
+        logits = jnp.where(is_choice[None], logits, -jnp.inf)
+        step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, step)
+        return choose(sampling, step_keys, logits), cache
+
+    def is_end(words):
+        return jnp.isin(words, jnp.array(ends, jnp.int32))
+
+    def go_on(state):
+        step, _, is_done, *_ = state
+        return (step < max_new_tokens) & ~is_done.all()
+
+    def add_word(state):
+        step, new, is_done, words, cache = state
+        batch = {"input_ids": words[:, None], "example_ids": (~is_done).astype(jnp.int32)[:, None]}
+        batch["token_type_ids"] = jnp.zeros_like(words)[:, None]
+        words, cache = next_words(batch, cache, step)
+        words = jnp.where(is_done, -1, words)
+        new = new.at[:, step].set(words)
+        return step + 1, new, is_done | is_end(words), jnp.maximum(words, 0), cache
+
+    is_token = jnp.arange(ids.shape[1])[None] < lengths[:, None]
+    batch = {"input_ids": ids, "example_ids": is_token.astype(jnp.int32)}
+    batch["token_type_ids"] = jnp.zeros_like(ids)
+    cache = make_cache(model, len(ids), ids.shape[1] + max_new_tokens)
+    words, cache = next_words(batch, cache, 0)
+    new = jnp.full((len(ids), max_new_tokens), -1, jnp.int32).at[:, 0].set(words)
+    state = (1, new, is_end(words), words, cache)
+    return jax.lax.while_loop(go_on, add_word, state)[1]
+
+
+def _check_generates(config: ConfigDict, model: EncoderConfig, workdir: str) -> None:
+    if find_task(config.task).reads_forward:
+        return
+    mask = getattr(model, "mask", "none")
+    raise ValueError(
+        f"{workdir} is for config.task={config.task!r}, with config.model.mask={mask!r}: only a"
+        " model that was trained to predict the next word (config.task='causal_lm') generates text."
+    )

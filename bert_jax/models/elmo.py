@@ -1,0 +1,280 @@
+"""ELMo's encoder: a bidirectional language model (Peters et al. 2018; allenai/bilm-tf)."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from bert_jax.models import elmo_batch
+from bert_jax.models.layers import lstm
+from bert_jax.models.layers.characters import CNN_ACTIVATIONS, CharacterCnn
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.lstm import Lstm, LstmState
+from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, Model, Rules
+
+TOKENS = ("characters", "embeddings")
+DIRECTIONS = ("forward", "backward")
+
+RULES: Rules = (
+    (r"^elmo/embeddings/word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
+    (r"^elmo/characters/embedding$", PartitionSpec()),
+    (r"^elmo/characters/filter_\d+/kernel$", PartitionSpec(None, None, "fsdp")),
+    (r"^elmo/characters/highway_\d+/(carry|transform)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"^elmo/characters/projection/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"^elmo/characters/.*bias$", PartitionSpec()),
+    (r"^elmo/(forward|backward)_\d+/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"^elmo/(forward|backward)_\d+/bias$", PartitionSpec("tensor")),
+    (r"^elmo/(forward|backward)_\d+/projection$", PartitionSpec("tensor", "fsdp")),
+)
+
+# The state of each layer of each direction: "forward" or "backward" -> layers from below.
+Carry = dict[str, tuple[LstmState, ...]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ElmoConfig(EncoderConfig):
+    """Shape and constants of ELMo; the defaults are those of the published model.
+
+    A hidden state is the output of both directions, `hidden_size` = 2 * `projection_size`
+    features. `vocab_size` is the number of words of the softmax, and of the table of embeddings if
+    tokens="embeddings". `activation` and `layer_norm_epsilon` concern heads only.
+
+    Attributes:
+      name: "elmo".
+      tokens: what words are made of: `characters`, or `embeddings` from a table.
+      character_size: features of a character.
+      max_characters: of a word, markers of its begin and end included.
+      filters: (width, number) of the filters of the character CNN.
+      cnn_activation: relu or tanh.
+      highway_layers: after the filters.
+      cell_size: cells of an LSTM; its output is projected if this is above `projection_size`.
+      cell_clip, projection_clip: largest absolute values of the cells and of the projected output;
+        0: no limit.
+      skip_connections: from the second layer on, a layer's input is added to its output.
+
+    Raises:
+      ValueError: for a value that is not allowed, or values that do not fit together.
+    """
+
+    name: str = "elmo"
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    tokens: str = "characters"
+    character_size: int = 16
+    max_characters: int = 50
+    filters: tuple[tuple[int, int], ...] = (
+        *((1, 32), (2, 32), (3, 64), (4, 128)),
+        *((5, 256), (6, 512), (7, 1024)),
+    )
+    cnn_activation: str = "relu"
+    highway_layers: int = 2
+    cell_size: int = 4096
+    cell_clip: float = 3.0
+    projection_clip: float = 3.0
+    skip_connections: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_one_of(tokens=TOKENS, cnn_activation=tuple(CNN_ACTIVATIONS))
+        if self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is odd, and half of it are the features of each"
+                " direction: set an even number."
+            )
+        if self.cell_size < self.projection_size:
+            raise ValueError(
+                f"cell_size={self.cell_size} is below hidden_size / 2 = {self.projection_size},"
+                " the features of each direction: change one of them."
+            )
+        if not self.filters:
+            raise ValueError("filters=() is empty: name (width, number), ...")
+        if any(not 0 < width <= self.max_characters or n < 1 for width, n in self.filters):
+            raise ValueError(
+                f"filters={self.filters!r} need widths from 1 to max_characters="
+                f"{self.max_characters}, and at least one filter each."
+            )
+
+    @property
+    def projection_size(self) -> int:
+        """Features of a word and of the output of one direction."""
+        return self.hidden_size // 2
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether the output of an LSTM is projected."""
+        return self.cell_size > self.projection_size
+
+
+class Embeddings(nn.Module):
+    """A table of word embeddings, float32[padded vocab, projection size]."""
+
+    config: ElmoConfig
+
+    def setup(self):
+        config = self.config
+        self.word_embeddings = nn.Embed(
+            config.padded_vocab_size,
+            config.projection_size,
+            # As in bilm-tf: uniform from -1 to 1.
+            embedding_init=lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1, 1),
+        )
+
+    def __call__(self, ids: jax.Array) -> jax.Array:
+        """int32[batch, seq] -> float32[batch, seq, features]."""
+        return self.word_embeddings(ids)
+
+
+class Elmo(Encoder):
+    """Words -> `num_layers` LSTMs from left to right, and as many from right to left."""
+
+    config: ElmoConfig
+
+    def setup(self):
+        config = self.config
+        if config.tokens == "characters":
+            self.characters = CharacterCnn(config, config.projection_size)
+        else:
+            self.embeddings = Embeddings(config)
+        for direction in DIRECTIONS:
+            # Sets self.forward and self.backward: modules forward_0, ..., backward_0, ...
+            layers = [
+                Lstm(config, skip=config.skip_connections and i > 0)
+                for i in range(config.num_layers)
+            ]
+            setattr(self, direction, layers)
+        self.output_dropout = Dropout(config.dropout_rate, config.prng_impl)
+
+    def __call__(
+        self,
+        batch: Batch,
+        *,
+        deterministic: bool,
+        keep_all: bool = False,
+        keep_attention: bool = False,
+    ) -> Encoded:
+        """Encodes a batch; see `Encoder`.
+
+        Each example starts from zero states in both directions. The states of all layers are the
+        words twice, [word, word], and the outputs of each layer, [forward, backward].
+
+        Args:
+          batch: also int32[batch, seq, characters] `character_ids` if tokens="characters".
+          deterministic, keep_all, keep_attention: see `Encoder`.
+
+        Raises:
+          ValueError: if attention probabilities are requested.
+        """
+        if keep_attention:
+            raise ValueError("ELMo has no attention probabilities: read its hidden states.")
+        words, ids = self._words(batch, ""), batch["example_ids"]
+        is_new = ids[:, 1:] != ids[:, :-1]
+        starts = {
+            "forward": jnp.pad(is_new, ((0, 0), (1, 0))),
+            "backward": jnp.pad(is_new, ((0, 0), (0, 1))),
+        }
+        outputs = {direction: [words] for direction in DIRECTIONS}
+        for direction, states in outputs.items():
+            for layer in getattr(self, direction):
+                x, _ = layer(
+                    states[-1],
+                    lstm.zero_state(self.config, len(ids)),
+                    deterministic,
+                    starts=starts[direction],
+                    reverse=direction == "backward",
+                )
+                states.append(x)
+        all_hidden = tuple(
+            jnp.concatenate(both, axis=-1)
+            for both in zip(outputs["forward"], outputs["backward"], strict=True)
+        )
+        return Encoded(all_hidden[-1], all_hidden if keep_all else ())
+
+    def language_model(
+        self, batch: Batch, carry: Carry, deterministic: bool
+    ) -> tuple[jax.Array, jax.Array, Carry]:
+        """Encodes a piece of running text in each direction, from the states before it.
+
+        Padding (`example_ids` 0) at the end of a row leaves the states as they are.
+
+        Args:
+          batch: int32[batch, seq] `input_ids` and `example_ids`, and `reverse_ids`, a piece of the
+            text that the backward direction reads, already reversed; with tokens="characters"
+            also int32[batch, seq, characters] `character_ids` and `reverse_character_ids`.
+          carry: states, of `init_carry` or from the piece before.
+          deterministic: no dropout, otherwise also of the outputs, which a softmax reads.
+
+        Returns:
+          The outputs of the last layer of each direction, float[batch, seq, projection size] each;
+          those of the backward direction in the order of `reverse_ids`; and the states after the
+          last token.
+        """
+        is_token = batch["example_ids"] > 0
+        outputs, new_carry = [], {}
+        for direction, prefix in zip(DIRECTIONS, ("", "reverse_"), strict=True):
+            x, states = self._words(batch, prefix), []
+            for layer, state in zip(getattr(self, direction), carry[direction], strict=True):
+                x, state = layer(x, state, deterministic, is_token=is_token)
+                states.append(state)
+            outputs.append(self.output_dropout(x, deterministic))
+            new_carry[direction] = tuple(states)
+        return outputs[0], outputs[1], new_carry
+
+    def init_carry(self, batch_size: int) -> Carry:
+        """Returns the states before a text; see `init_carry`."""
+        return init_carry(self.config, batch_size)
+
+    def word_embedding(self) -> jax.Array:
+        """float32[padded vocab, projection size]; of tokens="embeddings" only.
+
+        Raises:
+          ValueError: words are made of characters.
+        """
+        if self.config.tokens != "embeddings":
+            raise ValueError(
+                "config.model.tokens='characters' has no table of word embeddings that a head could"
+                " be tied to: set config.model.tokens='embeddings', or another task."
+            )
+        return self.embeddings.word_embeddings.embedding
+
+    def _words(self, batch: Batch, prefix: str) -> jax.Array:
+        """float[batch, seq, projection size] of `input_ids`, or of `reverse_ids`."""
+        if self.config.tokens == "characters":
+            return self.characters(batch[f"{prefix}character_ids"])
+        return self.embeddings(batch[f"{prefix}ids" if prefix else "input_ids"])
+
+
+def init_carry(config: ElmoConfig, batch_size: int) -> Carry:
+    """Returns zero states: float32[batch, cell size] and float32[batch, projection size] each."""
+    return {
+        direction: tuple(lstm.zero_state(config, batch_size) for _ in range(config.num_layers))
+        for direction in DIRECTIONS
+    }
+
+
+def flops_per_token(config: ElmoConfig, sequence_length: int) -> float:
+    """FLOPs per token of the matrix products in a forward pass."""
+    del sequence_length  # the work is linear in it
+    flops = 2.0 * config.num_layers * lstm.flops_per_token(config)
+    if config.tokens == "embeddings":
+        return flops
+    num_filters = sum(count for _, count in config.filters)
+    flops += sum(
+        2.0 * (config.max_characters - width + 1) * width * config.character_size * count
+        for width, count in config.filters
+    )
+    flops += 4.0 * config.highway_layers * num_filters**2
+    return flops + 2.0 * (num_filters != config.projection_size) * (
+        num_filters * config.projection_size
+    )
+
+
+ELMO = Model(
+    config=ElmoConfig,
+    encoder=Elmo,
+    rules=RULES,
+    flops_per_token=flops_per_token,
+    add_fields=elmo_batch.add_fields,
+    example_fields=elmo_batch.example_fields,
+)

@@ -1,0 +1,70 @@
+"""The fields of a batch that only ELMo reads: the characters of each word."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.model import AddFields, Batch
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.word_tokenizer import WordTokenizer
+
+# Field with ids of words -> field with the characters of these words.
+_FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
+
+
+def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
+    """Returns the function that adds what ELMo reads to a batch on the host.
+
+    tokens="characters": adds int32[..., seq, characters] `character_ids`, and for `reverse_ids`
+    also `reverse_character_ids`; 0 in padding. tokens="embeddings": words past `vocab_size` become
+    the unknown word.
+
+    Args:
+      config: an `ElmoConfig`.
+      tokenizer: that made the ids.
+
+    Raises:
+      ValueError: the tokenizer has no words, or its words have another number of characters.
+    """
+    if config.tokens == "embeddings":
+        return lambda batch: (
+            batch
+            | {
+                name: np.where(batch[name] < config.vocab_size, batch[name], tokenizer.unk_id)
+                for name in _FIELDS
+                if name in batch
+            }
+        )
+    if not isinstance(tokenizer, WordTokenizer):
+        raise ValueError(
+            "config.model.tokens='characters' needs a vocabulary of words, and this one has pieces"
+            " of words: set config.data.vocab=train:words, or a file with <S>, </S> and <UNK>."
+        )
+    if (length := tokenizer.characters.shape[1]) != config.max_characters:
+        raise ValueError(
+            f"config.model.max_characters={config.max_characters} is not {length}, the characters"
+            f" of a word: set config.model.max_characters={length}."
+        )
+
+    def with_characters(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        is_token = (batch["example_ids"] > 0)[..., None]
+        return batch | {
+            characters: np.where(is_token, tokenizer.characters[batch[ids]], 0).astype(np.int32)
+            for ids, characters in _FIELDS.items()
+            if ids in batch
+        }
+
+    return with_characters
+
+
+def example_fields(config: Any, batch: Batch) -> dict[str, jax.Array]:
+    """Returns the fields of `add_fields` for a batch of examples, with zeros."""
+    if config.tokens == "embeddings":
+        return {}
+    return {
+        characters: jnp.zeros((*batch[ids].shape, config.max_characters), jnp.int32)
+        for ids, characters in _FIELDS.items()
+        if ids in batch
+    }

@@ -1,0 +1,279 @@
+"""ELMo's encoder against bilm-tf's formulas in numpy, its states, its padding, its errors."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.devices.trees import flatten, unflatten
+from bert_jax.models import make_config
+from bert_jax.models.elmo import Elmo, ElmoConfig, flops_per_token
+from tests.models import elmo_numpy
+from tests.tiny import PRNG_IMPL
+
+FILTERS = ((1, 3), (2, 5), (3, 4))
+SIZES = dict(features=4, cells=6, num_layers=2, filters=FILTERS, character_size=3, highways=2)
+
+
+def make_elmo_config(**changes):
+    values = {
+        "vocab_size": 20,
+        "pad_vocab_to_multiple_of": 1,
+        "hidden_size": 8,
+        "num_layers": 2,
+        "max_position_embeddings": 32,
+        "dropout_rate": 0.0,
+        "initializer_range": 0.02,
+        "character_size": 3,
+        "filters": FILTERS,
+        "cell_size": 6,
+        "prng_impl": PRNG_IMPL,
+    }
+    return ElmoConfig(**values | changes)
+
+
+def to_params(weights):
+    """Parameters from weights with bilm-tf's names, renamed by hand."""
+    params = {"characters/embedding": np.pad(weights["char_embed"], ((1, 0), (0, 0)))}
+    for name, array in weights.items():
+        scope, _, last = name.rpartition("/")
+        if scope == "CNN":
+            kind, i = {"W": "kernel", "b": "bias"}[last[0]], last[-1]
+            params[f"characters/filter_{i}/{kind}"] = array[0] if kind == "kernel" else array
+        elif scope.startswith("CNN_high"):
+            kind = {"W": "kernel", "b": "bias"}[last[0]]
+            params[f"characters/highway_{scope[-1]}/{last[2:]}/{kind}"] = array
+        elif scope == "CNN_proj":
+            params[f"characters/projection/{dict(W='kernel', b='bias')[last[0]]}"] = array
+        elif scope.startswith("RNN"):
+            direction, layer = ("forward", "backward")[int(scope[4])], scope.split("Cell")[2][0]
+            kind = {"W_0": "kernel", "B": "bias", "W_P_0": "projection"}[last]
+            params[f"{direction}_{layer}/{kind}"] = array
+    return unflatten({name: jnp.asarray(array) for name, array in params.items()})
+
+
+def make_ids(rng, lengths, seq):
+    """Random characters of rows of these lengths; 0 in padding."""
+    example_ids = (np.arange(seq) < np.array(lengths)[:, None]).astype(np.int32)
+    characters = rng.integers(1, 262, (len(lengths), seq, 50)) * example_ids[:, :, None]
+    return {
+        "input_ids": np.zeros_like(example_ids),
+        "example_ids": example_ids,
+        "character_ids": characters.astype(np.int32),
+    }
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return elmo_numpy.random_weights(np.random.default_rng(0), **SIZES)
+
+
+@pytest.fixture(scope="module")
+def params(weights):
+    return to_params(weights)
+
+
+def encode(config, params, batch, **options):
+    run = functools.partial(Elmo(config).apply, deterministic=True, **options)
+    return jax.jit(run)({"params": params}, batch)
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_all_layers_are_those_of_bilm_tf(weights, params, skip):
+    config, lengths = make_elmo_config(skip_connections=skip, cell_clip=0.9), (7, 4)
+    config = dataclasses.replace(config, projection_clip=0.9)
+    batch = make_ids(np.random.default_rng(1), lengths, 9)
+    encoded = encode(config, params, batch, keep_all=True)
+    assert len(encoded.all_hidden) == 3
+    np.testing.assert_array_equal(encoded.hidden, encoded.all_hidden[-1])
+    for row, length in enumerate(lengths):
+        words = np.array(
+            [elmo_numpy.word_vector(weights, ids) for ids in batch["character_ids"][row, :length]]
+        )
+        expected, _ = elmo_numpy.encode(weights, words, 2, clip=0.9, skip=skip)
+        for got, want in zip(encoded.all_hidden, expected, strict=True):
+            np.testing.assert_allclose(got[row, :length], want, atol=2e-5)
+
+
+def test_tanh_filters_and_no_projections_are_those_of_bilm_tf():
+    sizes = SIZES | dict(features=12, cells=12, num_layers=1, highways=0)
+    weights = elmo_numpy.random_weights(np.random.default_rng(2), **sizes)
+    config = make_elmo_config(
+        hidden_size=24, cell_size=12, num_layers=1, highway_layers=0, cnn_activation="tanh"
+    )
+    batch = make_ids(np.random.default_rng(3), (5,), 5)
+    encoded = encode(config, to_params(weights), batch)
+    words = np.array(
+        [elmo_numpy.word_vector(weights, ids, np.tanh) for ids in batch["character_ids"][0]]
+    )
+    (_, expected), _ = elmo_numpy.encode(weights, words, 1)
+    np.testing.assert_allclose(encoded.hidden[0], expected, atol=2e-5)
+
+
+def test_the_parameters_of_a_new_encoder_have_the_names_and_shapes_of_the_numpy_weights(params):
+    batch = make_ids(np.random.default_rng(0), (3,), 3)
+    new = Elmo(make_elmo_config()).init(jax.random.key(0), batch, deterministic=True)["params"]
+    shapes = {name: leaf.shape for name, leaf in flatten(params).items()}
+    assert {name: leaf.shape for name, leaf in flatten(new).items()} == shapes
+    np.testing.assert_array_equal(new["characters"]["highway_1"]["carry"]["bias"], -2)
+
+
+def test_padding_and_other_examples_of_a_row_do_not_change_an_example(params):
+    config = make_elmo_config()
+    batch = make_ids(np.random.default_rng(4), (5,), 5)
+    alone = encode(config, params, batch).hidden
+    other = make_ids(np.random.default_rng(5), (4,), 4)
+
+    def row(first, second):
+        return {name: np.concatenate([first[name], second[name]], axis=1) for name in first}
+
+    padded = row(batch, other | {"example_ids": np.zeros((1, 4), np.int32)})
+    np.testing.assert_allclose(encode(config, params, padded).hidden[:, :5], alone, atol=1e-6)
+    packed = row(other, batch | {"example_ids": np.full((1, 5), 2, np.int32)})
+    np.testing.assert_allclose(encode(config, params, packed).hidden[:, 4:], alone, atol=1e-6)
+
+
+def language_model(config, params, batch, carry, deterministic=True, rngs=None):
+    run = functools.partial(
+        Elmo(config).apply, deterministic=deterministic, rngs=rngs, method="language_model"
+    )
+    return jax.jit(run)({"params": params}, batch, carry)
+
+
+def reversed_stream(batch):
+    return batch | {
+        "reverse_ids": batch["input_ids"],
+        "reverse_character_ids": batch["character_ids"][:, ::-1],
+    }
+
+
+def test_a_language_model_from_zero_states_reads_as_the_encoder_does(params):
+    config = make_elmo_config()
+    batch = reversed_stream(make_ids(np.random.default_rng(6), (6, 6), 6))
+    carry = Elmo(config).init_carry(2)
+    forward, backward, _ = language_model(config, params, batch, carry)
+    both = jnp.concatenate([forward, backward[:, ::-1]], axis=-1)
+    np.testing.assert_allclose(both, encode(config, params, batch).hidden, atol=1e-6)
+
+
+def test_the_states_after_a_piece_continue_the_text(params):
+    config = make_elmo_config()
+    batch = reversed_stream(make_ids(np.random.default_rng(7), (8, 8), 8))
+    zero = Elmo(config).init_carry(2)
+    whole = language_model(config, params, batch, zero)
+    outputs, carry = [], zero
+    for piece in (slice(0, 3), slice(3, 8)):
+        part = {name: array[:, piece] for name, array in batch.items()}
+        *both, carry = language_model(config, params, part, carry)
+        outputs.append(both)
+    for direction in range(2):
+        joined = jnp.concatenate([part[direction] for part in outputs], axis=1)
+        np.testing.assert_allclose(joined, whole[direction], atol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), carry, whole[2])
+
+
+def test_padding_does_not_change_the_states_after_a_piece(params):
+    config = make_elmo_config()
+    batch = reversed_stream(make_ids(np.random.default_rng(8), (4,), 4))
+    carry = Elmo(config).init_carry(1)
+    *_, expected = language_model(config, params, batch, carry)
+    padded = {
+        name: np.pad(a, [(0, 0), (0, 3)] + [(0, 0)] * (a.ndim - 2)) for name, a in batch.items()
+    }
+    *_, states = language_model(config, params, padded, carry)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), states, expected)
+
+
+def test_dropout_hits_the_skip_connection_and_the_outputs_of_the_language_model(params):
+    """Without recurrent weights, a layer with a skip connection returns its dropped input."""
+    zeros = jax.tree.map(jnp.zeros_like, params) | {"characters": params["characters"]}
+    config = make_elmo_config(dropout_rate=0.5)
+    # Layer 0 passes nothing on: all outputs come from skip connections, which are zero then.
+    zeros["forward_0"]["bias"] = jnp.repeat(jnp.array([4.0, 4.0, 0.0, 4.0]), 6)
+    zeros["forward_0"]["projection"] = jnp.ones((6, 4))
+    batch = reversed_stream(make_ids(np.random.default_rng(9), (20,), 20))
+    encoded = Elmo(config).apply(
+        {"params": zeros},
+        batch,
+        deterministic=False,
+        keep_all=True,
+        rngs={"dropout": jax.random.key(1)},
+    )
+    first, second = (np.asarray(x)[0, :, :4] for x in encoded.all_hidden[1:])
+    assert (first != 0).all()
+    dropped = second == 0
+    assert 0.3 < dropped.mean() < 0.7
+    np.testing.assert_allclose(second[~dropped], 2 * first[~dropped], rtol=1e-6)
+    carry, rngs = Elmo(config).init_carry(1), {"dropout": jax.random.key(1)}
+    forward, _, _ = language_model(config, zeros, batch, carry, False, rngs)
+    # Kept by both: a quarter, times 2 * 2.
+    assert 0.1 < (np.asarray(forward) != 0).mean() < 0.4
+
+
+def test_words_from_a_table_of_embeddings():
+    config = make_elmo_config(tokens="embeddings", num_layers=1)
+    ids = np.array([[3, 7, 19]], np.int32)
+    batch = {"input_ids": ids, "example_ids": np.ones_like(ids)}
+    params = Elmo(config).init(jax.random.key(0), batch, deterministic=True)["params"]
+    table = params["embeddings"]["word_embeddings"]["embedding"]
+    assert table.shape == (20, 4) and float(jnp.abs(table).max()) > 0.5
+    words = encode(config, params, batch, keep_all=True).all_hidden[0][0]
+    np.testing.assert_array_equal(words, np.concatenate([table[ids[0]]] * 2, axis=1))
+    tied = Elmo(config).apply({"params": params}, method="word_embedding")
+    np.testing.assert_array_equal(tied, table)
+
+
+def test_matrix_products_are_counted():
+    config = make_elmo_config()
+    lstm = 2 * (2 * 4 * 4 * 6) + 2 * 6 * 4
+    filters = 2 * 3 * (50 * 1 * 3 + 49 * 2 * 5 + 48 * 3 * 4)
+    highways = 2 * 2 * 2 * 12 * 12
+    assert flops_per_token(config, 32) == 4 * lstm + filters + highways + 2 * 12 * 4
+    words = make_elmo_config(tokens="embeddings")
+    assert flops_per_token(words, 32) == 4 * lstm
+
+
+def test_the_published_sizes_have_the_published_number_of_parameters():
+    """93.6 million parameters without the softmax (Peters et al. 2018, bilm-tf's README)."""
+    names = ("vocab_size", "pad_vocab_to_multiple_of", "initializer_range", "dropout_rate")
+    small = dataclasses.asdict(make_elmo_config())
+    config = ElmoConfig(
+        **{name: small[name] for name in names},
+        hidden_size=1024,
+        num_layers=2,
+        max_position_embeddings=512,
+    )
+    ids = jax.ShapeDtypeStruct((1, 4), jnp.int32)
+    characters = jax.ShapeDtypeStruct((1, 4, 50), jnp.int32)
+    batch = {"input_ids": ids, "example_ids": ids, "character_ids": characters}
+    shapes = jax.eval_shape(
+        lambda batch: Elmo(config).init(jax.random.key(0), batch, deterministic=True), batch
+    )
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 93_600_864
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokens": "pieces"}, "tokens='pieces' is none of characters, embeddings."),
+        ({"cnn_activation": "gelu"}, "cnn_activation='gelu' is none of relu, tanh."),
+        ({"hidden_size": 7}, "hidden_size=7 is odd"),
+        ({"cell_size": 3}, "cell_size=3 is below hidden_size / 2 = 4"),
+        ({"filters": ()}, "filters=\\(\\) is empty"),
+        ({"filters": ((51, 2),)}, "need widths from 1 to max_characters=50"),
+    ],
+)
+def test_values_that_are_not_allowed(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_config(dataclasses.asdict(make_elmo_config()) | changes)
+
+
+def test_what_elmo_does_not_have(params):
+    batch = make_ids(np.random.default_rng(0), (3,), 3)
+    with pytest.raises(ValueError, match="ELMo has no attention probabilities"):
+        encode(make_elmo_config(), params, batch, keep_attention=True)
+    with pytest.raises(ValueError, match="has no table of word embeddings"):
+        Elmo(make_elmo_config()).apply({"params": params}, method="word_embedding")

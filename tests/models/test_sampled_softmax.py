@@ -1,0 +1,182 @@
+"""The sampled softmax: its samples against enumeration, its loss against numpy and a limit."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.sampled_softmax import (
+    Sample,
+    draw_log_uniform,
+    log_expected_counts,
+    log_uniform_probabilities,
+    sample_words,
+    sampled_cross_entropy,
+)
+
+
+def probabilities(vocab_size: int) -> np.ndarray:
+    """float64[vocab], in closed form."""
+    return np.array([math.log((k + 2) / (k + 1)) for k in range(vocab_size)]) / math.log(
+        vocab_size + 1
+    )
+
+
+def test_words_are_drawn_log_uniformly():
+    size, count = 50, 400_000
+    expected = probabilities(size)
+    assert expected.sum() == pytest.approx(1)
+    found = log_uniform_probabilities(jnp.arange(size), size)
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+    draw = jax.jit(draw_log_uniform, static_argnums=(1, 2))
+    drawn = np.bincount(draw(jax.random.key(0), count, size), minlength=size)
+    assert drawn.size == size
+    deviations = (drawn - count * expected) / np.sqrt(count * expected * (1 - expected))
+    assert np.abs(deviations).max() < 4
+    assert (deviations**2).sum() < size + 4 * (2 * size) ** 0.5  # chi-squared
+
+
+def test_the_rarest_words_of_a_large_vocabulary_are_all_drawn():
+    """With 23 random bits only some of them can be: a step of u is more than one word there."""
+    size = 3_000_000
+    ids = draw_log_uniform(jax.random.key(0), 1 << 20, size)
+    last = np.asarray(ids[ids > size * 0.9])
+    assert len(last) > 5000
+    parities = np.bincount(last % 4, minlength=4) / len(last)
+    np.testing.assert_allclose(parities, 0.25, atol=0.03)
+    assert 0 <= int(ids.min()) and int(ids.max()) < size
+
+
+def test_samples_have_the_distribution_of_drawing_until_enough_words_differ():
+    """All ordered samples of 2 words of 4, by enumeration; and the mean number of tries."""
+    size, repeats = 4, 40_000
+    keys = jax.random.split(jax.random.key(1), repeats)
+    sample = jax.jit(lambda keys: jax.lax.map(lambda key: sample_words(key, 2, size), keys))(keys)
+    p = probabilities(size)
+    counts = {pair: 0 for pair in itertools.permutations(range(size), 2)}
+    for first, second in np.asarray(sample.ids).tolist():
+        counts[first, second] += 1
+    for (first, second), count in counts.items():
+        expected = p[first] * p[second] / (1 - p[first])
+        assert count / repeats == pytest.approx(expected, abs=4 * (expected / repeats) ** 0.5)
+    # After the first word, the number of tries is geometric.
+    mean = 1 + sum(p[first] / (1 - p[first]) for first in range(size))
+    assert np.mean(sample.num_tries) == pytest.approx(mean, abs=0.05)
+
+
+def draw_one_by_one(key, num_samples: int, size: int) -> tuple[list[int], int]:
+    """The sample of `sample_words` from the same draws, by a loop over them."""
+    found, tries = [], 0
+    for number in itertools.count():
+        chunk = draw_log_uniform(jax.random.fold_in(key, number), 2 * num_samples, size)
+        for word in np.asarray(chunk).tolist():
+            tries += 1
+            if word not in found:
+                found.append(word)
+            if len(found) == num_samples:
+                return found, tries
+    raise AssertionError
+
+
+@pytest.mark.parametrize("num_samples, size", [(1, 2), (5, 100), (30, 32), (64, 1000)])
+def test_a_sample_is_that_of_a_loop_over_the_draws(num_samples, size):
+    function = jax.jit(sample_words, static_argnums=(1, 2))
+    for seed in range(5):
+        sample = function(jax.random.key(seed), num_samples, size)
+        expected, tries = draw_one_by_one(jax.random.key(seed), num_samples, size)
+        assert sample.ids.tolist() == expected
+        assert int(sample.num_tries) == tries
+
+
+def test_expected_counts_are_the_probabilities_of_being_drawn_at_least_once():
+    sample = Sample(jnp.arange(3), jnp.array(17))
+    found = log_expected_counts(jnp.arange(40), sample, 40)
+    np.testing.assert_allclose(np.exp(found), 1 - (1 - probabilities(40)) ** 17, rtol=1e-5)
+
+
+def random_problem(size: int = 30, features: int = 6, positions: int = 8):
+    rng = np.random.default_rng(0)
+    return (
+        rng.normal(size=(2, positions, features)).astype(np.float32),
+        rng.integers(0, size, (2, positions)).astype(np.int32),
+        rng.normal(size=(size, features)).astype(np.float32),
+        rng.normal(size=size).astype(np.float32),
+    )
+
+
+def test_the_loss_is_that_of_numpy_for_the_same_sample():
+    """A loop over positions and words, in float64; some labels are in the sample."""
+    size = 30
+    features, labels, table, bias = random_problem(size)
+    sample = sample_words(jax.random.key(0), 12, size)
+    assert np.isin(labels, sample.ids).any() and not np.isin(labels, sample.ids).all()
+    found = jax.jit(sampled_cross_entropy, static_argnums=5)(
+        features, labels, table, bias, sample, size
+    )
+    p, tries = probabilities(size), int(sample.num_tries)
+
+    def logit(row, place, word):
+        expected_count = 1 - (1 - p[word]) ** tries
+        return (
+            float(np.dot(features[row, place].astype(np.float64), table[word]))
+            + bias[word]
+            - math.log(expected_count)
+        )
+
+    for row, place in itertools.product(range(2), range(8)):
+        label = int(labels[row, place])
+        words = [label, *(word for word in sample.ids.tolist() if word != label)]
+        logits = [logit(row, place, word) for word in words]
+        expected = math.log(sum(map(math.exp, logits))) - logits[0]
+        assert float(found[row, place]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_with_a_sample_of_all_words_drawn_very_often_the_loss_is_the_full_one():
+    """The expected counts are 1 then: the correction vanishes, and no word is missing."""
+    size = 30
+    features, labels, table, bias = random_problem(size)
+    sample = Sample(jnp.arange(size), jnp.array(100_000))
+    logits = np.einsum("bpd,vd->bpv", features, table) + bias
+    expected = -np.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)[..., 0]
+    found = sampled_cross_entropy(features, labels, table, bias, sample, size)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_words_count_equally_whatever_their_frequency():
+    """The inverse of a word's expected count, when sampled, has about the expectation 1.
+
+    It is not exactly 1, since the number of tries of a sample stands for its distribution. Without
+    the correction the most frequent word would count nine times as much as the rarest.
+    """
+    size, num_samples, repeats = 40, 12, 4000
+    keys = jax.random.split(jax.random.key(2), repeats)
+
+    def weights(key):
+        sample = sample_words(key, num_samples, size)
+        counts = jnp.exp(log_expected_counts(sample.ids, sample, size))
+        nothing = jnp.zeros(size)
+        return nothing.at[sample.ids].add(1 / counts), nothing.at[sample.ids].add(1)
+
+    corrected, plain = jax.jit(lambda keys: jax.lax.map(weights, keys))(keys)
+    np.testing.assert_allclose(np.mean(corrected, axis=0), 1, atol=0.2)
+    shares = np.mean(plain, axis=0)
+    assert shares[0] / shares[-1] > 6
+
+
+def test_words_that_are_neither_sampled_nor_labels_get_no_gradient():
+    size = 30
+    features, labels, table, bias = random_problem(size)
+    sample = sample_words(jax.random.key(0), 6, size)
+
+    def loss(table, bias):
+        return sampled_cross_entropy(features, labels, table, bias, sample, size).sum()
+
+    grads = jax.grad(loss, argnums=(0, 1))(table, bias)
+    touched = np.isin(np.arange(size), np.append(labels, sample.ids))
+    assert not touched.all()
+    for gradient in grads:
+        changed = np.asarray(gradient).reshape(size, -1).any(axis=1)
+        np.testing.assert_array_equal(changed, touched)

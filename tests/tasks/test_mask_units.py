@@ -1,0 +1,192 @@
+"""Phrases masked as units on the device: as words where weights are equal, else by weight."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.tasks import objectives
+from bert_jax.tasks.masking import MaskingRule, mask_batch
+
+CLS, SEP, MASK, FIRST_WORD, VOCAB = 2, 3, 4, 5, 1000
+IS_CONTINUATION = np.array([i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)])
+mask = jax.jit(mask_batch, static_argnums=2)
+
+
+def make_rule(weights=(1.0, 1.0), masking="phrase", **changes) -> MaskingRule:
+    rule = MaskingRule(
+        masked_lm_prob=0.15,
+        max_predictions=20,
+        masking=masking,
+        vocab_size=VOCAB,
+        mask_id=MASK,
+        never_masked=(0, CLS, SEP),
+        is_continuation=tuple(IS_CONTINUATION.tolist()),
+        unit_weights=weights,
+    )
+    return dataclasses.replace(rule, **changes)
+
+
+def make_rows(count, seq, seed=0):
+    """[CLS] A [SEP] B [SEP] of different lengths; units are words, and phrases of three kinds."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(FIRST_WORD, VOCAB, (count, seq))
+    length = rng.integers(seq // 2, seq + 1, (count, 1))
+    place = np.arange(seq)[None]
+    ids[:, 0] = CLS
+    ids = np.where((place == length // 2) | (place == length - 1), SEP, ids)
+    is_token = place < length
+    ids = np.where(is_token, ids, 0).astype(np.int32)
+    units = np.where((ids > MASK) & ~IS_CONTINUATION[ids], 1, 0)
+    kinds = rng.choice([0, 1, 1, 2, 3, 4], ids.shape)  # 0: continues a phrase
+    return {
+        "input_ids": ids,
+        "example_ids": is_token.astype(np.int32),
+        "cls_positions": np.zeros((count, 1), np.int32),
+        "mask_units": (units * kinds).astype(np.int8),
+    }
+
+
+def chosen_of(masked):
+    """bool[batch, seq]: the tokens to predict."""
+    chosen = np.zeros(masked["input_ids"].shape, bool)
+    rows, slots = np.nonzero(masked["masked_lm_weights"])
+    chosen[rows, np.asarray(masked["masked_lm_positions"])[rows, slots]] = True
+    return chosen
+
+
+def units_of(rows, row):
+    """(places, number in mask_units) of each unit of a row, by a plain loop."""
+    units = []
+    for place, token in enumerate(rows["input_ids"][row]):
+        number = int(rows["mask_units"][row, place])
+        if token in (0, CLS, SEP):
+            continue
+        if number or not units:
+            units.append(([place], max(number, 1)))
+        else:
+            units[-1][0].append(place)
+    return units
+
+
+def choose_in_turn(units, keys, budget):
+    """The released program's loop, over units in the order of their keys."""
+    chosen = []
+    for _, places in sorted(zip(keys, (places for places, _ in units), strict=True)):
+        if len(chosen) + len(places) <= budget:
+            chosen += places
+    return chosen
+
+
+def test_words_alone_are_masked_as_whole_words_bit_for_bit():
+    rows = make_rows(200, 64)
+    rows["mask_units"] = ((rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]).astype(
+        np.int8
+    )
+    found = mask(jax.random.key(3), rows, make_rule((1.0,) * 4))
+    expected = mask(jax.random.key(3), rows, make_rule((), "whole_word"))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+WEIGHTS = (1.0, 2.0, 0.25, 0.0)
+
+
+@pytest.mark.parametrize("weights", [(1.0,) * 4, WEIGHTS], ids=["equal", "weighted"])
+def test_the_units_are_those_that_a_plain_loop_takes(weights):
+    """From the same random bits, by the keys -log(1 - u) / weight in double precision."""
+    rows, key = make_rows(200, 64), jax.random.key(7)
+    chosen = chosen_of(mask(key, rows, make_rule(weights)))
+    bits = np.asarray(jax.random.bits(jax.random.split(key, 4)[0], rows["input_ids"].shape))
+    for row in range(200):
+        units = [(p, number) for p, number in units_of(rows, row) if weights[number - 1] > 0]
+        keys = [-np.log1p(-float(bits[row, p[0]]) / 2**32) / weights[n - 1] for p, n in units]
+        count = int(round(int(rows["example_ids"][row].sum()) * 0.15))
+        expected = np.zeros(64, bool)
+        expected[choose_in_turn(units, keys, count)] = True
+        np.testing.assert_array_equal(chosen[row], expected)
+
+
+def one_row(units, trials):
+    """`trials` copies of a row whose tokens have these numbers in mask_units."""
+    ids = [CLS, *range(FIRST_WORD, FIRST_WORD + len(units)), SEP]
+    return {
+        "input_ids": np.tile(np.array(ids, np.int32), (trials, 1)),
+        "example_ids": np.ones((trials, len(ids)), np.int32),
+        "cls_positions": np.zeros((trials, 1), np.int32),
+        "mask_units": np.tile(np.array([0, *units, 0], np.int8), (trials, 1)),
+    }
+
+
+def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
+    """With one prediction only the units of one token fit: P = weight / sum of their weights."""
+    trials, weights = 40_000, (1.0, 1.0, 3.0, 0.5)
+    rows = one_row([1, 3, 2, 4, 4, 0, 1], trials)
+    rule = make_rule(weights, max_predictions=1)
+    shares = chosen_of(mask(jax.random.key(0), rows, rule))[:, 1:-1].mean(0)
+    # Unit 4 0 has two tokens and does not fit.
+    expected = np.array([1, 3, 1, 0.5, 0, 0, 1]) / 6.5
+    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / trials))
+    assert shares[4:6].sum() == 0
+
+
+def test_further_units_are_drawn_in_proportion_to_what_is_left():
+    """P(i and then j) = w_i / W * w_j / (W - w_i), in both orders."""
+    trials, weights = 40_000, (1.0, 1.0, 4.0, 0.5)
+    numbers = [1, 3, 4, 1, 3]
+    rows = one_row(numbers, trials)
+    rule = make_rule(weights, masked_lm_prob=0.29)  # 2 of 7
+    chosen = chosen_of(mask(jax.random.key(1), rows, rule))[:, 1:-1]
+    assert (chosen.sum(1) == 2).all()
+    w = np.array([weights[number - 1] for number in numbers])
+    ordered = np.outer(w, w) / w.sum() / (w.sum() - w)[:, None]
+    expected = ordered + ordered.T
+    found = (chosen.T.astype(float) @ chosen) / trials
+    off = ~np.eye(5, dtype=bool)
+    np.testing.assert_allclose(found[off], expected[off], atol=5 * np.sqrt(0.25 / trials))
+
+
+def test_units_of_weight_0_are_never_masked_even_if_nothing_else_is_left():
+    rows = one_row([3, 3, 0, 3], 100)
+    masked = mask(jax.random.key(0), rows, make_rule((1.0, 1.0, 0.0)))
+    assert not np.asarray(masked["masked_lm_weights"]).any()
+    np.testing.assert_array_equal(masked["input_ids"], rows["input_ids"])
+
+
+def test_phrases_of_a_packed_row_fill_the_budget_of_their_example():
+    ids = np.full((50, 60), 7, np.int32)
+    ids[:, [0, 20, 40]], ids[:, [19, 39, 59]] = CLS, SEP
+    rows = {
+        "input_ids": ids,
+        "example_ids": np.repeat(np.arange(1, 4, dtype=np.int32), 20)[None].repeat(50, 0),
+        "cls_positions": np.zeros((50, 3), np.int32),
+        "mask_units": np.where(np.arange(60) % 2, 3, 0)[None].repeat(50, 0).astype(np.int8),
+    }
+    chosen = chosen_of(mask(jax.random.key(0), rows, make_rule((1.0, 1.0, 2.0))))
+    for example in (1, 2, 3):  # round(20 * 0.15) = 3: a phrase of two tokens, or with one of one
+        number = (chosen & (rows["example_ids"] == example)).sum(1)
+        assert set(number.tolist()) <= {2, 3}
+
+
+def test_phrases_are_masked_alike_on_a_mesh():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    rows = make_rows(16, 32)
+    here = mask(jax.random.key(0), rows, make_rule(WEIGHTS))
+    there = mask(jax.random.key(0), jax.device_put(rows, sharding), make_rule(WEIGHTS))
+    jax.tree.map(np.testing.assert_array_equal, here, there)
+
+
+def test_the_share_of_masked_phrases():
+    rows = make_rows(100, 64)
+    masked = mask(jax.random.key(0), rows, make_rule(WEIGHTS))
+    chosen, masked_phrases, phrases = chosen_of(masked), 0, 0
+    for row in range(100):
+        for places, _ in units_of(rows, row):
+            if rows["mask_units"][row, places[0]] >= 2:
+                phrases += 1
+                masked_phrases += chosen[row, places].all()
+    found = objectives.masked_phrases(masked)
+    assert (float(found.numerator), float(found.denominator)) == (masked_phrases, phrases)
+    assert 0 < masked_phrases < phrases

@@ -1,0 +1,209 @@
+"""Causal models, GPT and other heads: whole runs on a mesh, from other runs and by themselves."""
+
+import json
+import os
+import random
+import signal
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from bert_jax.config import store
+from bert_jax.devices.trees import flatten
+from bert_jax.inference.predict import predict
+from bert_jax.training import reporting
+from tests import tiny
+from tests.training.conftest import Run
+from tests.training.labelled_files import VOCABULARY, write_choices, write_rows
+
+MESH = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2, "model.pad_vocab_to_multiple_of": 8}
+LSTM = {"head.lstm_size": 8, "head.lstm_layers": 1}
+
+
+def write_pairs(path, rng, count):
+    """Whether the same sign is in both texts."""
+    rows = []
+    for number in range(count):
+        first = rng.choice(("good", "bad"))
+        second = first if number % 2 else {"good": "bad", "bad": "good"}[first]
+        rows.append((f"moon {first}", f"{second} stone", ("other", "same")[number % 2]))
+    write_rows(path, ("text_a", "text_b", "label"), rows)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Fields of a configuration that reads pairs."""
+    values = {"data.text_b": "text_b"}
+    for name, count in (("train", 60), ("eval", 12)):
+        write_pairs(tmp_path / f"{name}.tsv", random.Random(0), count)
+        values[f"data.{name}"] = str(tmp_path / f"{name}.tsv")
+    return values
+
+
+@pytest.fixture
+def make_source(make_workdir):
+    """Returns a function (**fields) -> workdir of a causal language model without training."""
+
+    def make(**changes):
+        sizes = {f"model__{name}": size for name, size in tiny.SIZES.items()}
+        sizes |= {"model__vocab_size": len(VOCABULARY), "model__num_layers": 1}
+        vocabulary = "\n".join(VOCABULARY) + "\n"
+        return make_workdir(vocabulary, task="causal_lm", **sizes | changes)
+
+    return make
+
+
+def stop_and_resume(run, monkeypatch, stop_at):
+    """Trains in two parts."""
+    push = reporting.Reporter.push
+
+    def push_and_stop(self, step, *rest):
+        push(self, step, *rest)
+        if step == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting.Reporter, "push", push_and_stop)
+        assert int(run.train().state.step) == stop_at
+    assert not run.is_complete
+    return run.train()
+
+
+def assert_same_run(run, other):
+    assert run.is_complete and other.is_complete
+    assert run.rows() == other.rows()
+    (params, step), (expected, last) = run.params(), other.params()
+    assert step == last
+    for path, array in expected.items():
+        assert params[path].tobytes() == array.tobytes(), path
+
+
+def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
+    new_run, files, monkeypatch, tmp_path
+):
+    changes = MESH | {
+        "model.num_layers": 1,
+        "model.mask": "causal",
+        "head.pool": "last",
+        "head.lm_weight": 0.5,
+        "microbatch_size": 4,
+        "data.lengths": (24,),
+        "epochs": 12.0,
+    }
+    run = new_run("classification", changes).train()
+    assert "head       the last layer -> last token -> pooler" in run.printed
+    assert "loss       the loss of the task + 0.5 x the loss of the next token" in run.printed
+    assert run.results["eval"]["accuracy"] >= 0.9
+    (first, *_, last) = run.rows("train")
+    assert last["lm_loss"] < 0.9 * first["lm_loss"]
+    for row in (first, last):
+        assert row["weighted_lm_loss"] == pytest.approx(0.5 * row["lm_loss"], rel=1e-5)
+        total = row["task_loss"] + row["weighted_lm_loss"]
+        assert row["loss"] == pytest.approx(total, rel=1e-5)
+    params = run.state.params
+    assert params["classifier"]["kernel"].sharding.spec == PartitionSpec("fsdp")
+    assert params["masked_lm"]["bias"].sharding.spec == PartitionSpec("tensor")
+
+    resumed = stop_and_resume(new_run("classification", changes), monkeypatch, 17)
+    assert_same_run(resumed, run)
+    assert run.evaluate() == run.results["eval"]
+    output = tmp_path / "output.jsonl"
+    _, path = files["classification"]
+    config = store.load(str(run.workdir))
+    count = predict(config, str(run.workdir), str(path), str(output))
+    rows = list(map(json.loads, output.read_text().splitlines()))
+    gold = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
+    assert count == len(rows) == len(gold)
+    hits = np.mean([row["label"] == label for row, label in zip(rows, gold, strict=True)])
+    assert hits == pytest.approx(run.results["eval"]["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        ("classification", {"head.classification": "bilstm", "head.both_orders": True}),
+        pytest.param(
+            "multiple_choice",
+            {"head.multiple_choice": "bilstm", "head.pool": "max"},
+            marks=pytest.mark.slow,
+        ),
+        ("span", {"head.span": "bilstm", "head.null_answers": True, "metrics": ("f1", "exact")}),
+        pytest.param(
+            "tagging",
+            {"head.tagging": "bilstm_crf", "head.layers": "mix_with_embeddings"},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_bilstm_of_any_task_resumes_bit_for_bit(new_run, pairs, monkeypatch, task, changes):
+    changes = MESH | LSTM | {"model.num_layers": 1, "epochs": 0.0, "steps": 4} | changes
+    if task == "classification":
+        changes |= pairs
+    if task == "tagging":
+        changes |= {"head.mix_layer_norm": True, "head.mix_l2": 0.01, "head.dropout_rate": 0.5}
+    run = new_run(task, changes).train()
+    kernel = run.state.params["lstm_0_forward"]["ii"]["kernel"]
+    assert (
+        kernel.sharding.spec == PartitionSpec("fsdp") and "pooler" not in run.state.params["bert"]
+    )
+    assert_same_run(stop_and_resume(new_run(task, changes), monkeypatch, 2), run)
+    assert run.evaluate() == run.results["eval"]
+
+
+def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run, make_source):
+    """Of a left-to-right BERT; the last token is read because its mask is causal."""
+    source = make_source(model__mask="causal", model__next_sentence=False)
+    before = Run(store.load(str(source)), source).params()[0]
+    changes = {
+        "init_from": str(source),
+        "head.lm_weight": 0.5,
+        "optimizer.learning_rate": 1e-5,
+        "epochs": 0.0,
+        "steps": 1,
+    }
+    run = new_run("classification", changes)
+    assert run.config.head.pool == "last" and run.config.head.pooler
+    assert "with new, random ones for bert/pooler, classifier\n" in run.train().printed
+    assert "for bert   head.pool=last" in run.printed
+    after = flatten(jax.device_get(run.state.params))
+    moved = before.keys() & after.keys()
+    assert {"masked_lm/bias", "masked_lm/transform/kernel"} <= moved == before.keys()
+    for path in moved:
+        assert 0 < np.abs(after[path] - before[path]).max() < 1e-3, path
+
+
+def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypatch, tmp_path):
+    """Its model, its head, its loss and its optimizer, from one field."""
+    source = make_source(
+        model__name="gpt",
+        model__mask="causal",
+        model__lm_head="tied",
+        model__next_sentence=False,
+        model__mask_value=-1e9,
+        without=("model.type_vocab_size",),
+    )
+    changes = {"init_from": str(source), "epochs": 0.0, "steps": 4}
+    for field in ("name", "schedule", "learning_rate", "warmup"):
+        changes[f"optimizer.{field}"] = {
+            "name": "bert_adam",
+            "schedule": "bert_linear",
+            "learning_rate": 2e-5,
+            "warmup": "10%",
+        }[field]  # the defaults of fine-tuning
+    run = new_run("multiple_choice", changes).train()
+    config = run.config
+    assert config.model.name == "gpt" and "type_vocab_size" not in config.model
+    assert (config.head.pool, config.head.pooler, config.head.lm_weight) == ("last", False, 0.5)
+    assert (config.optimizer.name, config.optimizer.schedule) == ("gpt_adam", "gpt_linear")
+    assert config.optimizer.learning_rate == 6.25e-5 and config.model.dropout_rate == 0.1
+    assert run.state.params.keys() == {"gpt", "classifier"}
+    assert "for gpt    head.pool=last, head.pooler=False, head.lm_weight=0.5" in run.printed
+    assert run.rows("train")[-1]["lm_loss"] > 0
+
+    resumed = new_run("multiple_choice", changes)
+    assert_same_run(stop_and_resume(resumed, monkeypatch, 2), run)
+    path, output = tmp_path / "input.csv", tmp_path / "output.jsonl"
+    write_choices(path, random.Random(1), 5)
+    assert predict(store.load(str(run.workdir)), str(run.workdir), str(path), str(output)) == 5
