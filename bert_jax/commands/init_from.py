@@ -85,9 +85,19 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
         "data.vocab": os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
+    if _lacks_special_tokens_only(model["vocab_size"], tokenizer):
+        fields["model.vocab_size"] = len(tokenizer.pieces)
     if _fingerprint_of(data_dir) == tokenizer.fingerprint:
         del fields["data.vocab"]
     return fields
+
+
+def _lacks_special_tokens_only(vocab_size: int, tokenizer: Tokenizer) -> bool:
+    """Whether a model has all words of its vocabulary but special tokens, which become new ones."""
+    missing = range(vocab_size, len(tokenizer.pieces))
+    return bool(missing) and {tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id}.issuperset(
+        missing
+    )
 
 
 def model_fields(

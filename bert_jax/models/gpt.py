@@ -47,4 +47,5 @@ GPT = Model(
     rules=RULES,
     flops_per_token=flops_per_token,
     formats=gpt_names.TABLES,
+    renews_special_tokens=True,
 )

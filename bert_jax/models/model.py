@@ -173,6 +173,8 @@ class Model:
         are rows of its table of word embeddings.
       example_fields: function (config, batch) -> those fields of a batch of examples, of any
         values; for the shapes of parameters. None as above.
+      renews_special_tokens: whether fine-tuning begins with new, random embeddings of the
+        tokenizer's `cls_id`, `sep_id` and `end_id`, as GPT's does, whose pre-training has none.
     """
 
     config: type[EncoderConfig]
@@ -182,6 +184,7 @@ class Model:
     formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
     add_fields: Callable[[Any, Tokenizer], AddFields] | None = None
     example_fields: Callable[[Any, Batch], dict[str, jax.Array]] | None = None
+    renews_special_tokens: bool = False
 
 
 def parameter_shapes(module: nn.Module, batch: Batch) -> Any:

@@ -3,10 +3,12 @@
 import json
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -22,6 +24,8 @@ from bert_jax.tasks import TASKS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import Task
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import make_model_config
 from bert_jax.training.state import make_key
@@ -41,6 +45,8 @@ def initial_params(
     encoder: str,
     vocab_size: int,
     reinit: str = "",
+    special_tokens: Mapping[int, str] = MappingProxyType({}),
+    renew_special_tokens: bool = False,
 ) -> tuple[Any, tuple[str, ...]]:
     """Returns the parameters that a new run starts from.
 
@@ -52,6 +58,8 @@ def initial_params(
       vocab_size: further rows of a table only pad it; they are added as zeros.
       reinit: regular expression of the paths of parameters that are random although `init_from`
         has them; empty: none.
+      special_tokens: from `special_tokens`. Tables of `init_from` may lack their rows.
+      renew_special_tokens: whether their rows are random although `init_from` has them.
 
     Returns:
       The parameters in the shardings of `like`, and lines that describe their origin.
@@ -61,16 +69,23 @@ def initial_params(
     """
     params, origin = read_params(init_from)
     expected = flatten(like)
-    _pad_vocabulary(params, expected, encoder, vocab_size)
+    known = 0 if renew_special_tokens else _num_words(init_from)
+    new_words = {index: token for index, token in special_tokens.items() if index >= known}
+    _pad_vocabulary(params, expected, encoder, vocab_size, new_words)
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
     chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
     lines = [f"from the parameters of {origin}"]
-    if new:
+    if new or new_words:
         random = flatten(make_new())
+        for path in {*vocabulary_params(encoder)} & chosen.keys() if new_words else ():
+            chosen[path] = _replace_rows(chosen[path], random[path], list(new_words))
         chosen |= {path: random[path] for path in new}
+    if new:
         lines.append(f"with new, random ones for {', '.join(sorted(_units(new, encoder)))}")
+    if new_words:
+        lines.append(f"with new, random embeddings of {', '.join(new_words.values())}")
     if left_out:
         lines.append(f"without {', '.join(left_out)}")
     return unflatten({path: chosen[path] for path in expected}), tuple(lines)
@@ -89,8 +104,24 @@ def check_source(config: ConfigDict) -> None:
     expected = pretraining_shapes(model, config.model.next_sentence)
     params = {path: x for path, x in params.items() if _part(path, model.name) == model.name}
     expected = {path: x for path, x in expected.items() if _part(path, model.name) == model.name}
-    _pad_vocabulary(params, expected, model.name, model.vocab_size)
+    new_words = ()
+    if _num_words(config.init_from) < model.vocab_size and config.data.vocab:
+        new_words = special_tokens(load_tokenizer(config.data.vocab, config.data.lowercase))
+    _pad_vocabulary(params, expected, model.name, model.vocab_size, new_words)
     _new_paths(params, expected, model.name, config.init_from)
+
+
+def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
+    """Returns the tokens that rows have in addition to text, by id."""
+    ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
+    return {index: tokenizer.pieces[index] for index in ids}
+
+
+def _num_words(folder: str) -> int:
+    """Returns how many rows of the tables in `folder` belong to words."""
+    if format_of(folder) != "workdir":
+        return open_checkpoint(folder).model["vocab_size"]
+    return store.load(folder).model.vocab_size
 
 
 def read_params(folder: str) -> tuple[Arrays, str]:
@@ -235,17 +266,35 @@ def vocabulary_params(encoder: str) -> tuple[str, ...]:
 
 
 def _pad_vocabulary(
-    params: Arrays, expected: dict[str, Any], encoder: str, vocab_size: int
+    params: Arrays,
+    expected: dict[str, Any],
+    encoder: str,
+    vocab_size: int,
+    new_words: Collection[int],
 ) -> None:
-    """Adds rows of zeros to tables of `vocab_size` rows that are expected to have more."""
+    """Adds rows of zeros to tables that have all words but the last, new ones."""
+    least = vocab_size
+    while least - 1 in new_words:
+        least -= 1
     for path in vocabulary_params(encoder):
-        if path in params and path in expected and len(array := params[path]) == vocab_size:
-            padding = expected[path].shape[0] - vocab_size
+        if path in params and path in expected and least <= len(params[path]) <= vocab_size:
+            array = params[path]
+            padding = expected[path].shape[0] - len(array)
             params[path] = np.pad(array, [(0, padding)] + [(0, 0)] * (array.ndim - 1))
 
 
 def _put(array: np.ndarray, like: Any) -> jax.Array:
     return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
+
+
+def _replace_rows(table: jax.Array, new: jax.Array, rows: Sequence[int]) -> jax.Array:
+    """Returns `table` with some rows of `new`, in the same sharding."""
+    is_new = np.isin(np.arange(len(table)), rows).reshape(-1, *[1] * (table.ndim - 1))
+
+    def replace(table: jax.Array, new: jax.Array) -> jax.Array:
+        return jnp.where(is_new, new, table)
+
+    return jax.jit(replace, out_shardings=table.sharding)(table, new)
 
 
 def _new_paths(

@@ -4,10 +4,11 @@ import importlib.metadata
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.fields import describe_model, reinitialized_pattern
+from bert_jax.config.fields import describe_model, has_corpus, reinitialized_pattern
+from bert_jax.models import MODELS
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.initial import initial_params
+from bert_jax.training.initial import initial_params, special_tokens
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state, init_state
 
@@ -44,6 +45,9 @@ def restore_or_init(
             reinit=reinitialized_pattern(
                 model.name, model.num_layers, config.get("reinit_layers", 0)
             ),
+            special_tokens=special_tokens(run.tokenizer),
+            renew_special_tokens=MODELS[model.name].renews_special_tokens
+            and not has_corpus(config),
         )
         for line in (*origin, f"as {describe_model(config)}"):
             screen.line(f"start      {line}")

@@ -1,0 +1,238 @@
+"""GPT's vocabulary of two files through whole runs: prepared data, pre-training, fine-tuning."""
+
+import json
+import pathlib
+import random
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.commands.init_from import resolve
+from bert_jax.config import checks, store
+from bert_jax.config.data import data_config
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.corpus.prepare import prepare
+from bert_jax.devices.sharding import make_mesh
+from bert_jax.devices.trees import flatten, unflatten
+from bert_jax.inference.predict import predict
+from bert_jax.models import MODELS
+from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.training.checkpoints import Checkpoints, open_chosen
+from bert_jax.training.evaluate import evaluate
+from bert_jax.training.initial import check_source, initial_params, special_tokens
+from bert_jax.training.run import make_model_config
+from bert_jax.training.state import TrainState, abstract_params
+from bert_jax.training.train import train
+from configs import classification, gpt, mini
+from tests import tiny
+from tests.training.labelled_files import FILLERS, SIGNS, write_texts
+
+TABLE = "gpt/embeddings/word_embeddings/embedding"
+NEW = "with new, random embeddings of _start_, _delimiter_, _classify_"
+SMALL = {
+    "model.num_layers": 1,
+    "model.pad_vocab_to_multiple_of": 4,
+    "epochs": 0.0,
+    "steps": 2,
+    "phases": ((16, 1.0),),
+    "global_batch_size": 8,
+    "optimizer.warmup": "0",
+    "log.every": "1",
+    "eval.every": "0",
+    "checkpoint.every": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> pathlib.Path:
+    """A folder with a vocabulary, a corpus and labelled texts."""
+    pytest.importorskip("ftfy", reason="needs the extra gpt")
+    pytest.importorskip("spacy", reason="needs the extra gpt")
+    folder, rng = tmp_path_factory.mktemp("files"), random.Random(0)
+    words, merges, pieces = {*FILLERS, *SIGNS, "saw"}, {}, {}
+    for word in sorted(words):  # merged from the left
+        parts = [*word[:-1], word[-1] + "</w>"]
+        pieces |= dict.fromkeys(parts)
+        while len(parts) > 1:
+            merges[" ".join(parts[:2])] = None
+            parts = [parts[0] + parts[1], *parts[2:]]
+            pieces[parts[0]] = None
+    ids = {piece: number for number, piece in enumerate(["<unk>", *pieces, ".</w>", ".", "\n</w>"])}
+    (folder / "encoder_bpe_40000.json").write_text(json.dumps(ids))
+    (folder / "vocab_40000.bpe").write_text("\n".join(["#version: 0.2", *merges]) + "\n")
+    documents = (
+        "\n".join(f"The {rng.choice(FILLERS)} saw a {rng.choice(SIGNS)}." for _ in range(4))
+        for _ in range(40)
+    )
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    for name, count in (("train", 24), ("eval", 8)):
+        write_texts(folder / f"{name}.tsv", rng, count)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def num_pieces(files) -> int:
+    return len(json.loads((files / "encoder_bpe_40000.json").read_text())) + 3
+
+
+def pretraining_config(files, num_pieces):
+    config = gpt.get_config("tiny")
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.model.vocab_size = num_pieces
+    config.data.source, config.data.form = f"text:{files}/corpus.txt", "sentences"
+    config.data.vocab, config.data.num_processes = str(files), 1
+    config.data.validation_share = 0.0
+    checks.check(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def pretrained(files, num_pieces, tmp_path_factory) -> str:
+    workdir = str(tmp_path_factory.mktemp("pretrained"))
+    train(pretraining_config(files, num_pieces), workdir)
+    return workdir
+
+
+def params_of(workdir):
+    with open_chosen(workdir, store.load(workdir).checkpoint) as (checkpoints, step):
+        return flatten(checkpoints.read_params(step))
+
+
+def finetuning_config(files, source, workdir):
+    config = classification.get_config()
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.init_from = source
+    config.data.train, config.data.eval = f"{files}/train.tsv", f"{files}/eval.tsv"
+    config.data.lengths = (16,)
+    resolve(config, (), str(workdir))
+    checks.check(config)
+    return config
+
+
+def test_prepared_data_and_the_run_have_a_copy_in_one_file(pretrained, files):
+    manifest = Manifest.load(f"{pretrained}/data")
+    given, prepared = load_tokenizer(files, True), manifest.tokenizer()
+    kept = load_tokenizer(f"{pretrained}/vocab.gpt", True)
+    assert manifest.vocabulary_path == f"{pretrained}/data/vocab.gpt"
+    assert given.fingerprint == prepared.fingerprint == kept.fingerprint
+    manifest.verify()
+    row = manifest.rows("train", 16).read(np.array([0]))["input_ids"][0]
+    text = given.decode(row).removeprefix("_delimiter_ ")
+    assert text.startswith(("the ", "_start_ ")) and " saw a " in text
+
+
+def test_data_are_found_again_by_any_name_of_the_vocabulary(pretrained, files, num_pieces):
+    config = pretraining_config(files, num_pieces)
+    folder, lines = f"{pretrained}/data", []
+    before = Manifest.load(folder).fingerprint
+    for name in ("vocab_40000.bpe", "encoder_bpe_40000.json"):
+        config.data.vocab = str(files / name)
+        assert prepare(data_config(config), folder, 1, lines.append).fingerprint == before
+    config.data.vocab = f"{pretrained}/vocab.gpt"
+    assert prepare(data_config(config), folder, 1, lines.append).fingerprint == before
+
+
+@pytest.mark.parametrize("segments", ["full_sentences", "pairs"])
+def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_path):
+    config = pretraining_config(files, num_pieces)
+    config.data.segments = segments
+    manifest = prepare(data_config(config), str(tmp_path), 1, [].append)
+    tokenizer = manifest.tokenizer()
+    rows = manifest.rows("train", 16)
+    batch = rows.read(np.arange(len(rows)))
+    for ids, examples in zip(batch["input_ids"], batch["example_ids"], strict=True):
+        row = ids[examples > 0].tolist()
+        assert (row[0], row[-1]) == (tokenizer.cls_id, tokenizer.end_id)
+        assert tokenizer.end_id not in row[:-1]
+        if segments == "pairs":
+            assert row.count(tokenizer.sep_id) == 1
+
+
+def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_path, capsys):
+    workdir = tmp_path / "finetuned"
+    config = finetuning_config(files, pretrained, workdir)
+    assert config.data.vocab == f"{pretrained}/vocab.gpt"
+    train(config, str(workdir))
+    assert NEW in capsys.readouterr().out
+    results = evaluate(store.load(str(workdir)), str(workdir))
+    assert results
+    (tmp_path / "texts.tsv").write_text("text_a\nThe gold moon.\n")
+    predict(str(workdir), str(tmp_path / "texts.tsv"), str(tmp_path / "out.jsonl"))
+    assert "label" in json.loads((tmp_path / "out.jsonl").read_text())
+
+
+def start(source, config, tokenizer, renew):
+    """Returns the initial parameters of a run of next-token prediction, the random ones, lines."""
+    task, rng = CausalLM(make_model_config(config)), np.random.default_rng(1)
+    like = abstract_params(task, make_mesh())
+    random_ones = jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like)
+    initial, lines = initial_params(
+        source,
+        like,
+        lambda: random_ones,
+        encoder="gpt",
+        vocab_size=config.model.vocab_size,
+        special_tokens=special_tokens(tokenizer),
+        renew_special_tokens=renew,
+    )
+    return flatten(initial), flatten(random_ones), lines
+
+
+def test_only_the_rows_of_the_special_tokens_are_new(pretrained):
+    assert MODELS["gpt"].renews_special_tokens and not MODELS["bert"].renews_special_tokens
+    config, source = store.load(pretrained), params_of(pretrained)
+    tokenizer = load_tokenizer(f"{pretrained}/vocab.gpt", True)
+    initial, random_ones, lines = start(pretrained, config, tokenizer, renew=True)
+    assert lines[1:] == (NEW,)
+    special = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id]
+    expected = source.pop(TABLE).copy()
+    expected[special] = random_ones[TABLE][special]
+    np.testing.assert_array_equal(initial.pop(TABLE), expected)
+    for path, array in initial.items():
+        np.testing.assert_array_equal(array, source[path])
+    kept, _, lines = start(pretrained, config, tokenizer, renew=False)
+    np.testing.assert_array_equal(kept[TABLE], params_of(pretrained)[TABLE])
+    assert len(lines) == 1
+
+
+def test_a_source_may_lack_the_special_tokens_and_nothing_else(
+    pretrained, files, num_pieces, tmp_path
+):
+    config = store.load(pretrained)
+    config.model.pad_vocab_to_multiple_of = 1
+    config.model.vocab_size = size = num_pieces - 3
+    params = params_of(pretrained)
+    params[TABLE] = params[TABLE][:size]
+    (tmp_path / "source").mkdir()
+    store.save(config, source := str(tmp_path / "source"))
+    shutil.copy(f"{pretrained}/vocab.gpt", source)
+    checkpoints, zero = Checkpoints(source), np.int32(0)
+    state = TrainState(zero, unflatten(params), {"count": zero}, zero)  # type: ignore
+    checkpoints.save(state, meta={}, metrics={})
+    checkpoints.close()
+
+    config = finetuning_config(files, source, tmp_path / "new")
+    assert config.model.vocab_size == num_pieces
+    check_source(config)
+    tokenizer = load_tokenizer(f"{source}/vocab.gpt", True)
+    initial, random_ones, lines = start(source, config, tokenizer, renew=False)
+    assert lines[1:] == (NEW,)
+    np.testing.assert_array_equal(initial[TABLE][:size], params_of(source)[TABLE])
+    np.testing.assert_array_equal(initial[TABLE][size:], random_ones[TABLE][size:])
+
+    config.model.vocab_size = num_pieces + 1
+    with pytest.raises(ValueError, match="do not fit the configuration"):
+        check_source(config)
+
+
+def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
+    config = mini.get_config()
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.model.vocab_size = num_pieces
+    config.data.source, config.data.form = f"text:{files}/corpus.txt", "sentences"
+    config.data.vocab, config.data.num_processes = str(files), 1
+    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked words need"):
+        train(config, str(tmp_path))
