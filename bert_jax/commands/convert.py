@@ -2,6 +2,7 @@
 
     python -m bert_jax convert from_hf DIR_OR_FILE OUT    folder of Hugging Face -> workdir
     python -m bert_jax convert from_google DIR OUT        folder of google-research/bert -> workdir
+    python -m bert_jax convert from_openai DIR OUT        released weights of GPT -> workdir
     python -m bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
     python -m bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
     python -m bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
@@ -37,12 +38,16 @@ def from_google(argv: Sequence[str]) -> None:
     _import("google", "DIR", argv)
 
 
+def from_openai(argv: Sequence[str]) -> None:
+    _import("openai", "DIR", argv)
+
+
 def _import(format: str, path: str, argv: Sequence[str]) -> None:
     parser = _parser(argv, "Makes a workdir of another program's checkpoint.", "WEIGHTS RUN")
     parser.words(path, "the checkpoint, with its configuration in the same folder")
     parser.words("OUT", "the workdir to make")
     parser.flag("activation", "", "Instead of the checkpoint's.", choices=ACTIVATIONS)
-    parser.flag("vocab", "", "vocab.txt, if it is in another folder.", metavar="FILE")
+    parser.flag("vocab", "", "The vocabulary, if it is in another folder.", metavar="FILE")
     parser.switch("lowercase", "Text is lower-cased, or not (--nolowercase).", default=None)
     parser.switch("comparison", "Do not run the checkpoint's own program.", default=True)
     flags = parser.parse(argv)
@@ -109,5 +114,5 @@ def _parser(argv: Sequence[str], description: str, example: str) -> Parser:
 
 CONVERSIONS: dict[str, Callable[[Sequence[str]], None]] = {
     function.__name__: function
-    for function in (from_hf, from_google, to_hf, to_stablehlo, inspect, verify)
+    for function in (from_hf, from_google, from_openai, to_hf, to_stablehlo, inspect, verify)
 }

@@ -4,7 +4,6 @@ Does not import jax.
 """
 
 import os
-import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from bert_jax.corpus.manifest import NAME as MANIFEST
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
 # Fields of config.model that belong to the training. All others determine what parameters mean.
 _TRAINING_FIELDS = (
@@ -67,7 +66,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     if format_of(path) == "workdir":
         run = store.load(path)
         model, lowercase = run.model, run.data.lowercase
-        vocab = next(iter(sorted(map(str, pathlib.Path(path).glob("vocab.*")))), "")
+        vocab = find_vocabulary(path)
         if not vocab:
             raise ValueError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
     else:

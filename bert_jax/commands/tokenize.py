@@ -17,12 +17,16 @@ from bert_jax.text.tokenizers import load_tokenizer
 
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax tokenize", __doc__)
-    parser.flag("vocab", "", "A vocab.txt, or a SentencePiece .model.", metavar="FILE")
+    parser.flag(
+        "vocab", "", "A vocab.txt, a SentencePiece .model, or GPT's folder.", metavar="FILE"
+    )
     parser.switch("cased", "Keep upper case and accents.")
     parser.switch("pieces", "Print pieces instead of ids.")
     flags = parser.parse(argv)
     if not flags.vocab:
-        raise ValueError("--vocab is missing: a vocab.txt, or a SentencePiece .model.")
+        raise ValueError(
+            "--vocab is missing: a vocab.txt, or a SentencePiece .model. GPT's is a folder."
+        )
     tokenizer = load_tokenizer(flags.vocab, lowercase=not flags.cased)
     output = open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False)
     num_bad = 0

@@ -2,7 +2,7 @@
 
 {"source": "DIR", "format": "Hugging Face",
  "tensors": {"in": 104, "out": 110, "renamed": {...}, "transposed": [...],
-             "known_non_parameters": {...}, "cast": {}, "fresh": [...]},
+             "known_non_parameters": {...}, "cast": {}, "fresh": [...], "fresh_rows": {}},
  "weights_sha256": "...", "notes": [...], "labels": [],
  "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_jax.convert.imported import Imported
 from bert_jax.formats import FORMATS
+from bert_jax.training.initial import words_param
 
 
 def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[str, Any]:
@@ -37,9 +38,11 @@ def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[s
             "known_non_parameters": report.known_non_parameters,
             "cast": report.cast,
             "fresh": list(report.missing),
+            "fresh_rows": _fresh_rows(imported),
         },
         "parameters": sum(array.size for array in imported.own_params.values()),
-        "fresh_parameters": sum(params[name].size for name in report.missing),
+        "fresh_parameters": sum(array.size for array in params.values())
+        - sum(array.size for array in imported.own_params.values()),
         "weights_sha256": weights_sha256(params),
         "notes": list(checkpoint.notes),
         "labels": list(checkpoint.labels),
@@ -71,9 +74,21 @@ def import_lines(certificate: dict[str, Any]) -> list[str]:
         *(f"left out    {names}" for names in _by_reason(known)),
         *([f"cast        {_casts(tensors['cast'])} to float32"] if tensors["cast"] else []),
         *(f"random      {name}" for name in tensors["fresh"]),
+        *(
+            f"random      {rows}: {', '.join(words)}"
+            for rows, words in tensors["fresh_rows"].items()
+        ),
         f"weights     sha256 {certificate['weights_sha256']}",
         *comparison_lines(certificate["comparison"]),
     ]
+
+
+def _fresh_rows(imported: Imported) -> dict[str, list[str]]:
+    """Returns "path[first row:]" -> what the rows stand for, of tables with some random rows."""
+    if not (words := imported.checkpoint.new_words):
+        return {}
+    path = words_param(imported.config.model.name)
+    return {f"{path}[{imported.own_config.model.vocab_size}:]": list(words)}
 
 
 def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:

@@ -27,10 +27,10 @@ def compare_with_source(imported: Imported) -> dict[str, Any]:
     """
     if reason := transformers_program.unavailable_because(imported):
         return {"none_because": reason}
-    model = imported.config.model
-    batch = make_batch(model.vocab_size, model.max_position_embeddings)
+    config = imported.own_config
+    batch = make_batch(config.model.vocab_size, config.model.max_position_embeddings)
     theirs = transformers_program.run(imported, batch)
-    ours = run_ours(imported.config, imported.own_params, batch)
+    ours = run_ours(config, imported.own_params, batch)
     return {"with": theirs.program, "largest_difference": largest_differences(ours, theirs)}
 
 
@@ -65,7 +65,7 @@ def _open(path: str) -> tuple[ConfigDict, Arrays, Imported | None]:
         run = read_run(path)
         return run.config, run.params, None
     imported = import_checkpoint(open_checkpoint(path))
-    return imported.config, imported.own_params, imported
+    return imported.own_config, imported.own_params, imported
 
 
 def _run(config: ConfigDict, params: Arrays, imported: Imported | None, batch: Batch) -> Outputs:

@@ -12,7 +12,12 @@ from bert_jax.examples.tags import is_typed_tag
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
 from bert_jax.tasks import TASKS
-from bert_jax.training.initial import foreign_config, make_pretraining, read_foreign
+from bert_jax.training.initial import (
+    foreign_config,
+    make_pretraining,
+    read_foreign,
+    words_param,
+)
 from bert_jax.training.run import make_model_config
 from bert_jax.training.state import init_params, make_key
 
@@ -35,8 +40,19 @@ class Imported:
 
     @property
     def own_params(self) -> Arrays:
-        """The parameters that the checkpoint has."""
-        return {n: array for n, array in self.params.items() if n not in self.report.missing}
+        """The parameters that the checkpoint has, without new rows of the table of words."""
+        params = {n: array for n, array in self.params.items() if n not in self.report.missing}
+        if new := len(self.checkpoint.new_words):
+            words = words_param(self.config.model.name)
+            params[words] = params[words][:-new]
+        return params
+
+    @property
+    def own_config(self) -> ConfigDict:
+        """The configuration of the model with `own_params`."""
+        config = self.config.copy_and_resolve_references()
+        config.model.vocab_size -= len(self.checkpoint.new_words)
+        return config
 
 
 def import_checkpoint(checkpoint: ForeignCheckpoint, workdir: str = "") -> Imported:
@@ -69,7 +85,7 @@ def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
         if checkpoint.label_kind == "regression":
             config.metrics = ("spearman", "pearson")
             config.checkpoint.best_metric = "spearman"
-    config.data.vocab = os.path.join(workdir, "vocab.txt")
+    config.data.vocab = os.path.join(workdir, f"vocab{checkpoint.vocabulary_kind}")
     config.data.lowercase = checkpoint.lowercase
     if "segments" in config.data and not config.model.next_sentence:
         config.data.segments = "full_sentences"

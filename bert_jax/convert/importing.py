@@ -48,7 +48,8 @@ def convert(checkpoint: ForeignCheckpoint, out: str, *, compare: bool = True) ->
 def _write(folder: str, imported: Imported, certificate: dict[str, Any]) -> None:
     checkpoint, config = imported.checkpoint, imported.config
     store.save(config, folder)
-    pathlib.Path(folder, "vocab.txt").write_bytes(checkpoint.vocabulary)
+    vocabulary = f"vocab{checkpoint.vocabulary_kind}"
+    pathlib.Path(folder, vocabulary).write_bytes(checkpoint.vocabulary)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
     if TASKS[config.task].head:
         is_regression = checkpoint.label_kind == "regression"

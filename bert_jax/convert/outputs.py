@@ -47,7 +47,7 @@ def without_padding(values: Arrays, batch: Batch) -> Arrays:
     """Removes the positions of padding from the outputs of `batch`."""
     is_token = batch["example_ids"] > 0
     values["hidden states"] = values["hidden states"][:, is_token]
-    for name in ("masked-LM logits", "task logits"):
+    for name in ("masked-LM logits", "next-word logits", "task logits"):
         if name in values and values[name].ndim == 3:  # of each token, not of each row
             values[name] = values[name][is_token]
     return values
@@ -73,6 +73,9 @@ def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             logits: Any = MaskedLMHead(model).apply({"params": head}, encoded.hidden, embedding)
             values["masked-LM logits"] = logits
+        if model.lm_head == "tied" and not task.head:
+            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
+            values["next-word logits"] = encoded.hidden @ embedding[: model.vocab_size].T
         if head := tree.get("next_sentence"):
             logits = NextSentenceHead(model).apply({"params": head}, pooled)
             values["next-sentence logits"] = logits[:, 0]

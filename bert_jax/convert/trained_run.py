@@ -10,7 +10,7 @@ from bert_jax.config import store
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import LABELS, read_labels
 
@@ -43,14 +43,14 @@ def read_run(workdir: str) -> TrainedRun:
       ValueError: it has no configuration, no vocabulary or no complete checkpoint.
     """
     config = store.load(workdir)
-    vocabulary = next(iter(sorted(pathlib.Path(workdir).glob("vocab.*"))), None)
-    if vocabulary is None:
+    vocabulary = find_vocabulary(workdir)
+    if not vocabulary:
         raise ValueError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
     tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
     labels = read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else ()
-    return TrainedRun(config, vocabulary, tokenizer, step, params, labels)
+    return TrainedRun(config, pathlib.Path(vocabulary), tokenizer, step, params, labels)
 
 
 def check_output_folder(path: str) -> None:

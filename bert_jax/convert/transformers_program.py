@@ -5,17 +5,18 @@ transformers loads a folder of Hugging Face itself. google-research/bert's progr
 """
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from bert_jax.convert.imported import Imported
 from bert_jax.convert.outputs import Batch, Outputs, without_padding
-from bert_jax.formats.bert_config import model_keys
+from bert_jax.formats import bert_config, gpt_config
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
 from bert_jax.formats.weight_table import export_params
 from bert_jax.models import MODELS
@@ -39,26 +40,12 @@ def run(imported: Imported, batch: Batch) -> Outputs:
     """Runs the encoder and the heads that the checkpoint has."""
     import torch
 
+    family = _FAMILIES[imported.config.model.name]
     with _quiet():
         model = _load(imported) if _is_huggingface(imported) else _fill(imported)
-    names = {"input_ids": "input_ids", "token_type_ids": "token_type_ids"}
-    names["attention_mask"] = "example_ids"
-    inputs = {new: torch.from_numpy(batch[old].astype(np.int64)) for new, old in names.items()}
+    tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
     with torch.no_grad():
-        encoded = getattr(model, "bert", model)(**inputs, output_hidden_states=True)
-        values = {"hidden states": torch.stack(encoded.hidden_states)}
-        if encoded.pooler_output is not None:
-            values["pooled"] = encoded.pooler_output
-        if heads := getattr(model, "cls", None):
-            values["masked-LM logits"] = heads.predictions(encoded.last_hidden_state)
-            if hasattr(heads, "seq_relationship"):
-                values["next-sentence logits"] = heads.seq_relationship(encoded.pooler_output)
-        if head := getattr(model, "classifier", None):
-            of_rows = encoded.pooler_output is not None
-            features = encoded.pooler_output if of_rows else encoded.last_hidden_state
-            values["task logits"] = head(features)
-        if head := getattr(model, "qa_outputs", None):
-            values["task logits"] = head(encoded.last_hidden_state)
+        values = family.run(model, tensors)
     version = importlib.metadata.version
     program = f"transformers {version('transformers')} on torch {version('torch')}"
     if not _is_huggingface(imported):
@@ -70,8 +57,48 @@ def _is_huggingface(imported: Imported) -> bool:
     return imported.checkpoint.format == "huggingface"
 
 
-def _class(imported: Imported) -> tuple[Any, dict[str, Any]]:
-    """Returns the class that has the heads of the checkpoint only, and its options."""
+def _load(imported: Imported) -> Any:
+    import torch
+
+    make, options = _FAMILIES[imported.config.model.name].choose_class(imported)
+    return make.from_pretrained(
+        imported.checkpoint.path, dtype=torch.float32, attn_implementation="eager", **options
+    ).eval()
+
+
+def _fill(imported: Imported) -> Any:
+    import torch
+
+    family = _FAMILIES[imported.config.model.name]
+    make, options = family.choose_class(imported)
+    model = make(family.make_config(imported), **options)
+    table = MODELS[imported.config.model.name].formats["huggingface"]
+    arrays = export_params(imported.own_params, table, "huggingface")
+    prefix = "" if hasattr(model, family.base) else f"{family.base}."
+    for name, parameter in model.named_parameters():
+        parameter.data = torch.from_numpy(np.array(arrays[prefix + name]))
+    model.tie_weights()
+    return model.eval()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Family:
+    """How transformers runs the models with one encoder.
+
+    Attributes:
+      choose_class: returns the class that has the heads of the checkpoint only, and its options.
+      make_config: returns its configuration.
+      run: (model, tensors of the batch) -> outputs by name.
+      base: name of the encoder in classes with heads.
+    """
+
+    choose_class: Callable[[Imported], tuple[Any, dict[str, Any]]]
+    make_config: Callable[[Imported], Any]
+    run: Callable[[Any, dict[str, Any]], dict[str, Any]]
+    base: str
+
+
+def _bert_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
     import transformers
 
     task = TASKS[imported.config.task]
@@ -85,35 +112,70 @@ def _class(imported: Imported) -> tuple[Any, dict[str, Any]]:
     return transformers.BertModel, {"add_pooling_layer": imported.config.model.next_sentence}
 
 
-def _load(imported: Imported) -> Any:
-    import torch
-
-    make, options = _class(imported)
-    return make.from_pretrained(
-        imported.checkpoint.path, dtype=torch.float32, attn_implementation="eager", **options
-    ).eval()
-
-
-def _fill(imported: Imported) -> Any:
-    import torch
+def _bert_config(imported: Imported) -> Any:
     import transformers
 
-    model_config, head = imported.config.model, TASKS[imported.config.task].head
+    model, head = imported.config.model, TASKS[imported.config.task].head
     # The last of several names for one function is torch's own implementation.
     hidden_acts = {activation: hidden_act for hidden_act, activation in ACTIVATIONS.items()}
-    values = model_keys(model_config, hidden_acts[model_config.activation])
+    values = bert_config.model_keys(model, hidden_acts[model.activation])
     values["attn_implementation"] = "eager"
     if head:
         values["num_labels"] = len(imported.own_params[f"{head}/bias"])
-    make, options = _class(imported)
-    model = make(transformers.BertConfig(**values), **options)
-    table = MODELS[model_config.name].formats["huggingface"]
-    arrays = export_params(imported.own_params, table, "huggingface")
-    prefix = "bert." if make is transformers.BertModel else ""
-    for name, parameter in model.named_parameters():
-        parameter.data = torch.from_numpy(np.array(arrays[prefix + name]))
-    model.tie_weights()
-    return model.eval()
+    return transformers.BertConfig(**values)
+
+
+def _run_bert(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    names = {"input_ids": "input_ids", "token_type_ids": "token_type_ids"}
+    names["attention_mask"] = "example_ids"
+    inputs = {theirs: batch[ours] for theirs, ours in names.items()}
+    encoded = getattr(model, "bert", model)(**inputs, output_hidden_states=True)
+    values = {"hidden states": torch.stack(encoded.hidden_states)}
+    if encoded.pooler_output is not None:
+        values["pooled"] = encoded.pooler_output
+    if heads := getattr(model, "cls", None):
+        values["masked-LM logits"] = heads.predictions(encoded.last_hidden_state)
+        if hasattr(heads, "seq_relationship"):
+            values["next-sentence logits"] = heads.seq_relationship(encoded.pooler_output)
+    if head := getattr(model, "classifier", None):
+        of_rows = encoded.pooler_output is not None
+        features = encoded.pooler_output if of_rows else encoded.last_hidden_state
+        values["task logits"] = head(features)
+    if head := getattr(model, "qa_outputs", None):
+        values["task logits"] = head(encoded.last_hidden_state)
+    return values
+
+
+def _gpt_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
+    import transformers
+
+    return transformers.OpenAIGPTLMHeadModel, {}
+
+
+def _gpt_config(imported: Imported) -> Any:
+    import transformers
+
+    values = gpt_config.model_keys(imported.own_config.model)
+    return transformers.OpenAIGPTConfig(**{**values, "attn_implementation": "eager"})
+
+
+def _run_gpt(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    # Without token types: transformers' GPT would add the embeddings of the words 0 and 1.
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["example_ids"]}
+    encoded = model.transformer(**inputs, output_hidden_states=True)
+    logits = model.lm_head(encoded.last_hidden_state)
+    return {"hidden states": torch.stack(encoded.hidden_states), "next-word logits": logits}
+
+
+# By the name of the encoder.
+_FAMILIES = {
+    "bert": _Family(_bert_class, _bert_config, _run_bert, "bert"),
+    "gpt": _Family(_gpt_class, _gpt_config, _run_gpt, "transformer"),
+}
 
 
 @contextlib.contextmanager

@@ -28,6 +28,16 @@ class RowFormat:
     pad_id: int
     cls_id: int
     sep_id: int
+    # Ends an example; None: sep_id does, as in all data of version 1 without this field.
+    end_id: int | None = None
+
+    @property
+    def last_id(self) -> int:
+        return self.sep_id if self.end_id is None else self.end_id
+
+    def to_json(self) -> dict[str, int]:
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def id_dtype(self) -> np.dtype:

@@ -10,7 +10,6 @@ Each unit of work writes a file or folder in `unfinished`, complete or not at al
 are not repeated. At the end, the manifest is written and `unfinished` is removed.
 """
 
-import dataclasses
 import os
 import shutil
 import time
@@ -25,12 +24,12 @@ from bert_jax.corpus.manifest import VERSION, Manifest
 from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.statistics import RowCounts
-from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
+from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers, run_stage
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from bert_jax.text.vocabulary import merge_counts, train_vocabulary
 
 # In the folder of the data, until it is finished.
@@ -85,7 +84,7 @@ class Preparation:
             **self.request,
             "tokenizer": self._describe_tokenizer(name, tokenizer),
             "corpus": corpus,
-            "formats": {str(length): dataclasses.asdict(form) for length, form in forms.items()},
+            "formats": {str(length): form.to_json() for length, form in forms.items()},
             "splits": {
                 split: self._describe_split(split, documents, forms, tokenizer)
                 for split, documents in splits.items()
@@ -101,9 +100,9 @@ class Preparation:
     def _make_vocabulary(self) -> str:
         """Trains the vocabulary or copies the given one; returns the name of its file."""
         if not self.config.vocab.startswith(TRAIN):
-            name = f"vocab{os.path.splitext(self.config.vocab)[1]}"
-            copy_file(self.config.vocab, os.path.join(self.data_dir, name))
-            return name
+            given = read_vocabulary(self.config.vocab)
+            write_bytes(os.path.join(self.data_dir, given.copy_name), given.content)
+            return given.copy_name
         kind = self.config.vocab.removeprefix(TRAIN)
         name = "vocab.txt" if kind == "wordpiece" else "vocab.model"
         path, counts_path = os.path.join(self.data_dir, name), self._counts_path("vocabulary")
@@ -186,6 +185,7 @@ class Preparation:
                 pad_id=tokenizer.pad_id,
                 cls_id=tokenizer.cls_id,
                 sep_id=tokenizer.sep_id,
+                end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
             )
             for length, most in zip(lengths, predictions, strict=True)
         }

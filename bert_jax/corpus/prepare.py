@@ -7,6 +7,7 @@ on the text and the settings only, not on the number of processes.
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import os
 import shutil
 import socket
@@ -18,10 +19,9 @@ from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.files.atomic import read_json, write_json
-from bert_jax.files.checksums import file_sha256
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
-from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from bert_jax.text.vocabulary import KINDS, check_vocabulary
 
 
@@ -79,8 +79,8 @@ def _check(config: DataConfig) -> None:
     if config.vocab.startswith(TRAIN):
         if config.vocab.removeprefix(TRAIN) not in KINDS:
             raise ValueError(
-                f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file,"
-                f" {', '.join(TRAIN + kind for kind in KINDS)}."
+                f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
+                f" folder, {', '.join(TRAIN + kind for kind in KINDS)}."
             )
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)
@@ -93,8 +93,8 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     for name in config.unused:
         del settings[name]
     if not config.vocab.startswith(TRAIN):
-        name = os.path.basename(config.vocab)
-        settings["vocab"] = f"{name} (SHA-256 {file_sha256(config.vocab)})"
+        given = read_vocabulary(config.vocab)
+        settings["vocab"] = f"{given.name} (SHA-256 {hashlib.sha256(given.content).hexdigest()})"
         del settings["vocab_size"]
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()

@@ -93,12 +93,14 @@ def _make_block(
 ) -> Block:
     """Returns the rows of spans of the token store, of one example each."""
     has_masks = form.max_predictions > 0
-    cls, sep = (form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id))
+    cls, sep, end = (
+        form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id, form.last_id)
+    )
     if items.dtype == RUN:
         pairs = np.zeros(items.size, PAIR)  # without B
         pairs["a_length"] = items["length"]
         runs = (documents.run(*Run(*item), sep) for item in items.tolist())
-        tokens = [part for run in runs for part in (cls, run, sep)]
+        tokens = [part for run in runs for part in (cls, run, end)]
     elif items.dtype == RUNNING:
         pairs = np.zeros(items.size, PAIR)
         # The lengths that blocks store are those without the two special tokens of `[CLS] A [SEP]`.
@@ -114,7 +116,7 @@ def _make_block(
         tokens = [
             part
             for a, a_size, b, b_size in zip(*spans, strict=True)
-            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), sep)
+            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
         ]
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
     counts.add(pairs, input_ids)

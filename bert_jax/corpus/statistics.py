@@ -45,7 +45,7 @@ class RowCounts:
         sums = self.sums
         rows = sums["rows"]
         maskable = self.token_counts.copy()
-        maskable[[tokenizer.cls_id, tokenizer.sep_id]] = 0
+        maskable[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id]] = 0
         total = int(maskable.sum())
         probabilities = maskable[maskable > 0] / total
         most_frequent = int(maskable.argmax())

@@ -151,10 +151,10 @@ class SequenceWriter:
         """Adds a sequence, which the caller has truncated."""
         self._ids.append(self._tokenizer.cls_id)
         self._ids.extend(first)
-        self._ids.append(self._tokenizer.sep_id)
         if second is not None:
-            self._ids.extend(second)
             self._ids.append(self._tokenizer.sep_id)
+            self._ids.extend(second)
+        self._ids.append(self._tokenizer.end_id)
         self._starts.append(len(self._ids))
         self._first_lengths.append(len(first) + 2)
 

@@ -113,10 +113,11 @@ def encode_text(
     Raises:
       ValueError: it has more tokens than `longest`.
     """
-    first = [tokenizer.cls_id, *tokenizer.encode(text.text_a, masks), tokenizer.sep_id]
+    first = [tokenizer.cls_id, *tokenizer.encode(text.text_a, masks), tokenizer.end_id]
     second = []
     if text.text_b is not None:
-        second = [*tokenizer.encode(text.text_b, masks), tokenizer.sep_id]
+        first[-1] = tokenizer.sep_id
+        second = [*tokenizer.encode(text.text_b, masks), tokenizer.end_id]
     length = len(first) + len(second)
     if longest is not None and length > longest:
         raise ValueError(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_jax.formats import google, huggingface
+from bert_jax.formats import google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
 
@@ -40,6 +40,12 @@ FORMATS = {
         open=google.open_checkpoint,
         list_tensors=google.list_tensors,
     ),
+    "openai": Format(
+        title="openai/finetune-transformer-lm",
+        matches=openai.matches,
+        open=openai.open_checkpoint,
+        list_tensors=openai.list_tensors,
+    ),
 }
 
 
@@ -57,7 +63,8 @@ def format_of(path: str) -> str:
         raise ValueError(f"{path}: no such file or folder.")
     raise ValueError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
-        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG})."
+        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), nor of"
+        f" openai/finetune-transformer-lm (with {openai.SHAPES})."
     )
 
 

@@ -67,11 +67,21 @@ def model_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[
     for key, field in _FIELDS.items():
         fields[field] = values[key]
         if field != "activation":
-            fields[field] = _number(values[key], field, f"{path} has {key}")
+            fields[field] = number(values[key], field, f"{path} has {key}")
     return fields
 
 
-def _number(value: Any, field: str, where: str) -> int | float:
+def number(value: Any, field: str, where: str) -> int | float:
+    """Returns the value of a field, a float for a rate, a range or an epsilon.
+
+    Args:
+      value: of the file.
+      field: of `config.model`.
+      where: it was found, for messages.
+
+    Raises:
+      ValueError: it is not a number of that kind.
+    """
     is_float = field.endswith(("rate", "range", "epsilon"))
     if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
         kind = "a number" if is_float else "an integer"

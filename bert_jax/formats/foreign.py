@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_jax.formats.weight_table import Arrays, Shapes
-from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import make_tokenizer
 
 # The largest number of rows of an embedding table that only pad it, for matrix units.
 _MAX_PADDING = 128
@@ -37,14 +38,16 @@ class ForeignCheckpoint:
       format: name of its format, a key of `bert_jax.formats.FORMATS`.
       task: value for `config.task`.
       model: fields of `config.model`.
-      vocabulary: the bytes of a vocab.txt.
-      vocabulary_path: the file that has these bytes; empty if they come from a tokenizer.json.
+      vocabulary: the bytes of a vocab.txt, or of a file of the kind `vocabulary_kind`.
+      vocabulary_path: where they come from; empty if that is a tokenizer.json.
       lowercase: whether text is lowercased.
       labels: names of the classes; empty if it has none.
       shapes: of its tensors, by name.
       read: reads the tensors.
       notes: decisions and their reasons, one line each.
       label_kind: value for `config.head.labels` of a text classifier.
+      vocabulary_kind: a key of `text.tokenizers.KINDS`.
+      new_words: the last pieces of the vocabulary for which the checkpoint has no embeddings.
     """
 
     path: str
@@ -59,9 +62,13 @@ class ForeignCheckpoint:
     read: Callable[[], Arrays]
     notes: tuple[str, ...]
     label_kind: str = "single"
+    vocabulary_kind: str = ".txt"
+    new_words: tuple[str, ...] = ()
 
-    def tokenizer(self) -> WordPieceTokenizer:
-        return WordPieceTokenizer(self.vocabulary, self.lowercase, self.vocabulary_path)
+    def tokenizer(self) -> Tokenizer:
+        return make_tokenizer(
+            self.vocabulary_kind, self.vocabulary, self.lowercase, self.vocabulary_path
+        )
 
 
 def read_json_object(path: str) -> dict[str, Any]:

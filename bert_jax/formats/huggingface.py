@@ -1,10 +1,11 @@
-"""Checkpoints of Hugging Face transformers: config.json, safetensors, vocab.txt or tokenizer.json.
+"""Checkpoints of Hugging Face transformers: config.json, safetensors, a vocabulary.
 
 Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run any code.
 """
 
 import glob
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from bert_jax.formats import bert_names, foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
+from bert_jax.formats.gpt_huggingface import open_gpt
+from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
 
@@ -46,12 +49,25 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads everything but the tensors of a folder, or of a safetensors file in one.
 
     Raises:
-      ValueError: it is incomplete or not a BERT.
+      ValueError: it is incomplete or neither a BERT nor a GPT.
     """
     path = _transformer_folder(path)
     arrays = _read(path)
     config_path = sibling(path, CONFIG)
     values = foreign.read_json_object(config_path)
+    model_type = values.get("model_type", "bert")
+    if model_type not in _MODEL_TYPES:
+        raise ValueError(
+            f"{config_path} has model_type={model_type!r}: only"
+            f" {' and '.join(map(repr, _MODEL_TYPES))} are supported."
+        )
+    return _MODEL_TYPES[model_type](path, values, arrays, choices)
+
+
+def _open_bert(
+    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
+) -> ForeignCheckpoint:
+    config_path = sibling(path, CONFIG)
     hidden_act = values.get("hidden_act", "gelu")
     if hidden_act not in ACTIVATIONS:
         raise ValueError(
@@ -69,12 +85,10 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     if task == "pretraining" and not model["next_sentence"]:
         notes.append("It has no pooler: model.next_sentence=False.")
 
-    vocabulary, vocabulary_path = _vocabulary(path, choices.vocab)
+    vocabulary, vocabulary_path = wordpiece_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
     if lowercase is None:
-        lowercase = _tokenizer_lowercase(path)
-    if lowercase is None:
-        lowercase = foreign.is_lowercase(vocabulary)
+        lowercase = is_lowercase(path, vocabulary)
     notes.append(f"Text is {'' if lowercase else 'not '}lower cased.")
     return ForeignCheckpoint(
         path=path,
@@ -90,6 +104,13 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         notes=tuple(notes),
         label_kind=_label_kind(values) if task == "classification" else "single",
     )
+
+
+# `model_type` of config.json -> function that opens such a folder.
+_MODEL_TYPES: dict[str, Callable[..., ForeignCheckpoint]] = {
+    "bert": _open_bert,
+    "openai-gpt": open_gpt,
+}
 
 
 def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
@@ -188,43 +209,3 @@ def _labels(values: dict[str, Any]) -> tuple[str, ...]:
 def _label_kind(values: dict[str, Any]) -> str:
     """Returns the value for `config.head.labels`."""
     return PROBLEM_TYPES.get(str(values.get("problem_type")), "single")
-
-
-def _vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
-    """Returns the bytes of a vocab.txt, and its path; empty if they come from tokenizer.json."""
-    name = chosen or sibling(path, "vocab.txt")
-    if chosen or os.path.isfile(name):
-        return foreign.read_vocabulary(name), name
-    name = sibling(path, "tokenizer.json")
-    if not os.path.isfile(name):
-        raise ValueError(
-            f"{os.path.dirname(name)} has neither vocab.txt nor tokenizer.json: name a"
-            " vocabulary with --vocab=PATH."
-        )
-    tokenizer = foreign.read_json_object(name)
-    model = tokenizer.get("model") or {}
-    if model.get("type") != "WordPiece":
-        raise ValueError(
-            f"{name} has a tokenizer of type {model.get('type')!r}: only 'WordPiece' is supported;"
-            " name a vocab.txt with --vocab=PATH."
-        )
-    ids = dict(model["vocab"])
-    ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
-    pieces = sorted(ids, key=ids.__getitem__)
-    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise ValueError(
-            f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
-        )
-    return "".join(piece + "\n" for piece in pieces).encode(), ""
-
-
-def _tokenizer_lowercase(path: str) -> bool | None:
-    """Returns the setting in the files of the tokenizer; None if they do not have it."""
-    name = sibling(path, "tokenizer_config.json")
-    value = None
-    if os.path.isfile(name):
-        value = foreign.read_json_object(name).get("do_lower_case")
-    name = sibling(path, "tokenizer.json")
-    if value is None and os.path.isfile(name):
-        value = (foreign.read_json_object(name).get("normalizer") or {}).get("lowercase")
-    return value if isinstance(value, bool) else None

@@ -26,11 +26,14 @@ class WeightRow:
       path: of the parameter in this package.
       tensor: its name in the format.
       transform: "same", or "transpose" where the format stores [out, in] for our [in, out].
+      part: (number, count) where the tensor, after `transform`, holds `count` parameters of one
+        shape side by side along its last dimension, and this is number `number` of them.
     """
 
     path: str
     tensor: str
     transform: str = "same"
+    part: tuple[int, int] = (0, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +43,9 @@ class NonParameter:
     Attributes:
       pattern: regular expression of its full name.
       reason: what it is.
-      equals: what its values must be: "" (anything), "arange", "zeros", or the name of the tensor
-        that it duplicates (and replaces where that tensor is missing).
+      equals: what its values must be: "" (anything), "arange", "zeros", "lower_triangle" (ones on
+        and below the diagonal), or the name of the tensor that it duplicates (and replaces where
+        that tensor is missing).
     """
 
     pattern: str
@@ -72,8 +76,8 @@ class WeightTable:
     def expand(self, num_layers: int) -> tuple[WeightRow, ...]:
         """Returns the rows of a model of `num_layers` layers, without `{i}`."""
         return tuple(
-            WeightRow(
-                row.path.replace("{i}", str(i)), row.tensor.replace("{i}", str(i)), row.transform
+            dataclasses.replace(
+                row, path=row.path.replace("{i}", str(i)), tensor=row.tensor.replace("{i}", str(i))
             )
             for row in self.rows
             for i in range(num_layers if "{i}" in row.path else 1)
@@ -85,7 +89,7 @@ class ImportReport:
     """How the tensors of a checkpoint were used.
 
     Attributes:
-      used: tensor -> path of the parameter.
+      used: tensor -> paths of the parameters in it.
       renamed: tensor -> its current name, for tensors with an older name.
       transposed: tensors that were transposed.
       known_non_parameters: tensor -> reason.
@@ -93,7 +97,7 @@ class ImportReport:
       missing: paths of the parameters that the checkpoint lacks.
     """
 
-    used: dict[str, str]
+    used: dict[str, tuple[str, ...]]
     renamed: dict[str, str]
     transposed: tuple[str, ...]
     known_non_parameters: dict[str, str]
@@ -130,7 +134,7 @@ def import_params(
     current = {name: table.current_name(name) for name in tensors}
     original = {new: old for old, new in current.items()}
     tensors = _by_current_name(tensors, current)
-    rows = {row.tensor: row for row in table.expand(num_layers) if row.path in expected}
+    rows = _by_tensor(row for row in table.expand(num_layers) if row.path in expected)
     for known in table.non_parameters:  # a duplicate replaces an original that is missing
         copy = next((name for name in tensors if re.fullmatch(known.pattern, name)), None)
         if known.equals in rows and known.equals not in tensors and copy:
@@ -138,8 +142,8 @@ def import_params(
 
     params, reasons, unknown = {}, {}, {}
     for name, array in tensors.items():
-        if row := rows.get(name):
-            params[row.path] = _to_parameter(array, row)
+        if parts := rows.get(name):
+            params |= _to_parameters(array, parts)
         elif known := _find_non_parameter(table, name):
             _check_duplicate(name, known, tensors)
             reasons[original[name]] = known.reason
@@ -149,11 +153,11 @@ def import_params(
     missing = expected.keys() - params.keys()
     of_missing_heads = {name for name in missing if _is_of_missing_head(name, encoder, params)}
     problems = [f"- {name}: {list(shape)}" for name, shape in sorted(unknown.items())]
-    for name, row in rows.items():
-        shape = _tensor_shape(expected[row.path], row)
-        if row.path in missing - of_missing_heads:
+    for name, parts in rows.items():
+        shape = _tensor_shape(expected, parts)
+        if parts[0].path in missing - of_missing_heads:
             problems.append(f"+ {name}: {list(shape)}")
-        elif row.path in params and tensors[name].shape != shape:
+        elif name in tensors and tensors[name].shape != shape:
             problems.append(f"- {original[name]}: {list(tensors[name].shape)}")
             problems.append(f"+ {name}: {list(shape)}")
     if problems:
@@ -163,11 +167,11 @@ def import_params(
             f" + expected): {'; '.join(problems[:_MAX_DIFFERENCES])}"
             f"{f'; and {more} more' if more > 0 else ''}."
         )
-    used = {name: row for name, row in rows.items() if name in tensors}
+    used = {name: parts for name, parts in rows.items() if name in tensors}
     return params, ImportReport(
-        used={original[name]: row.path for name, row in used.items()},
+        used={original[name]: tuple(p.path for p in parts) for name, parts in used.items()},
         renamed={original[name]: name for name in used if original[name] != name},
-        transposed=tuple(original[n] for n, row in used.items() if row.transform == "transpose"),
+        transposed=tuple(original[n] for n, p in used.items() if p[0].transform == "transpose"),
         known_non_parameters=reasons,
         cast={
             original[name]: tensors[name].dtype.name
@@ -188,13 +192,18 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
     rows = {row.path: row for row in table.expand(num_layers)}
     if unknown := sorted(params.keys() - rows.keys()):
         raise ValueError(f"The format {format_name} has no name for {', '.join(unknown)}.")
-    return {
-        row.tensor: np.ascontiguousarray(params[path].T)
-        if row.transform == "transpose"
-        else np.asarray(params[path])
-        for path, row in rows.items()
-        if path in params
-    }
+    tensors: Arrays = {}
+    for name, parts in _by_tensor(row for path, row in rows.items() if path in params).items():
+        if len(parts) < parts[0].part[1]:
+            raise ValueError(
+                f"The format {format_name} stores {name} as a whole, and of its parts only"
+                f" {', '.join(part.path for part in parts)} is here."
+            )
+        arrays = [np.asarray(params[part.path]) for part in parts]
+        array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
+        is_transposed = parts[0].transform == "transpose"
+        tensors[name] = np.ascontiguousarray(array.T) if is_transposed else array
+    return tensors
 
 
 def count_layers(names: Iterable[str], patterns: Iterable[str]) -> int:
@@ -213,14 +222,31 @@ def _by_current_name(tensors: Arrays, current: Mapping[str, str]) -> Arrays:
     return renamed
 
 
-def _to_parameter(array: np.ndarray, row: WeightRow) -> np.ndarray:
+def _by_tensor(rows: Iterable[WeightRow]) -> dict[str, tuple[WeightRow, ...]]:
+    """Returns the rows of each tensor, in the order of their parts."""
+    parts: dict[str, list[WeightRow]] = {}
+    for row in rows:
+        parts.setdefault(row.tensor, []).append(row)
+    return {name: tuple(sorted(rows, key=lambda row: row.part)) for name, rows in parts.items()}
+
+
+def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:
+    """Returns the parameters in a tensor; the caller refuses a tensor of a wrong shape."""
     with np.errstate(over="ignore"):  # the caller refuses values that are not finite
         array = array.astype(np.float32, copy=False)
-    return np.ascontiguousarray(array.T if row.transform == "transpose" else array)
+    array = array.T if parts[0].transform == "transpose" else array
+    if len(parts) == 1:
+        return {parts[0].path: np.ascontiguousarray(array)}
+    arrays = np.array_split(np.atleast_1d(array), len(parts), axis=-1)
+    return {
+        part.path: np.ascontiguousarray(array) for part, array in zip(parts, arrays, strict=True)
+    }
 
 
-def _tensor_shape(shape: tuple[int, ...], row: WeightRow) -> tuple[int, ...]:
-    return shape[::-1] if row.transform == "transpose" else shape
+def _tensor_shape(expected: Shapes, parts: tuple[WeightRow, ...]) -> tuple[int, ...]:
+    *first, last = expected[parts[0].path]
+    shape = (*first, last * parts[0].part[1])
+    return shape[::-1] if parts[0].transform == "transpose" else shape
 
 
 def _find_non_parameter(table: WeightTable, name: str) -> NonParameter | None:
@@ -238,6 +264,8 @@ def _check_duplicate(name: str, known: NonParameter, tensors: Arrays) -> None:
             expected = np.arange(array.shape[-1]).reshape(array.shape)
         case "zeros":
             expected = np.zeros_like(array)
+        case "lower_triangle":
+            expected = np.broadcast_to(np.tri(array.shape[-1]), array.shape)
         case original:
             if original not in tensors:
                 return

@@ -76,7 +76,7 @@ class FeatureExtractor:
         A word is a piece and the pieces that continue it. [CLS] and [SEP] are no words.
         """
         positions = row.word_positions
-        continues = self.model.tokenizer.is_continuation[row.input_ids[positions]]
+        continues = self.model.tokenizer.continues(row.input_ids[positions])
         after_special = np.diff(positions, prepend=0) > 1
         after_special[:1] = True
         starts = np.flatnonzero(~continues | after_special)

@@ -13,6 +13,9 @@ from bert_jax.models.model import Encoder, EncoderConfig, Model
 
 MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT}
 
+# Fields of EncoderConfig that are `config.dtype` and `config.prng_impl`.
+_OF_THE_RUN = ("dtype", "prng_impl")
+
 
 def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
     """Returns the configuration of an encoder.
@@ -33,6 +36,20 @@ def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
     if missing := [n for n in required if n not in fields and n != "name"]:
         raise ValueError(f"Model {name!r} needs a value of {', '.join(missing)}: set it.")
     return _row(name).config(**{**fields, "name": name})
+
+
+def default_fields(name: str) -> dict[str, Any]:
+    """Returns the fields of an encoder's configuration that have defaults, as in `config.model`.
+
+    Raises:
+      ValueError: for an unknown name.
+    """
+    fields = dataclasses.fields(_row(name).config)
+    return {
+        field.name: field.default
+        for field in fields
+        if field.default is not dataclasses.MISSING and field.name not in _OF_THE_RUN
+    }
 
 
 def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:

@@ -6,6 +6,7 @@ and 40,478 pieces. Unlike BERT's, its embeddings have neither token types nor a 
 
 import dataclasses
 
+from bert_jax.formats import gpt_names
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.model import Model
 from bert_jax.models.stack_encoder import RULES, StackEncoder
@@ -40,4 +41,10 @@ class Gpt(StackEncoder):
     config: GptConfig
 
 
-GPT = Model(config=GptConfig, encoder=Gpt, rules=RULES, flops_per_token=flops_per_token)
+GPT = Model(
+    config=GptConfig,
+    encoder=Gpt,
+    rules=RULES,
+    flops_per_token=flops_per_token,
+    formats=gpt_names.TABLES,
+)

@@ -96,6 +96,7 @@ class StackEncoder(Encoder):
         batch = {**batch, "position_ids": jnp.where(is_token, after, 0)}
         x = self.embeddings(batch, True)
         encoded = self.encoder(x, batch, True, False, False, cache)
+        assert encoded.cache is not None  # there was one
         return encoded.hidden, encoded.cache
 
     def word_embedding(self) -> jax.Array:

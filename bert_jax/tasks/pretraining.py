@@ -13,7 +13,7 @@ training text. `next_sentence` is null for a single text, and for a model withou
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -161,10 +161,11 @@ class PretrainingData:
             batch_tokens=settings.batch_tokens,
         )
 
-    def with_labels(self, labels: tuple[str, ...]) -> "PretrainingData":
+    def with_labels(self, labels: tuple[str, ...]) -> Self:
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:
+        _check_has_mask(tokenizer)
         rule = None
         if self.data["mode"] == "dynamic":
             rule = masking.MaskingRule(
@@ -180,6 +181,7 @@ class PretrainingData:
         return Pretraining(model, rule, 8, 1, self.next_sentence)
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
+        _check_has_mask(tokenizer)
         pieces = len(tokenizer.pieces)
         top_k = min(self.top_k, pieces)
         return MaskedWords(model, None, 8, 1, self.next_sentence, pieces, top_k)
@@ -241,6 +243,14 @@ class PretrainingData:
     ) -> Iterator[EvaluationBatch]:
         longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
         return text_batches(rows.rows, longest, self.batch_tokens, shards, pad_id)
+
+
+def _check_has_mask(tokenizer: Tokenizer) -> None:
+    if tokenizer.mask_id < 0:
+        raise ValueError(
+            "The vocabulary has no [MASK], which masked words need: set data.vocab to a WordPiece"
+            " vocabulary or a SentencePiece model, or train on next tokens (configs/gpt.py)."
+        )
 
 
 class NoAnswers:

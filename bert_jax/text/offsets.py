@@ -9,7 +9,6 @@ import functools
 import re
 from collections.abc import Iterator
 
-from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from bert_jax.text.tokenization import SPACES, Tokenizer, basic_tokens
 
 _RUN = re.compile("[^" + SPACES.pattern.removeprefix("["))
@@ -21,8 +20,8 @@ def character_spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
     The id of an unknown word represents the whole word. Characters that the tokenizer drops
     (spaces, control characters, separate accents) belong to no id, or are within the span of one.
     """
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        return tokenizer.character_spans(text)
+    if spans := getattr(tokenizer, "character_spans", None):
+        return spans(text)
     return list(_wordpiece_spans(tokenizer, text))
 
 

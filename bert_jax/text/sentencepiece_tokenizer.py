@@ -59,6 +59,7 @@ class SentencePieceTokenizer:
             )
         self._special = special
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
+        self.end_id = self.sep_id
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
         self.fingerprint = make_fingerprint("sentencepiece", lowercase, vocabulary)
@@ -99,6 +100,10 @@ class SentencePieceTokenizer:
             stop = sources[piece.end - 1] + 1 if piece.end else 0
             spans.append((places[0], stop) if places else (stop, stop))
         return spans
+
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
+        return self.is_continuation[ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text, special tokens included."""

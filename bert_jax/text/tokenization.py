@@ -46,11 +46,14 @@ class Tokenizer(Protocol):
     pad_id: int
     unk_id: int
     cls_id: int
-    sep_id: int
-    mask_id: int
+    sep_id: int  # between two texts
+    end_id: int  # at the end of a sequence; BERT ends it with sep_id
+    mask_id: int  # -1 if the tokenizer has no mask
     is_continuation: np.ndarray  # bool[vocab]: the piece continues the word before it
     random_words: np.ndarray  # int32[words]: ids of the distinct pieces, in the vocabulary's order
-    fingerprint: str  # sha256 of kind, case and vocabulary: equal means that all ids are equal
+    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions of
+    # Python and of the packages that the tokenizer uses
+    fingerprint: str
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """Returns the ids of `text`; "[MASK]" in it is text, unless `special_tokens`."""
@@ -58,6 +61,10 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns readable text."""
+        ...
+
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
         ...
 
 
@@ -173,6 +180,7 @@ class WordPieceTokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self._ids[token] for token in SPECIAL_TOKENS
         )
+        self.end_id = self.sep_id
         self.is_continuation = np.array([piece.startswith("##") for piece in self.pieces])
         self.random_words = np.fromiter(self._ids.values(), np.int32)
         self.fingerprint = make_fingerprint("wordpiece", lowercase, vocabulary)
@@ -205,6 +213,10 @@ class WordPieceTokenizer:
             for piece in (self.pieces[i] for i in ids)
         )
         return tidy(words.lstrip())
+
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
+        return self.is_continuation[ids]
 
     def _encode_run(self, run: str) -> tuple[int, ...]:
         words = basic_tokens(run, self.lowercase)

@@ -1,31 +1,105 @@
-"""Loads the tokenizer of a vocabulary file, of any kind."""
+"""Loads the tokenizer of a vocabulary, of any kind, and names the copies of a vocabulary."""
 
+import dataclasses
 import os
+import pathlib
 
+from bert_jax.text import gpt_vocabulary
 from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
+
+# Kinds by the end of the file's name; a copy of the file is called vocab with that end.
+KINDS = {".txt": "WordPiece", ".model": "SentencePiece", ".gpt": "GPT"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary as one file.
+
+    Attributes:
+      path: where it was read.
+      name: of its file; of its copy, if it was read from GPT's two files.
+      kind: a key of KINDS.
+      content: the bytes of its copies.
+    """
+
+    path: str
+    name: str
+    kind: str
+    content: bytes
+
+    @property
+    def copy_name(self) -> str:
+        """The name of a copy: vocab.txt, vocab.model or vocab.gpt."""
+        return f"vocab{self.kind}"
+
+
+def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
+    """Reads a vocabulary.
+
+    Args:
+      path: a WordPiece vocabulary (`*.txt`), a SentencePiece model (`*.model`), a byte-pair
+        vocabulary of GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
+
+    Raises:
+      ValueError: it cannot be read, or is of none of these kinds.
+    """
+    path = os.fspath(path)
+    if files := gpt_vocabulary.find_files(path):
+        pieces, merges = map(_read, files)
+        return Vocabulary(path, "vocab.gpt", ".gpt", gpt_vocabulary.pack(pieces, merges, files[0]))
+    kind = os.path.splitext(path)[1]
+    if kind not in KINDS:
+        raise ValueError(
+            f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece),"
+            " .model (SentencePiece) or .gpt (GPT), or be the folder of GPT's two files."
+        )
+    return Vocabulary(path, os.path.basename(path), kind, _read(path))
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
-    """Loads a WordPiece vocabulary (`*.txt`) or a SentencePiece model (`*.model`).
+    """Loads the tokenizer of a vocabulary; see `read_vocabulary` for `path`.
 
     Raises:
-      ValueError: the file cannot be read, or is not a vocabulary of that kind.
+      ValueError: the vocabulary cannot be read or is not of its kind, or a package that the
+        tokenizer needs is not installed.
     """
-    path = os.fspath(path)
-    suffix = os.path.splitext(path)[1]
-    if suffix not in (".txt", ".model"):
-        raise ValueError(
-            f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece) or"
-            " .model (SentencePiece)."
-        )
-    try:
-        with open(path, "rb") as file:
-            vocabulary = file.read()
-    except OSError as error:
-        raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
-    if suffix == ".txt":
-        return WordPieceTokenizer(vocabulary, lowercase, path)
-    # Imported here, since most runs do not need the package sentencepiece.
+    vocabulary = read_vocabulary(path)
+    return make_tokenizer(vocabulary.kind, vocabulary.content, lowercase, vocabulary.path)
+
+
+def make_tokenizer(kind: str, content: bytes, lowercase: bool, path: str) -> Tokenizer:
+    """Returns the tokenizer of a vocabulary.
+
+    Args:
+      kind: a key of KINDS.
+      content: the bytes of the vocabulary as one file.
+      lowercase: whether text is lower cased.
+      path: how errors name the vocabulary.
+
+    Raises:
+      ValueError: see `load_tokenizer`.
+    """
+    arguments = content, lowercase, path
+    if kind == ".txt":
+        return WordPieceTokenizer(*arguments)
+    # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.
+    if kind == ".gpt":
+        from bert_jax.text.gpt_tokenizer import GptTokenizer
+
+        return GptTokenizer(*arguments)
     from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    return SentencePieceTokenizer(vocabulary, lowercase, path)
+    return SentencePieceTokenizer(*arguments)
+
+
+def find_vocabulary(folder: str | os.PathLike) -> str:
+    """Returns the path of the copy of a vocabulary in a folder; empty if it has none."""
+    paths = (pathlib.Path(folder, f"vocab{kind}") for kind in KINDS)
+    return next((str(path) for path in paths if path.is_file()), "")
+
+
+def _read(path: str) -> bytes:
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None

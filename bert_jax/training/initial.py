@@ -15,12 +15,16 @@ from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import MODELS
+from bert_jax.models import MODELS, default_fields
+from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig, parameter_shapes
 from bert_jax.tasks import TASKS
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.task import Task
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import make_model_config
+from bert_jax.training.state import make_key
 
 # Names of the files that an import writes in addition to the parameters.
 CERTIFICATE = "certificate.json"
@@ -116,12 +120,22 @@ def untrained_params(workdir: str) -> tuple[str, ...]:
     return tuple(json.loads(certificate.read_text())["tensors"]["fresh"])
 
 
+def untrained_rows(workdir: str) -> tuple[str, ...]:
+    """Returns "path[first row:]" of tables in an imported workdir whose last rows are random."""
+    certificate = pathlib.Path(workdir, CERTIFICATE)
+    if not certificate.is_file():
+        return ()
+    return tuple(json.loads(certificate.read_text())["tensors"].get("fresh_rows", ()))
+
+
 # ------------------------------------------------------------------ checkpoints of other programs
 
 
 def foreign_config(checkpoint: ForeignCheckpoint, *variant: str) -> ConfigDict:
     """Returns the task's default configuration, or a variant of it, with the checkpoint's model."""
     config = TASKS[checkpoint.task].default_config(*variant)
+    if (name := checkpoint.model["name"]) != config.model.name:
+        config.model = ConfigDict(default_fields(name))
     config.model.update(checkpoint.model)
     return config
 
@@ -134,7 +148,8 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
       config: with its model and its task.
 
     Returns:
-      Its parameters by path, float32, without those of heads that it lacks, and the report.
+      Its parameters by path, float32, without those of heads that it lacks, and the report. The
+      table of words ends in new rows for `checkpoint.new_words`, which are drawn at random.
 
     Raises:
       ValueError: its tensors do not match its configuration, or have values that are not finite.
@@ -149,22 +164,31 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
         model.name,
         checkpoint.path,
     )
-    for tensor, path in report.used.items():
-        array = params[path]
-        if count := array.size - np.count_nonzero(np.isfinite(array)):
+    for tensor, paths in report.used.items():
+        arrays = [params[path] for path in paths]
+        size = sum(array.size for array in arrays)
+        if count := size - sum(np.count_nonzero(np.isfinite(array)) for array in arrays):
             raise ValueError(
                 f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
-                f" {array.size:,}: the file is corrupt, or the training diverged; get another one."
+                f" {size:,}: the file is corrupt, or the training diverged; get another one."
             )
+    if checkpoint.new_words:
+        path = words_param(model.name)
+        shape = (len(checkpoint.new_words), model.hidden_size)
+        new = initializer(model)(make_key(0, "init"), shape, np.float32)
+        params[path] = np.concatenate([params[path], np.asarray(new)])
     return params, report
 
 
 def _foreign_shapes(
     checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
 ) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each parameter of the checkpoint's task, by path."""
+    """Returns the shape of each parameter of the checkpoint, by path."""
     leaves = pretraining_shapes(model, config.model.next_sentence)
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    if new := len(checkpoint.new_words):
+        rows, features = shapes[words_param(model.name)]
+        shapes[words_param(model.name)] = (rows - new, features)
     head = TASKS[checkpoint.task].head
     if not head:
         return shapes
@@ -190,17 +214,24 @@ def pretraining_shapes(
     return flatten(parameter_shapes(task.make_model(), task.example_batch()))
 
 
-def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Pretraining:
+def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
     """Returns the task whose model has the heads of pre-training, for its parameters."""
+    if model.lm_head == "tied":  # nothing is between the encoder and the words
+        return CausalLM(model)
     return Pretraining(model, None, 8, 1, next_sentence)
 
 
 # ------------------------------------------------------------------ what fits
 
 
+def words_param(encoder: str) -> str:
+    """Returns the path of the table of word embeddings."""
+    return f"{encoder}/embeddings/word_embeddings/embedding"
+
+
 def vocabulary_params(encoder: str) -> tuple[str, ...]:
     """Returns the paths of the parameters that have a row for each word."""
-    return (f"{encoder}/embeddings/word_embeddings/embedding", "masked_lm/bias")
+    return (words_param(encoder), "masked_lm/bias")
 
 
 def _pad_vocabulary(

@@ -17,13 +17,13 @@ from bert_jax.config.fields import has_corpus, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases
 from bert_jax.corpus.batch import Rows
 from bert_jax.devices import sharding
-from bert_jax.files.atomic import copy_file, read_json, write_json
+from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.models import make_config
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import make_key
 from bert_jax.training.step import flops_per_token
@@ -41,7 +41,7 @@ class Run:
       workdir: folder of the run.
       mesh: all devices.
       tokenizer: that made the data.
-      vocabulary_path: the file that the tokenizer was loaded from.
+      vocabulary_path: what the tokenizer was loaded from.
       phases: with their steps.
       data: host side of the task.
       task: device side of the task.
@@ -170,10 +170,8 @@ def make_checked_mesh(config: ConfigDict) -> Mesh:
 def save_to_workdir(run: Run) -> None:
     """Writes to the workdir what predictions need in addition to the parameters."""
     store.save(run.config, run.workdir)
-    name = "vocab" + os.path.splitext(run.vocabulary_path)[1]
-    copy = os.path.join(run.workdir, name)
-    if not (os.path.exists(copy) and os.path.samefile(copy, run.vocabulary_path)):
-        copy_file(run.vocabulary_path, copy)
+    vocabulary = read_vocabulary(run.vocabulary_path)
+    write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
     if run.data.labels is not None:
         write_labels(run.workdir, run.data.labels)
 
@@ -184,7 +182,7 @@ def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
     Raises:
       ValueError: there is no vocabulary.
     """
-    for path in sorted(pathlib.Path(workdir).glob("vocab.*")):
+    if path := find_vocabulary(workdir):
         return load_tokenizer(path, lowercase)
     raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
 

@@ -11,7 +11,7 @@ from bert_jax.corpus.pairs import PAIR
 from bert_jax.corpus.statistics import RowCounts
 
 TOKENIZER = SimpleNamespace(
-    cls_id=0, sep_id=1, unk_id=2, pieces=("[CLS]", "[SEP]", "[UNK]", "a", "b")
+    cls_id=0, sep_id=1, end_id=1, unk_id=2, pieces=("[CLS]", "[SEP]", "[UNK]", "a", "b")
 )
 
 

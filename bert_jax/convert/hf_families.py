@@ -1,0 +1,139 @@
+"""What transformers has for each encoder: classes for tasks, and the content of config.json."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.formats import bert_config, gpt_config
+from bert_jax.formats.huggingface import PROBLEM_TYPES
+from bert_jax.formats.weight_table import Arrays
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import TaskRow
+
+# The class of pre-training without the head for the next sentence.
+MASKED_LM = "BertForMaskedLM"
+# The classes whose config.json names the labels.
+_LABELLED = ("BertForSequenceClassification", "BertForTokenClassification")
+# Both are the approximation by tanh; "gelu_new" is what all versions of transformers know.
+_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """The models of transformers with one encoder.
+
+    Attributes:
+      title: of the encoder.
+      architecture: fields of `config.model` that are the same for all of them.
+      find_class: (configuration of a run, its parameters) -> name of the class; raises ValueError.
+      make_config: (configuration, class, tensors, id of padding, labels) -> config.json.
+      has_token_types: whether the encoder reads token types.
+    """
+
+    title: str
+    architecture: Mapping[str, Any]
+    find_class: Callable[[ConfigDict, Arrays], str]
+    make_config: Callable[[ConfigDict, str, Arrays, int, Sequence[str]], dict[str, Any]]
+    has_token_types: bool
+
+
+def family_of(config: ConfigDict) -> Family:
+    """Returns the family of a run's encoder; for an encoder that transformers lacks, BERT's."""
+    return FAMILIES.get(config.model.name, FAMILIES["bert"])
+
+
+def class_name(config: ConfigDict, params: Arrays) -> str:
+    """Returns transformers' class for a run.
+
+    Raises:
+      ValueError: for a task or a model that it has no class for.
+    """
+    family = family_of(config)
+    for field, required in family.architecture.items():
+        if (value := config.model[field]) != required:
+            raise ValueError(
+                f"transformers' {family.title} has no config.model.{field}={value!r}, only"
+                f" {required!r}: export the run with to_stablehlo, or train with that value."
+            )
+    return family.find_class(config, params)
+
+
+def _bert_class(config: ConfigDict, params: Arrays) -> str:
+    task = find_task(config.task)
+    if task.head:
+        _check_bert_head(config, task)
+    if not task.head and not any(path.startswith("next_sentence/") for path in params):
+        return MASKED_LM
+    return task.huggingface_class
+
+
+def _check_bert_head(config: ConfigDict, task: TaskRow) -> None:
+    """Raises ValueError for a head that transformers' classes do not have."""
+    if (layers := config.head.get("layers", "last")) != "last":
+        raise ValueError(
+            f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
+            " the last layer only, so their answers would differ."
+        )
+    required = {config.task: "linear", "lm_weight": 0.0}
+    if task.pools:
+        required |= {"pool": "cls", "pooler": True, "both_orders": False}
+    for name, value in required.items():
+        if (got := config.head.get(name, value)) != value:
+            raise ValueError(
+                f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
+                f" BERT have {value!r} only, so their answers would differ."
+            )
+
+
+def _bert_config(
+    config: ConfigDict, name: str, tensors: Arrays, pad_id: int, labels: Sequence[str]
+) -> dict[str, Any]:
+    content = {
+        "architectures": [name],
+        "model_type": "bert",
+        **bert_config.model_keys(config.model, _HIDDEN_ACTS[config.model.activation]),
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if name in _LABELLED:
+        labels = labels or [f"LABEL_{i}" for i in range(len(tensors["classifier.bias"]))]
+        content["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        content["label2id"] = {label: index for index, label in enumerate(labels)}
+    if name == "BertForSequenceClassification":
+        types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
+        content["problem_type"] = types[config.head.labels]
+    return content
+
+
+# Values of config.task.
+_GPT_CLASSES = {"causal_lm": "OpenAIGPTLMHeadModel"}
+
+
+def _gpt_class(config: ConfigDict, params: Arrays) -> str:
+    if config.task not in _GPT_CLASSES:
+        raise ValueError(
+            f"transformers has no class for a GPT with config.task={config.task!r}, only for"
+            f" {', '.join(_GPT_CLASSES)}: export the run with to_stablehlo."
+        )
+    return _GPT_CLASSES[config.task]
+
+
+def _gpt_config(
+    config: ConfigDict, name: str, tensors: Arrays, pad_id: int, labels: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "architectures": [name],
+        **gpt_config.model_keys(config.model),
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+
+
+# By the name of the encoder.
+FAMILIES = {
+    "bert": Family("BERT", bert_config.ARCHITECTURE, _bert_class, _bert_config, True),
+    "gpt": Family("GPT", gpt_config.ARCHITECTURE, _gpt_class, _gpt_config, False),
+}

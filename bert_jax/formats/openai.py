@@ -1,0 +1,125 @@
+"""The weights that were released with openai/finetune-transformer-lm.
+
+    params_0.npy ... params_9.npy    all tensors, flat and one after the other, cut into ten parts
+    params_shapes.json               the shape of each, in the order of the program's variables
+    encoder_bpe_40000.json, vocab_40000.bpe    the vocabulary
+
+Its `train.py` keeps the table of positions and that of words, which are the first two tensors, in
+one variable with the special tokens between them. Kernels are those of convolutions over one
+position, [1, in, out].
+"""
+
+import json
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.gpt_config import released_fields
+from bert_jax.formats.gpt_huggingface import check_choices, describe, find_vocabulary
+from bert_jax.formats.gpt_names import released_names
+from bert_jax.formats.weight_table import Arrays
+
+SHAPES = "params_shapes.json"
+_PARTS = 10
+# Tensors of a layer.
+_LAYER = len(released_names(1)) - len(released_names(0))
+
+
+def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
+    """Reads a folder.
+
+    Raises:
+      ValueError: it is incomplete, or its files do not fit together.
+    """
+    check_choices(path, choices)
+    arrays = _read(path)
+    first, second = (arrays[name] for name in released_names(0))
+    layers = (len(arrays) - 2) // _LAYER
+    model = released_fields(
+        vocab_size=len(second), positions=len(first), hidden=first.shape[-1], layers=layers
+    )
+    return describe(
+        path=path,
+        format="openai",
+        model=model,
+        vocabulary=find_vocabulary(path, choices.vocab),
+        lowercase=True,
+        arrays=arrays,
+        notes=(
+            f"The files have no configuration: {model['num_heads']} heads of 64 features, and the"
+            " other values of the released train.py.",
+        ),
+    )
+
+
+def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Returns the dtype and shape of each tensor of a folder.
+
+    Raises:
+      ValueError: it is incomplete, or its files do not fit together.
+    """
+    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
+
+
+def matches(path: str) -> bool:
+    """Returns whether a path looks like a checkpoint of this format."""
+    return os.path.isfile(os.path.join(path, SHAPES))
+
+
+def _read(path: str) -> Arrays:
+    """Returns the tensors of a folder by the names of the program's variables."""
+    shapes = _read_shapes(os.path.join(path, SHAPES))
+    flat = np.concatenate([_read_part(path, number) for number in range(_PARTS)])
+    sizes = [math.prod(shape) for shape in shapes]
+    if sum(sizes) != len(flat):
+        raise ValueError(
+            f"The files params_0.npy to params_{_PARTS - 1}.npy in {path} have {len(flat):,}"
+            f" numbers, and {SHAPES} says {sum(sizes):,}: get the files again."
+        )
+    parts = np.split(flat, np.cumsum(sizes)[:-1])
+    names = released_names((len(shapes) - 2) // _LAYER)
+    arrays = zip(names, shapes, parts, strict=True)
+    return {name: part.reshape(_without_width(name, shape)) for name, shape, part in arrays}
+
+
+def _read_shapes(path: str) -> list[tuple[int, ...]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            values: Any = json.load(file)
+        shapes = [tuple(map(int, shape)) for shape in values]
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: it has the shapes of the tensors.") from None
+    except (ValueError, TypeError, OSError) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from None
+    if len(shapes) < 2 or (len(shapes) - 2) % _LAYER or len(shapes[0]) != 2 or len(shapes[1]) != 2:
+        raise ValueError(
+            f"{path} has {len(shapes)} shapes: the released model has two tables and {_LAYER}"
+            " tensors for each layer."
+        )
+    return shapes
+
+
+def _read_part(path: str, number: int) -> np.ndarray:
+    name = os.path.join(path, f"params_{number}.npy")
+    try:
+        array = np.load(name, allow_pickle=False)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{name} is missing: the weights are params_0.npy to params_{_PARTS - 1}.npy."
+        ) from None
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{name} cannot be read: {error}.") from None
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise ValueError(
+            f"{name} is not a part of the released weights: it has the form {array.dtype}"
+            f"{list(array.shape)}, not a row of floating-point numbers."
+        )
+    return array
+
+
+def _without_width(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of a kernel over one position without the first dimension, which is 1."""
+    return shape[1:] if name.endswith("/w") and len(shape) == 3 and shape[0] == 1 else shape

@@ -1,0 +1,104 @@
+"""The files of GPT's byte-pair vocabulary: two where it is released, one in our folders.
+
+    encoder_bpe_40000.json + vocab_40000.bpe    of openai/finetune-transformer-lm
+    vocab.json + merges.txt                     of a Hugging Face folder
+    vocab.gpt                                   ours: {"pieces": [...], "merges": ["t h", ...]}
+
+The two released forms have the same content and give the same bytes of `vocab.gpt`.
+"""
+
+import json
+import os
+
+# Pieces and their ids; merges in the order in which they are applied.
+FILES = (("encoder_bpe_40000.json", "vocab_40000.bpe"), ("vocab.json", "merges.txt"))
+# The piece of unknown characters; the released program gives them id 0 whatever its piece is.
+UNKNOWN = "<unk>"
+
+
+def find_files(path: str) -> tuple[str, str] | None:
+    """Returns the two files of a released vocabulary: `path` is their folder or one of them.
+
+    Returns None if `path` names no such vocabulary.
+
+    Raises:
+      ValueError: one of the files is missing.
+    """
+    if os.path.isdir(path):
+        folder, names = path, [n for n in FILES if _has_any(path, n)]
+    else:
+        folder, names = os.path.dirname(path), [n for n in FILES if os.path.basename(path) in n]
+    if not names and not os.path.isdir(path):
+        return None
+    if not names:
+        raise ValueError(
+            f"The folder {path} has no vocabulary of GPT: it needs"
+            f" {' or '.join(f'{pieces} and {merges}' for pieces, merges in FILES)}."
+        )
+    pieces, merges = (os.path.join(folder, name) for name in names[0])
+    for missing, other in ((pieces, merges), (merges, pieces)):
+        if not os.path.isfile(missing) and os.path.isfile(other):
+            raise ValueError(
+                f"GPT's vocabulary has two files, and {missing} is missing: put it beside"
+                f" {os.path.basename(other)}."
+            )
+    return pieces, merges
+
+
+def _has_any(folder: str, names: tuple[str, str]) -> bool:
+    return any(os.path.isfile(os.path.join(folder, name)) for name in names)
+
+
+def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
+    """Returns the bytes of `vocab.gpt` for the contents of the two released files.
+
+    Args:
+      pieces: JSON, piece -> id.
+      merges: two pieces a line, below a line with the version.
+      path: how errors name the file of pieces.
+
+    Raises:
+      ValueError: they are not such files.
+    """
+    try:
+        ids = json.loads(pieces)
+        ordered = sorted(ids, key=ids.__getitem__)
+        is_complete = [ids[piece] for piece in ordered] == list(range(len(ids)))
+    except (ValueError, TypeError, AttributeError):
+        is_complete, ordered = False, []
+    if not is_complete or not ordered:
+        raise ValueError(
+            f"{path} is not a vocabulary of GPT: it must be a JSON object of pieces with the ids 0,"
+            " 1, 2 ..."
+        )
+    try:
+        lines = merges.decode().split("\n")[1:-1]
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"The merges beside {path} are not UTF-8 text: get the file again."
+        ) from None
+    content = {"pieces": ordered, "merges": [" ".join(line.split()) for line in lines]}
+    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+
+
+def unpack(vocabulary: bytes, path: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns the pieces in the order of their ids, and the merges in order, of a `vocab.gpt`.
+
+    Raises:
+      ValueError: it is not one, or its first piece is not <unk>.
+    """
+    try:
+        content = json.loads(vocabulary)
+        pieces = [str(piece) for piece in content["pieces"]]
+        merges = [(first, second) for first, second in map(str.split, content["merges"])]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"{path} is not a byte-pair vocabulary of GPT: it needs pieces, and merges of two"
+            " pieces each."
+        ) from None
+    if pieces[:1] != [UNKNOWN]:
+        raise ValueError(
+            f"{path} is not a vocabulary of GPT: the piece with id 0 must be {UNKNOWN}, the"
+            f" unknown one, and it is {'missing' if not pieces else repr(pieces[0])}."
+        )
+    return pieces, merges
