@@ -63,14 +63,14 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
 def _bert_class(config: ConfigDict, params: Arrays) -> str:
     task = find_task(config.task)
     if task.head:
-        _check_head(config, task)
+        _check_bert_head(config, task)
     if not task.head and not any(path.startswith("next_sentence/") for path in params):
         return MASKED_LM
     return task.huggingface_class
 
 
-def _check_head(config: ConfigDict, task: TaskRow) -> None:
-    """Raises ValueError for a head that transformers' classes of BERT do not have."""
+def _check_bert_head(config: ConfigDict, task: TaskRow) -> None:
+    """Raises ValueError for a head that transformers' classes do not have."""
     if (layers := config.head.get("layers", "last")) != "last":
         raise ValueError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"

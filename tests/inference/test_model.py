@@ -9,6 +9,8 @@ import pytest
 from bert_jax.config import store
 from bert_jax.examples.texts import Text
 from bert_jax.inference import model as model_lib
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor
 from bert_jax.inference.model import TrainedModel, in_order
 
 
@@ -88,3 +90,16 @@ def test_only_one_process_uses_a_model(workdir, monkeypatch):
     monkeypatch.setattr(model_lib.jax, "process_count", lambda: 2)
     with pytest.raises(ValueError, match="in one process: leave out --num_processes"):
         TrainedModel(store.load(workdir), workdir)
+
+
+@pytest.mark.parametrize("field, value", [("pool", "mean"), ("pooler", False)])
+def test_a_classifier_without_a_pooler_of_its_first_token_has_no_pooled_vector(
+    make_run, field, value
+):
+    config, workdir = make_run("classification", **{f"head__{field}": value})
+    assert config.model.next_sentence
+    model = TrainedModel(store.load(workdir), workdir)
+    assert not model.has_pooler
+    extractor = FeatureExtractor(model, Choice(level="sentence"))
+    ((_, _, features),) = extractor.run([model.row(Text("the list"))])
+    assert features.keys() == {"embeddings"}
