@@ -29,7 +29,7 @@ from bert_jax.files.workers import Log, Workers, run_stage
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
-from bert_jax.text.vocabulary import merge_counts, train_vocabulary
+from bert_jax.text.vocabulary import FILE_NAMES, merge_counts, train_vocabulary
 
 # In the folder of the data, until it is finished.
 UNFINISHED = "unfinished"
@@ -103,7 +103,7 @@ class Preparation:
             write_bytes(os.path.join(self.data_dir, given.copy_name), given.content)
             return given.copy_name
         kind = self.config.vocab.removeprefix(TRAIN)
-        name = "vocab.txt" if kind == "wordpiece" else "vocab.model"
+        name = FILE_NAMES[kind]
         path, counts_path = os.path.join(self.data_dir, name), self._counts_path("vocabulary")
         if os.path.exists(path) and os.path.exists(counts_path):
             return name
@@ -116,7 +116,7 @@ class Preparation:
         ]
         self._work("count words", stages.count, tasks)
         started = time.monotonic()
-        words = merge_counts(stages.read_counts(count) for count in counts)
+        words = merge_counts((stages.read_counts(count) for count in counts), kind)
         trained = train_vocabulary(kind, words, self.config.vocab_size, path)
         write_json(counts_path, trained)
         numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in trained.items())

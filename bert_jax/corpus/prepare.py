@@ -22,7 +22,7 @@ from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
-from bert_jax.text.vocabulary import KINDS, check_vocabulary
+from bert_jax.text.vocabulary import FILE_NAMES, check_vocabulary
 
 
 def prepare(
@@ -77,10 +77,10 @@ def _check(config: DataConfig) -> None:
       ValueError: it is unknown, cannot be read, or is too large.
     """
     if config.vocab.startswith(TRAIN):
-        if config.vocab.removeprefix(TRAIN) not in KINDS:
+        if config.vocab.removeprefix(TRAIN) not in FILE_NAMES:
             raise ValueError(
                 f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
-                f" folder, {', '.join(TRAIN + kind for kind in KINDS)}."
+                f" folder, {', '.join(TRAIN + kind for kind in FILE_NAMES)}."
             )
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)

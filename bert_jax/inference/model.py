@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.devices import sharding
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenization import Tokenizer
@@ -63,6 +64,7 @@ class TrainedModel:
         self._mesh = sharding.make_mesh()
         self.params = self._load_params(config, workdir, row.fills_masks)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.config)
+        self._add_fields = make_add_fields(self.config, self.tokenizer)
         self._batch_tokens = batch_tokens
 
     def _load_params(self, config: ConfigDict, workdir: str, with_heads: bool) -> Any:
@@ -112,7 +114,8 @@ class TrainedModel:
             )
             for batch in batches:
                 size = len(batch.row_numbers)
-                on_device = sharding.shard_batch(self._mesh, batch.read(0, size), size, 0)
+                local = self._add_fields(batch.read(0, size))
+                on_device = sharding.shard_batch(self._mesh, local, size, 0)
                 outputs = jax.device_get(forward(self.params, on_device))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
@@ -149,7 +152,10 @@ def load_fitting_tokenizer(config: ConfigDict, workdir: str, model: EncoderConfi
     Raises:
       ValueError: there is none, or it has more pieces than the model.
     """
-    tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
+    can_grow = reads_new_words(model)
+    tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, can_grow)
+    if can_grow:
+        return tokenizer
     if (pieces := len(tokenizer.pieces)) > model.padded_vocab_size:
         raise ValueError(
             f"The vocabulary in {workdir} has {pieces} pieces, the model only"

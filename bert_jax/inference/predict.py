@@ -33,6 +33,7 @@ from bert_jax.inference.model import (
     load_fitting_tokenizer,
 )
 from bert_jax.inference.unfinished import Unfinished
+from bert_jax.models import make_add_fields
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.task import OutputForm, Prediction, TaskData
 from bert_jax.training.checkpoints import open_chosen
@@ -76,6 +77,7 @@ class Predictor:
         self.data = make_predicting_data(config, workdir, top_k, batch_tokens)
         self.model = make_model_config(config)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
+        self._add_fields = make_add_fields(self.model, self.tokenizer)
         self._mesh = sharding.make_mesh()
         task = self.data.make_predictor(self.model, self.tokenizer)
         self._step = jax.jit(
@@ -114,7 +116,8 @@ class Predictor:
         shards = sharding.batch_shards(self._mesh)
         for batch in self.data.prediction_batches(rows, self.model, shards):
             size = len(batch.row_numbers)
-            on_device = sharding.shard_batch(self._mesh, batch.read(0, size), size, 0)
+            local = self._add_fields(batch.read(0, size))
+            on_device = sharding.shard_batch(self._mesh, local, size, 0)
             outputs = jax.device_get(self._step(self._params, on_device))
             answers.add(batch.row_numbers, batch.length, outputs)
         return answers.predictions()

@@ -10,7 +10,8 @@ from typing import Any
 from bert_jax.models.bert import BERT
 from bert_jax.models.elmo import ELMO
 from bert_jax.models.gpt import GPT
-from bert_jax.models.model import Encoder, EncoderConfig, Model
+from bert_jax.models.model import AddFields, Batch, Encoder, EncoderConfig, Model
+from bert_jax.text.tokenization import Tokenizer
 
 MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT, "elmo": ELMO}
 
@@ -47,6 +48,40 @@ def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:
       ValueError: for an unknown `config.name`.
     """
     return _row(config.name).encoder(config, name=name)
+
+
+def reads_new_words(config: EncoderConfig) -> bool:
+    """Returns whether an encoder can read words that are not in its vocabulary."""
+    return _row(config.name).add_fields is not None
+
+
+def make_add_fields(config: EncoderConfig, tokenizer: Tokenizer) -> AddFields:
+    """Returns the function that completes batches on the host, just before they go to the devices.
+
+    Args:
+      config: of the encoder.
+      tokenizer: that made the ids.
+
+    Raises:
+      ValueError: the tokenizer does not fit the encoder.
+    """
+    if make := _row(config.name).add_fields:
+        return make(config, tokenizer)
+    if (pieces := len(tokenizer.pieces)) > config.padded_vocab_size:
+        raise ValueError(
+            f"The vocabulary has {pieces:,} entries, more than"
+            f" model.vocab_size={config.vocab_size:,}: set model.vocab_size={pieces}."
+        )
+    return lambda batch: batch
+
+
+def complete_example(config: EncoderConfig, batch: Batch) -> dict[str, Any]:
+    """Returns a batch of examples with the fields that `make_add_fields` would add, of any values.
+
+    Parameters do not depend on values, only on shapes.
+    """
+    more = _row(config.name).example_fields
+    return {**batch, **(more(config, batch) if more else {})}
 
 
 def _row(name: str) -> Model:

@@ -22,10 +22,11 @@ def character_spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
     """
     if spans := getattr(tokenizer, "character_spans", None):
         return spans(text)
-    return list(_wordpiece_spans(tokenizer, text))
+    return list(spans_of_pieces(tokenizer, text))
 
 
-def _wordpiece_spans(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, int]]:
+def spans_of_pieces(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, int]]:
+    """Yields the same for a tokenizer that splits text by `basic_tokens` first."""
     lowercase = getattr(tokenizer, "lowercase", False)
     for run in _RUN.finditer(text):
         ids = iter(tokenizer.encode(run.group()))

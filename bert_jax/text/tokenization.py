@@ -42,18 +42,26 @@ class Tokenizer(Protocol):
     """What the data pipeline and the tasks need from a tokenizer. It can be pickled."""
 
     lowercase: bool  # whether text is lower cased first
-    pieces: tuple[str, ...]  # id -> piece
     pad_id: int
     unk_id: int
     cls_id: int
     sep_id: int  # between two texts
     end_id: int  # at the end of a sequence; BERT ends it with sep_id
     mask_id: int  # -1 if the tokenizer has no mask
-    is_continuation: np.ndarray  # bool[vocab]: the piece continues the word before it
     random_words: np.ndarray  # int32[words]: ids of the distinct pieces, in the vocabulary's order
-    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions of
-    # Python and of the packages that the tokenizer uses
+    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions
+    # of Python and of the packages that the tokenizer uses
     fingerprint: str
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The piece of each id."""
+        ...
+
+    @property
+    def is_continuation(self) -> np.ndarray:
+        """bool[vocab]: the piece continues the word before it."""
+        ...
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """Returns the ids of `text`; "[MASK]" in it is text, unless `special_tokens`."""

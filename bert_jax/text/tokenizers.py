@@ -6,9 +6,10 @@ import pathlib
 
 from bert_jax.text import gpt_vocabulary
 from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
+from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end.
-KINDS = {".txt": "WordPiece", ".model": "SentencePiece", ".gpt": "GPT"}
+KINDS = {".txt": "WordPiece or words", ".model": "SentencePiece", ".gpt": "GPT"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,9 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
     """Reads a vocabulary.
 
     Args:
-      path: a WordPiece vocabulary (`*.txt`), a SentencePiece model (`*.model`), a byte-pair
-        vocabulary of GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
+      path: a vocabulary of WordPiece or of whole words (`*.txt`), a SentencePiece model
+        (`*.model`), a byte-pair vocabulary of GPT (`*.gpt`), or the folder with GPT's two released
+        files, or one of them.
 
     Raises:
       ValueError: it cannot be read, or is of none of these kinds.
@@ -56,8 +58,14 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
     return Vocabulary(path, os.path.basename(path), kind, _read(path))
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
-    """Loads the tokenizer of a vocabulary; see `read_vocabulary` for `path`.
+def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False) -> Tokenizer:
+    """Loads the tokenizer of a vocabulary.
+
+    Args:
+      path: see `read_vocabulary`. A `*.txt` with the lines <S>, </S> and <UNK> has whole words.
+      lowercase: whether text is lower cased.
+      grows: whether a vocabulary of whole words gives new words ids of their own; see
+        `WordTokenizer`. Other kinds have pieces for every word.
 
     Raises:
       ValueError: the vocabulary cannot be read or is not of its kind, or a package that the
@@ -65,6 +73,8 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool) -> Tokenizer:
     """
     vocabulary = read_vocabulary(path)
     arguments = vocabulary.content, lowercase, vocabulary.path
+    if vocabulary.kind == ".txt" and is_word_vocabulary(vocabulary.content):
+        return WordTokenizer(*arguments, grows)
     if vocabulary.kind == ".txt":
         return WordPieceTokenizer(*arguments)
     # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.

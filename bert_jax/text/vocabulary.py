@@ -6,8 +6,11 @@
 A vocabulary is a function of the count of each word. Therefore the text is read once, in any number
 of processes, into tables of bounded size that are merged in the order of the chunks.
 
-All three kinds come from SentencePiece's trainers on one thread, which break every tie. Its BPE
-pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within one is `##b`.
+A vocabulary of `words` is all words of the text, the most frequent first.
+
+The three kinds with pieces of words come from SentencePiece's trainers on one thread, which break
+every tie. Its BPE pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within
+one is `##b`.
 (The widely used Rust WordPiece trainer gives another vocabulary at every run.)
 """
 
@@ -32,11 +35,19 @@ from bert_jax.text.tokenization import (
     is_punctuation,
     split_runs,
 )
+from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 
+# Vocabularies of pieces of words, and all kinds with the file that is written.
 KINDS = ("wordpiece", "unigram", "bpe")
+FILE_NAMES = {
+    **{"wordpiece": "vocab.txt", "unigram": "vocab.model", "bpe": "vocab.model"},
+    "words": "vocab.txt",
+}
 
 # Distinct words kept; a table grows to twice this number before it is cut back.
 MAX_WORDS = 250_000
+# The same where every word becomes an entry. (The published ELMo has 793,471.)
+MAX_ENTRIES = 2_000_000
 
 # SentencePiece sees longer runs of text without a space (Chinese, addresses) in parts.
 MAX_RUN_LENGTH = 48
@@ -62,22 +73,24 @@ class WordCounts:
       dropped: `words` and `occurrences` of rare words that were dropped to bound the memory.
     """
 
-    def __init__(self):
+    def __init__(self, kind: str = ""):
+        """Makes an empty table for the words of a vocabulary of a kind."""
+        self._limit = MAX_ENTRIES if kind == "words" else MAX_WORDS
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
 
     def add(self, words: Iterable[str] | Mapping[str, int]) -> None:
         self.counts.update(words)
-        if len(self.counts) >= 2 * MAX_WORDS:
+        if len(self.counts) >= 2 * self._limit:
             self._keep_most_frequent()
 
     def _keep_most_frequent(self) -> None:
-        """Keeps MAX_WORDS words. Of equally frequent words, a checksum decides."""
+        """Keeps the most frequent words. Of equally frequent words, a checksum decides."""
         counts = self.counts
         values = np.fromiter(counts.values(), np.int64, len(counts))
-        least = int(np.partition(values, -MAX_WORDS)[-MAX_WORDS])
+        least = int(np.partition(values, -self._limit)[-self._limit])
         ties = sorted((word for word, n in counts.items() if n == least), key=_checksum)
-        staying = set(ties[: MAX_WORDS - int((values > least).sum())])
+        staying = set(ties[: self._limit - int((values > least).sum())])
         kept = Counter({w: n for w, n in counts.items() if n > least or w in staying})
         self.dropped["words"] += len(counts) - len(kept)
         self.dropped["occurrences"] += counts.total() - kept.total()
@@ -92,16 +105,16 @@ def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCou
     """Counts the words that a vocabulary is trained on.
 
     Args:
-      kind: one of KINDS. For `wordpiece`, a word is a word or a punctuation mark of the tokenizer's
-        first step; for SentencePiece, all text between two spaces.
+      kind: one of FILE_NAMES. For `wordpiece` and `words`, a word is a word or a punctuation
+        mark of the tokenizer's first step; for SentencePiece, all text between two spaces.
       sentences: the text, cut anywhere between words.
       lowercase: whether the tokenizer lower cases text.
     """
     _check_kind(kind)
-    runs = WordCounts()
+    runs = WordCounts(kind)
     for sentence in sentences:
         runs.add(split_runs(sentence))
-    words = WordCounts()
+    words = WordCounts(kind)
     words.dropped = runs.dropped
     for run, count in runs.counts.items():
         for word in _words_of(run, kind, lowercase):
@@ -110,15 +123,15 @@ def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCou
 
 
 def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
-    if kind == "wordpiece":
+    if kind in ("wordpiece", "words"):
         return basic_tokens(run, lowercase)
     run = run.lower() if lowercase else run
     return [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
 
 
-def merge_counts(parts: Iterable[WordCounts]) -> WordCounts:
+def merge_counts(parts: Iterable[WordCounts], kind: str = "") -> WordCounts:
     """Returns the sums of the counts of the chunks of a text, in the order of the chunks."""
-    total = WordCounts()
+    total = WordCounts(kind)
     for part in parts:
         total.add(part.counts)
         total.dropped.update(part.dropped)
@@ -128,12 +141,14 @@ def merge_counts(parts: Iterable[WordCounts]) -> WordCounts:
 def train_vocabulary(
     kind: str, words: WordCounts, vocab_size: int, path: str | os.PathLike
 ) -> dict[str, int]:
-    """Trains a vocabulary and writes it. Ids 0 to 4 are SPECIAL_TOKENS.
+    """Trains a vocabulary and writes it. Ids 0 to 4 are SPECIAL_TOKENS, but of `words` 0 to 2 are
+    `<S>`, `</S>` and `<UNK>`.
 
     Args:
-      kind: `wordpiece` writes a vocab.txt, `unigram` and `bpe` a SentencePiece model.
+      kind: `wordpiece` and `words` write a vocab.txt, `unigram` and `bpe` a SentencePiece model.
       words: from `count_words` of the same kind.
-      vocab_size: number of entries; a text with too few distinct words gives fewer.
+      vocab_size: number of entries; a text with too few distinct words gives fewer. Not of
+        `words`, which has all.
       path: the file to write.
 
     Returns:
@@ -150,6 +165,8 @@ def train_vocabulary(
             f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
         )
     usable = {word: n for word, n in words.counts.items() if _is_usable(word)}
+    if kind == "words":
+        usable = dict(words.counts)
     if not usable:
         raise ValueError(
             f"The text has no words, so no {kind} vocabulary can be trained: check data.source."
@@ -159,7 +176,11 @@ def train_vocabulary(
         for character in word:
             characters[character] += count
     alphabet = _alphabet(characters, kind, vocab_size // 2)
-    if kind == "wordpiece":
+    if kind == "words":
+        vocabulary = make_word_vocabulary(_by_frequency(usable))
+        entries = vocabulary.count(b"\n")
+        alphabet = list(characters)
+    elif kind == "wordpiece":
         vocabulary, entries = _train_wordpiece(usable, alphabet, vocab_size)
     else:
         coverage = sum(characters[c] for c in alphabet) / characters.total()
@@ -180,9 +201,14 @@ def train_vocabulary(
 def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathLike) -> None:
     """Checks that a vocabulary fits in an embedding table of `vocab_size` rows.
 
+    A vocabulary of whole words may be larger: ELMo reads the characters of words, and predicts the
+    unknown word in place of the others.
+
     Raises:
       ValueError: the vocabulary at `path` is larger.
     """
+    if isinstance(tokenizer, WordTokenizer):
+        return
     if (size := len(tokenizer.pieces)) > vocab_size:
         raise ValueError(
             f"The vocabulary {os.fspath(path)} has {size} entries, more than"
@@ -191,8 +217,10 @@ def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathL
 
 
 def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(KINDS)}.")
+    if kind not in FILE_NAMES:
+        raise ValueError(
+            f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}."
+        )
 
 
 def _is_usable(word: str) -> bool:
@@ -261,7 +289,7 @@ def _train(
     """Runs one of SentencePiece's trainers on word counts; returns the bytes of the model."""
     model = io.BytesIO()
     pad, unk, *control = SPECIAL_TOKENS
-    order = sorted(words, key=lambda word: (-words[word], word))
+    order = _by_frequency(words)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(f"{word}\t{words[word]}" for word in order),
         input_format="tsv",
@@ -277,6 +305,11 @@ def _train(
         **options,
     )
     return model.getvalue()
+
+
+def _by_frequency(words: Mapping[str, int]) -> list[str]:
+    """Returns the words, the most frequent first, equally frequent ones in the order of strings."""
+    return sorted(words, key=lambda word: (-words[word], word))
 
 
 def _pieces(model: bytes) -> list[str]:

@@ -8,10 +8,12 @@ A vocabulary is bilm-tf's: a word a line, the most frequent first, with `<S>`, `
 The id of a word is the number of its line, from 0 on.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from bert_jax.text.offsets import spans_of_pieces
 from bert_jax.text.tokenization import basic_tokens, make_fingerprint, tidy
 
 # Begin and end of a sentence, and the unknown word; the first lines of vocabularies that we train.
@@ -62,7 +64,7 @@ class WordTokenizer:
         self.vocabulary_size = len(self._words)
         self.cls_id, self.sep_id, self.unk_id = (self._ids[word] for word in WORD_SPECIALS)
         # Padding is known by `example_ids`; there is no word for masks.
-        self.pad_id, self.mask_id = self.sep_id, -1
+        self.pad_id, self.mask_id, self.end_id = self.sep_id, -1, self.sep_id
         self.random_words = np.fromiter(self._ids.values(), np.int32)
         self.fingerprint = make_fingerprint("words", lowercase, vocabulary)
         self.is_tokenized = _is_tokenized(self._words)
@@ -125,6 +127,16 @@ class WordTokenizer:
             word = "".join(basic_tokens(word, self.lowercase))
         return [self._id(word)] if word else []
 
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: False, since every id is a whole word."""
+        return np.zeros(len(ids), bool)
+
+    def character_spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
+        if self.is_tokenized:
+            return [run.span() for run in re.finditer(r"\S+", text)]
+        return list(spans_of_pieces(self, text))
+
     def split(self, text: str) -> list[str]:
         """Returns the words of a text."""
         if self.is_tokenized:
@@ -169,7 +181,7 @@ def is_word_vocabulary(vocabulary: bytes) -> bool:
     return all(word.encode() in lines for word in WORD_SPECIALS)
 
 
-def make_vocabulary(words: Iterable[str]) -> bytes:
+def make_word_vocabulary(words: Iterable[str]) -> bytes:
     """Returns the bytes of a vocabulary: WORD_SPECIALS, then the words in their order."""
     others = (word for word in words if word not in WORD_SPECIALS)
     return "".join(f"{word}\n" for word in (*WORD_SPECIALS, *others)).encode()

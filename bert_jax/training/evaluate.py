@@ -80,7 +80,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
             carry = init_carry(task, mesh, batch_size)
             for number, batch in enumerate(batches):
-                local = batch.read(start, stop)
+                local = run.add_fields(batch.read(start, stop))
                 on_device = sharding.shard_batch(mesh, local, batch_size, start)
                 *results, carry = step(params, on_device, key, number, carry)
                 sums, outputs = jax.device_get(results)

@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import Batch, Rows
 from bert_jax.devices import sharding
+from bert_jax.models.model import AddFields
 
 
 class Feed:
@@ -17,18 +18,20 @@ class Feed:
       mesh: all devices.
       phase: of the run.
       rows: to train on.
+      add_fields: completes a batch for the encoder, see `Run.add_fields`.
     """
 
-    def __init__(self, mesh: Mesh, phase: Phase, rows: Rows):
+    def __init__(self, mesh: Mesh, phase: Phase, rows: Rows, add_fields: AddFields):
         self._mesh = mesh
         self._phase = phase
         self._rows = rows
+        self._add_fields = add_fields
 
     def host_batch(self, step: int) -> Batch:
         """Returns this process's rows of the batch of update number `step`."""
         number = step - self._phase.first_step
         local = sharding.local_rows(self._mesh, self._rows.batch_rows(number))
-        return self._rows.batch(number, *local)
+        return self._add_fields(self._rows.batch(number, *local))
 
     def batches(self, step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields the batches from update number `step` to the end of the phase, on the devices."""

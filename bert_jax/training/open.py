@@ -19,6 +19,7 @@ from bert_jax.corpus.rows import CorpusRows
 from bert_jax.devices import processes, sharding
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
+from bert_jax.models import reads_new_words
 from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -52,8 +53,11 @@ def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
     data = make_task_data(config)
     make_model_config(config)
     if has_corpus(config):
-        return _open_corpus(config, workdir, data)  # pyright: ignore[reportArgumentType]
-    return _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
+        run = _open_corpus(config, workdir, data)  # pyright: ignore[reportArgumentType]
+    else:
+        run = _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
+    _ = run.add_fields  # the encoder may refuse the tokenizer
+    return run
 
 
 def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData) -> Run:
@@ -111,10 +115,10 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         raise ValueError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
     pad_lengths = bucket_lengths(config.data.lengths, phase.sequence_length)
-    training = ()
+    training, grows = (), reads_new_words(make_model_config(config))
     if to_train:
         vocabulary = _vocabulary(config)
-        tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
+        tokenizer = load_tokenizer(vocabulary, config.data.lowercase, grows)
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
             raise ValueError("config.data.train is missing: the file to train on.")
@@ -133,7 +137,7 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         steps = total_steps(config, (training[0].rows_per_epoch,))
     else:
         vocabulary, steps = "", 1
-        tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase)
+        tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
         data = data.with_labels(read_labels(workdir))
     evaluation = tuple(
         _rows(name, source, *_read(data, source), data, tokenizer, pad_lengths)

@@ -1,6 +1,7 @@
 """A run: a configuration with its mesh, data, tokenizer and task."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from bert_jax.config.phases import Phase, duration_steps, make_phases
 from bert_jax.corpus.batch import Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
-from bert_jax.models import make_config
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models import make_add_fields, make_config
+from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
@@ -68,6 +69,15 @@ class Run:
     def steps(self) -> int:
         """Updates of the whole run."""
         return self.phases[-1].last_step
+
+    @functools.cached_property
+    def add_fields(self) -> AddFields:
+        """Completes a batch on the host with what only this encoder reads.
+
+        Raises:
+          ValueError: the tokenizer does not fit the encoder.
+        """
+        return make_add_fields(self.task.model, self.tokenizer)
 
     def phase_at(self, step: int) -> Phase:
         """Returns the phase of update number `step` (from 0); past the end, the last."""
@@ -182,14 +192,18 @@ def save_to_workdir(run: Run) -> None:
         write_labels(run.workdir, run.data.labels)
 
 
-def load_workdir_tokenizer(workdir: str, lowercase: bool) -> Tokenizer:
+def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
     """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
+
+    Args:
+      workdir: of the run.
+      lowercase, grows: see `load_tokenizer`.
 
     Raises:
       ValueError: there is no vocabulary.
     """
     if path := find_vocabulary(workdir):
-        return load_tokenizer(path, lowercase)
+        return load_tokenizer(path, lowercase, grows)
     raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
 
 

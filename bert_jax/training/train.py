@@ -141,7 +141,7 @@ def train_phase(
     if step == phase.first_step:  # its rows continue none of the phase before
         carry = init_carry(run.task_at(phase), run.mesh, phase.batch_size)
         state = dataclasses.replace(state, carry=carry)
-    feed = Feed(run.mesh, phase, run.training_rows(phase))
+    feed = Feed(run.mesh, phase, run.training_rows(phase), run.add_fields)
     with Prefetcher(lambda: feed.batches(step)) as batches:
         reporter.begin(phase, feed.host_batch)
         for batch in batches:

@@ -239,8 +239,8 @@ def test_words_that_the_trainer_cannot_have_are_counted(kind, tmp_path):
 
 
 def test_unknown_kind_and_too_small_size_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="'words'. Available: wordpiece, unigram, bpe"):
-        count_words("words", [], lowercase=True)
+    with pytest.raises(ValueError, match="'letters'. Available: wordpiece, unigram, bpe, words"):
+        count_words("letters", [], lowercase=True)
     with pytest.raises(ValueError, match="vocab_size=63 is too small .* at least 64"):
         train("wordpiece", make_text(1), 63, tmp_path / "vocab.txt")
 
