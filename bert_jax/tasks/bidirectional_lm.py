@@ -225,7 +225,7 @@ class BidirectionalLMData(PretrainingData):
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
         return TextProbabilities(model, **self._words_of(model, tokenizer))
 
-    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, int]:
+    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
         # A tokenizer of words may know more of them than its vocabulary has.
         size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
         return {"num_words": min(size, model.vocab_size), "unk_id": tokenizer.unk_id}
@@ -305,7 +305,7 @@ class BidirectionalLMData(PretrainingData):
 
 
 BIDIRECTIONAL_LM = TaskRow(
-    make=BidirectionalLMData.make,
+    make=BidirectionalLMData.make,  # pyright: ignore[reportArgumentType]
     default_config=defaults.bidirectional_lm,
     head="",
     pools=False,
