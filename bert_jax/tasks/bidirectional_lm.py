@@ -12,7 +12,6 @@ direction, its beginning); `perplexity` is exp of their negative mean for one to
 """
 
 import dataclasses
-import functools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,13 +19,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
-from bert_jax.corpus.streams import StreamFormat
 from bert_jax.examples.texts import Text
 from bert_jax.models import MODELS, make_encoder
 from bert_jax.models.bidirectional_lm import (
@@ -41,6 +38,7 @@ from bert_jax.tasks import health
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores
 from bert_jax.tasks.pretraining import PretrainingData
 from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.whole_texts import TextAnswers, WholeTexts, perplexity
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation may report; the rest follow from the first ones.
@@ -49,9 +47,6 @@ METRICS = (
     *("perplexity", "forward_perplexity", "backward_perplexity"),
     *("word_perplexity", "bits_per_character"),
 )
-# exp of more overflows; a model with such a loss has diverged.
-_LARGEST_EXPONENT = 700.0
-_SHORTEST = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +225,7 @@ class BidirectionalLMData(PretrainingData):
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
         return TextProbabilities(model, **self._words_of(model, tokenizer))
 
-    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, int]:
+    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
         # A tokenizer of words may know more of them than its vocabulary has.
         size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
         return {"num_words": min(size, model.vocab_size), "unk_id": tokenizer.unk_id}
@@ -261,14 +256,14 @@ class BidirectionalLMData(PretrainingData):
         self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
     ) -> dict[str, float]:
         values, text = dict(means), rows.text_counts
-        for perplexity, loss in (
+        for name, loss in (
             ("perplexity", "bidirectional_lm_loss"),
             ("forward_perplexity", "forward_loss"),
             ("backward_perplexity", "backward_loss"),
         ):
-            values[perplexity] = _exp(values[loss])
+            values[name] = perplexity(values[loss])
         nats = values["bidirectional_lm_loss"] * text["predicted_tokens"]
-        values["word_perplexity"] = _exp(nats / text["words"])
+        values["word_perplexity"] = perplexity(nats / text["words"])
         values["bits_per_character"] = nats / text["characters"] / math.log(2)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
 
@@ -297,76 +292,20 @@ class BidirectionalLMData(PretrainingData):
 
     def encode(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> "EncodedTexts":
-        return EncodedTexts([tokenizer.encode(text.text_a) for text in examples], tokenizer)
+    ) -> WholeTexts:
+        return WholeTexts([tokenizer.encode(text.text_a) for text in examples], tokenizer)
 
-    def collect(self, examples: Sequence[Text], rows: "EncodedTexts") -> "TextAnswers":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def collect(self, examples: Sequence[Text], rows: WholeTexts) -> TextAnswers:  # pyright: ignore[reportIncompatibleMethodOverride]
         return TextAnswers(rows)
 
     def prediction_batches(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, rows: "EncodedTexts", model: EncoderConfig, shards: int
+        self, rows: WholeTexts, model: EncoderConfig, shards: int
     ) -> Iterator[EvaluationBatch]:
-        """Yields batches of texts, the longest first, padded to powers of two."""
-        order = np.argsort([-len(ids) for ids in rows.ids], kind="stable")
-        while order.size:
-            slots = len(rows.ids[order[0]]) + 1
-            length = max(_SHORTEST, 1 << (slots - 1).bit_length())
-            size = max(1, self.batch_tokens // length // shards) * shards
-            numbers, order = order[:size], order[size:]
-            numbers = np.pad(numbers, (0, size - numbers.size), constant_values=-1)
-            yield EvaluationBatch(numbers, length, functools.partial(rows.read, numbers, length))
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedTexts:
-    """Texts as ids, without markers, and the tokenizer that made them."""
-
-    ids: list[list[int]]
-    tokenizer: Tokenizer
-
-    def read(self, numbers: np.ndarray, length: int, start: int, stop: int) -> dict[str, Any]:
-        """Returns texts numbers[start:stop] as rows of streams of `length` slots; -1: padding."""
-        first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
-        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
-        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
-        rows = []
-        for number in numbers[start:stop].tolist():
-            ids = self.ids[number]
-            both = [first, *ids, first], [last, *reversed(ids), last]
-            rows.append(form.padding if number < 0 else tuple(map(np.array, both)))
-        return form.make_batch(rows)
-
-
-class TextAnswers:
-    """The probabilities of all texts."""
-
-    def __init__(self, texts: EncodedTexts):
-        self._texts = texts
-        self._predictions: list[Prediction] = [{}] * len(texts.ids)
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        for place, number in enumerate(row_numbers.tolist()):
-            if number >= 0:
-                forward, backward = (float(answers[x][place]) for x in ("forward", "backward"))
-                tokens = len(self._texts.ids[number])
-                self._predictions[number] = {
-                    "tokens": tokens,
-                    "forward_log_probability": forward,
-                    "backward_log_probability": backward,
-                    "perplexity": _exp(-(forward + backward) / (2 * tokens + 2)),
-                }
-
-    def predictions(self) -> list[Prediction]:
-        """The log-probabilities and the perplexity of each text."""
-        return self._predictions
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, _LARGEST_EXPONENT))
+        return rows.batches(self.batch_tokens, shards)
 
 
 BIDIRECTIONAL_LM = TaskRow(
-    make=BidirectionalLMData.make,
+    make=BidirectionalLMData.make,  # pyright: ignore[reportArgumentType]
     default_config=defaults.bidirectional_lm,
     head="",
     pools=False,

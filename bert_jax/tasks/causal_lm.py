@@ -256,7 +256,7 @@ def _check_model(fields: Mapping[str, Any]) -> None:
 
 
 CAUSAL_LM = TaskRow(
-    make=CausalLMData.make,
+    make=CausalLMData.make,  # pyright: ignore[reportArgumentType]
     default_config=defaults.causal_lm,
     head="",
     pools=False,

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch, Rows
-from bert_jax.corpus.rows import CorpusRows
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer
@@ -210,8 +209,8 @@ class TaskData(Protocol):
 class CorpusData(TaskData, Protocol):
     """The host side of a task on a corpus."""
 
-    def check_rows(self, rows: CorpusRows) -> None:
-        """Raises ValueError if the task cannot be trained on these rows."""
+    def check_rows(self, rows: Any) -> None:
+        """Raises ValueError if the task cannot be trained on these CorpusRows."""
         ...
 
 

@@ -1,0 +1,83 @@
+"""Probabilities of whole texts, by models that read them from both ends."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.corpus.batch import Batch, EvaluationBatch
+from bert_jax.corpus.streams import StreamFormat
+from bert_jax.tasks.task import Prediction
+from bert_jax.text.tokenization import Tokenizer
+
+# exp of more overflows; a model with such a loss has diverged.
+_LARGEST_EXPONENT = 700.0
+# A batch is padded to a power of two, at least to this one.
+_SHORTEST = 16
+
+
+def perplexity(loss: float) -> float:
+    """Returns exp(loss) of a mean loss in nats; a finite number for every loss."""
+    return math.exp(min(loss, _LARGEST_EXPONENT))
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeTexts:
+    """Texts as ids, without markers, and the tokenizer that made them."""
+
+    ids: list[list[int]]
+    tokenizer: Tokenizer
+
+    def batches(self, batch_tokens: int, shards: int) -> Iterator[EvaluationBatch]:
+        """Yields batches of all texts, the longest first, padded to powers of two.
+
+        Args:
+          batch_tokens: positions of a batch, padding included.
+          shards: the number of rows of a batch is a multiple of it.
+        """
+        order = np.argsort([-len(ids) for ids in self.ids], kind="stable")
+        while order.size:
+            slots = len(self.ids[order[0]]) + 1
+            length = max(_SHORTEST, 1 << (slots - 1).bit_length())
+            size = max(1, batch_tokens // length // shards) * shards
+            numbers, order = order[:size], order[size:]
+            numbers = np.pad(numbers, (0, size - numbers.size), constant_values=-1)
+            yield EvaluationBatch(numbers, length, functools.partial(self.read, numbers, length))
+
+    def read(self, numbers: np.ndarray, length: int, start: int, stop: int) -> Batch:
+        """Returns texts numbers[start:stop] as rows of streams of `length` slots; -1: padding."""
+        first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
+        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
+        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
+        rows = []
+        for number in numbers[start:stop].tolist():
+            ids = self.ids[number]
+            both = [first, *ids, first], [last, *reversed(ids), last]
+            rows.append(form.padding if number < 0 else tuple(map(np.array, both)))
+        return form.make_batch(rows)
+
+
+class TextAnswers:
+    """The probabilities of all texts."""
+
+    def __init__(self, texts: WholeTexts):
+        self._texts = texts
+        self._predictions: list[Prediction] = [{}] * len(texts.ids)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        for place, number in enumerate(row_numbers.tolist()):
+            if number >= 0:
+                forward, backward = (float(answers[x][place]) for x in ("forward", "backward"))
+                tokens = len(self._texts.ids[number])
+                self._predictions[number] = {
+                    "tokens": tokens,
+                    "forward_log_probability": forward,
+                    "backward_log_probability": backward,
+                    "perplexity": perplexity(-(forward + backward) / (2 * tokens + 2)),
+                }
+
+    def predictions(self) -> list[Prediction]:
+        """The log-probabilities and the perplexity of each text."""
+        return self._predictions
