@@ -206,7 +206,7 @@ class BidirectionalLMData(PretrainingData):
         Raises:
           ValueError: more words would be sampled than there are.
         """
-        if self.num_samples >= (words := len(tokenizer.pieces)):
+        if self.num_samples >= (words := min(len(tokenizer.pieces), model.vocab_size)):
             raise ValueError(
                 f"config.head.num_samples={self.num_samples} must be below the number of words,"
                 f" {words}: lower it, or set config.head.softmax='full'."
@@ -219,7 +219,7 @@ class BidirectionalLMData(PretrainingData):
         )
 
     def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return TextProbabilities(model, vocab_size=len(tokenizer.pieces))
+        return TextProbabilities(model, vocab_size=min(len(tokenizer.pieces), model.vocab_size))
 
     def check_rows(self, rows: CorpusRows) -> None:
         """Refuses to sample words that are not sorted by frequency.
