@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_jax.formats import google, huggingface, openai
+from bert_jax.formats import bilm, google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
 
@@ -46,6 +46,12 @@ FORMATS = {
         open=openai.open_checkpoint,
         list_tensors=openai.list_tensors,
     ),
+    "bilm": Format(
+        title="bilm-tf",
+        matches=bilm.matches,
+        open=bilm.open_checkpoint,
+        list_tensors=bilm.list_tensors,
+    ),
 }
 
 
@@ -63,8 +69,9 @@ def format_of(path: str) -> str:
         raise ValueError(f"{path}: no such file or folder.")
     raise ValueError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
-        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), nor of"
-        f" openai/finetune-transformer-lm (with {openai.SHAPES})."
+        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), of"
+        f" openai/finetune-transformer-lm (with {openai.SHAPES}) or of bilm-tf (with"
+        f" {bilm.OPTIONS} and *weights.hdf5)."
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_jax.formats.weight_table import Arrays, Shapes
@@ -48,6 +48,7 @@ class ForeignCheckpoint:
       label_kind: value for `config.head.labels` of a text classifier.
       vocabulary_kind: a key of `text.tokenizers.KINDS`.
       new_words: the last pieces of the vocabulary for which the checkpoint has no embeddings.
+      settings: values of further fields of the configuration, by dotted names.
     """
 
     path: str
@@ -64,6 +65,7 @@ class ForeignCheckpoint:
     label_kind: str = "single"
     vocabulary_kind: str = ".txt"
     new_words: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def tokenizer(self) -> Tokenizer:
         return make_tokenizer(

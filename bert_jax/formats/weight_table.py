@@ -8,7 +8,7 @@ error that lists names and shapes.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -19,13 +19,42 @@ _MAX_DIFFERENCES = 12
 
 
 @dataclasses.dataclass(frozen=True)
+class Transform:
+    """How the tensor of a format becomes a parameter, and back.
+
+    Attributes:
+      to_parameter, to_tensor: functions of an array.
+      tensor_shape: function of the parameter's shape.
+    """
+
+    to_parameter: Callable[[np.ndarray], np.ndarray]
+    to_tensor: Callable[[np.ndarray], np.ndarray]
+    tensor_shape: Callable[[tuple[int, ...]], tuple[int, ...]]
+
+
+TRANSFORMS = {
+    "same": Transform(lambda x: x, lambda x: x, lambda shape: shape),
+    # The format stores [out, in] for our [in, out].
+    "transpose": Transform(lambda x: x.T, lambda x: x.T, lambda shape: shape[::-1]),
+    # The format has a first dimension of 1 more.
+    "first_of_one": Transform(lambda x: x[0], lambda x: x[None], lambda shape: (1, *shape)),
+    # The format lacks the first row, of zeros.
+    "zero_row": Transform(
+        lambda x: np.concatenate([np.zeros_like(x[:1]), x]),
+        lambda x: x[1:],
+        lambda shape: (shape[0] - 1, *shape[1:]),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class WeightRow:
     """One parameter; `{i}` stands for the number of a layer.
 
     Attributes:
       path: of the parameter in this package.
       tensor: its name in the format.
-      transform: "same", or "transpose" where the format stores [out, in] for our [in, out].
+      transform: a key of TRANSFORMS.
       part: (number, count) where the tensor, after `transform`, holds `count` parameters of one
         shape side by side along its last dimension, and this is number `number` of them.
     """
@@ -201,8 +230,7 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
             )
         arrays = [np.asarray(params[part.path]) for part in parts]
         array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
-        is_transposed = parts[0].transform == "transpose"
-        tensors[name] = np.ascontiguousarray(array.T) if is_transposed else array
+        tensors[name] = np.ascontiguousarray(TRANSFORMS[parts[0].transform].to_tensor(array))
     return tensors
 
 
@@ -234,7 +262,7 @@ def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:
     """Returns the parameters in a tensor; the caller refuses a tensor of a wrong shape."""
     with np.errstate(over="ignore"):  # the caller refuses values that are not finite
         array = array.astype(np.float32, copy=False)
-    array = array.T if parts[0].transform == "transpose" else array
+    array = TRANSFORMS[parts[0].transform].to_parameter(array)
     if len(parts) == 1:
         return {parts[0].path: np.ascontiguousarray(array)}
     arrays = np.array_split(np.atleast_1d(array), len(parts), axis=-1)
@@ -244,9 +272,10 @@ def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:
 
 
 def _tensor_shape(expected: Shapes, parts: tuple[WeightRow, ...]) -> tuple[int, ...]:
-    *first, last = expected[parts[0].path]
-    shape = (*first, last * parts[0].part[1])
-    return shape[::-1] if parts[0].transform == "transpose" else shape
+    shape = expected[parts[0].path]
+    if (count := parts[0].part[1]) > 1:
+        shape = (*shape[:-1], shape[-1] * count)
+    return TRANSFORMS[parts[0].transform].tensor_shape(shape)
 
 
 def _find_non_parameter(table: WeightTable, name: str) -> NonParameter | None:

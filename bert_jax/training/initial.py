@@ -17,17 +17,17 @@ from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import MODELS, default_fields
+from bert_jax.models import MODELS, complete_example, default_fields, make_encoder
 from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig, parameter_shapes
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import Task, example_batch
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_model_config
+from bert_jax.training.run import make_model_config, make_task_data
 from bert_jax.training.state import make_key
 
 # Names of the files that an import writes in addition to the parameters.
@@ -101,9 +101,8 @@ def check_source(config: ConfigDict) -> None:
     """
     model = make_model_config(config)
     params, _ = read_params(config.init_from)
-    expected = pretraining_shapes(model, config.model.next_sentence)
+    expected = encoder_shapes(model)
     params = {path: x for path, x in params.items() if _part(path, model.name) == model.name}
-    expected = {path: x for path, x in expected.items() if _part(path, model.name) == model.name}
     new_words = ()
     if _num_words(config.init_from) < model.vocab_size and config.data.vocab:
         new_words = special_tokens(load_tokenizer(config.data.vocab, config.data.lowercase))
@@ -168,6 +167,7 @@ def foreign_config(checkpoint: ForeignCheckpoint, *variant: str) -> ConfigDict:
     if (name := checkpoint.model["name"]) != config.model.name:
         config.model = ConfigDict(default_fields(name))
     config.model.update(checkpoint.model)
+    config.update_from_flattened_dict(dict(checkpoint.settings))
     return config
 
 
@@ -214,8 +214,9 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
 def _foreign_shapes(
     checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
 ) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each parameter of the checkpoint, by path."""
-    leaves = pretraining_shapes(model, config.model.next_sentence)
+    """Returns the shape of each parameter of the checkpoint's task, by path."""
+    task = foreign_task(checkpoint, config)
+    leaves = flatten(parameter_shapes(task.make_model(), _example(task)))
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     if new := len(checkpoint.new_words):
         rows, features = shapes[words_param(model.name)]
@@ -237,12 +238,28 @@ def _foreign_shapes(
     }
 
 
-def pretraining_shapes(
-    model: EncoderConfig, next_sentence: bool
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shape and dtype of each parameter of the model for pre-training, by path."""
-    task = make_pretraining(model, next_sentence)
-    return flatten(parameter_shapes(task.make_model(), task.example_batch()))
+def encoder_shapes(model: EncoderConfig) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shape and dtype of each parameter of an encoder, without a pooler, by path."""
+    batch = complete_example(model, example_batch())
+    shapes = flatten(parameter_shapes(make_encoder(model), batch))
+    return {f"{model.name}/{path}": leaf for path, leaf in shapes.items()}
+
+
+def foreign_task(checkpoint: ForeignCheckpoint, config: ConfigDict) -> Task:
+    """Returns the task whose model has the parameters of a checkpoint, and those of its heads.
+
+    Args:
+      checkpoint: of another program.
+      config: with its model and its task.
+    """
+    model, row = make_model_config(config), TASKS[checkpoint.task]
+    if row.fills_masks or row.reads_forward or row.head:
+        return make_pretraining(model, config.model.next_sentence)
+    return make_task_data(config).make_task(model, checkpoint.tokenizer())
+
+
+def _example(task: Task) -> dict[str, Any]:
+    return complete_example(task.model, task.example_batch())
 
 
 def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
