@@ -103,6 +103,16 @@ class ElmoConfig(EncoderConfig):
         return self.hidden_size // 2
 
     @property
+    def has_word_table(self) -> bool:
+        """Whether the encoder has a table of word embeddings, `Encoder.word_embedding`."""
+        return self.tokens == "embeddings"
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether the halves of a hidden state are those of two directions of reading."""
+        return True
+
+    @property
     def has_projection(self) -> bool:
         """Whether the output of an LSTM is projected."""
         return self.cell_size > self.projection_size
