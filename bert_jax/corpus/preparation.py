@@ -146,11 +146,8 @@ class Preparation:
             return None
         vocabulary = os.path.join(self.data_dir, vocabulary)
         phrases = stages.copy_phrases(self.config, vocabulary, self.unfinished)
-        counts = phrases.matcher().counts
-        self.log(
-            f"lexicon: {counts['phrases']:,} phrases; left out: {counts['repeated']:,} repeated,"
-            f" {counts['unknown']:,} with unknown words"
-        )
+        counts = phrases.matcher().counts.items()
+        self.log(f"lexicon: {', '.join(f'{name} {n:,}' for name, n in counts)}".replace("_", " "))
         return phrases
 
     # ---- tokenize

@@ -112,8 +112,8 @@ class PhraseMatcher:
         with many classes have few numbers, and weights can change without new rows.
       is_weighted: whether a weight is not 1.
       cls_id, sep_id: of the tokenizer.
-      counts: `phrases` that can be found; `repeated` lines of a lexicon; `unknown`: phrases left
-        out.
+      counts: `phrases` that can be found; `repeated` lines; `with_unknown_words`:
+        phrases left out.
 
     Raises:
       ValueError: a phrase has no tokens, or is in two classes.
@@ -132,7 +132,7 @@ class PhraseMatcher:
         numbers = {name: PHRASE + 1 + index for index, name in enumerate(weights)}
         of_phrases = [numbers.get(name, PHRASE) for name in self.classes]
         self.stored = np.array([CONTINUES, WORD, *of_phrases], np.int8)
-        self.counts = dict.fromkeys(("phrases", "repeated", "unknown"), 0)
+        self.counts = dict.fromkeys(("phrases", "repeated", "with_unknown_words"), 0)
         self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
         self.is_weighted = bool((self.weights[WORD:] != 1).any())
         self._is_continuation = np.asarray(tokenizer.is_continuation, bool)
@@ -145,7 +145,7 @@ class PhraseMatcher:
         for entry in entries:
             forms = _forms(entry, tokenizer, path)
             if any(tokenizer.unk_id in form for form in forms):
-                self.counts["unknown"] += 1
+                self.counts["with_unknown_words"] += 1
                 continue
             first = lines.setdefault(np.array(forms[0], "<u4").tobytes(), entry)
             if first.class_name != entry.class_name:

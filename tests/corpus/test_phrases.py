@@ -117,7 +117,11 @@ def test_rows_have_their_units_and_statistics_count_them(text, tmp_path):
         "phrases_by_class": by_class,
         "phrase_token_share": phrase_tokens / tokens,
     }
-    assert manifest.content["lexicon"] == {"phrases": len(lines), "repeated": 0, "unknown": 0}
+    assert manifest.content["lexicon"] == {
+        "phrases": len(lines),
+        "repeated": 0,
+        "with_unknown_words": 0,
+    }
     assert min(found.values()) > 50
     assert f"{statistics['phrases']:,} phrases (no class {by_class['']:,}, mo" in dump.summarize(
         manifest

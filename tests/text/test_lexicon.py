@@ -144,7 +144,7 @@ def test_chinese_words_are_found_within_a_run_of_a_sentencepiece_model(tmp_path)
 def test_phrases_with_unknown_words_are_counted_and_not_matched():
     entries = [Entry("a xyz", "", 1), Entry("a b", "", 2), Entry("A  B", "", 3), Entry("x", "", 4)]
     matcher = PhraseMatcher(entries, TOKENIZER)
-    assert matcher.counts == {"phrases": 1, "repeated": 1, "unknown": 2}
+    assert matcher.counts == {"phrases": 1, "repeated": 1, "with_unknown_words": 2}
     assert matcher.match(np.array([UNK, *TOKENIZER.encode("a b")])).tolist() == [1, 2, 0]
 
 
