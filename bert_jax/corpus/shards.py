@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,9 +72,9 @@ def write_shard(
       OSError: the file cannot be written, for example because the disk is full.
     """
     counts = RowCounts(form.vocab_size)
-    block_of: Callable[..., Any] = functools.partial(_make_block, matcher=matcher)
-    if dtype == STREAM_ROW:
-        block_of = make_block
+    block_of: Any = make_block
+    if dtype != STREAM_ROW:
+        block_of = functools.partial(_make_block, matcher=matcher)
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)

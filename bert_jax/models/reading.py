@@ -18,7 +18,7 @@ from bert_jax.models import make_encoder
 from bert_jax.models.bilstm import bilstm
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.model import Batch, Encoded, EncoderConfig
+from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
 
 # Heads of classification, multiple choice and spans.
@@ -104,7 +104,11 @@ class Reading:
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
+<<<<<<< HEAD
       table: float32[padded vocab, hidden], the word embeddings; None if there are none.
+=======
+      table: float32[padded vocab, hidden], the word embeddings; None unless the model is causal.
+>>>>>>> heads
       mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
     """
 
@@ -149,8 +153,12 @@ def read_tokens(
             dropout_rate=head.rate(model),
             prng_impl=model.prng_impl,
         )
+<<<<<<< HEAD
     table = encoder.word_embedding() if model.has_word_table else None
     return x, Reading(encoded.hidden, table, mix_weights)
+=======
+    return x, Reading(encoded.hidden, _table(model, encoder), mix_weights)
+>>>>>>> heads
 
 
 def read_pooled(
@@ -169,7 +177,12 @@ def read_pooled(
         return pool(head.pool, x, batch)[:, 0], reading
     encoder = EncoderWithPooler(model, head.pool, name=model.name)
     encoded, pooled = encoder(batch, deterministic=deterministic)
-    return pooled[:, 0], Reading(encoded.hidden, encoder.word_embedding())
+    return pooled[:, 0], Reading(encoded.hidden, _table(model, encoder))
+
+
+def _table(model: EncoderConfig, encoder: Encoder | EncoderWithPooler) -> jax.Array | None:
+    """The table that words are predicted with; other encoders than causal ones may have none."""
+    return encoder.word_embedding() if model.is_causal else None
 
 
 def _features(
