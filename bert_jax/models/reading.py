@@ -104,11 +104,7 @@ class Reading:
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
-<<<<<<< HEAD
       table: float32[padded vocab, hidden], the word embeddings; None if there are none.
-=======
-      table: float32[padded vocab, hidden], the word embeddings; None unless the model is causal.
->>>>>>> heads
       mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
     """
 
@@ -153,12 +149,8 @@ def read_tokens(
             dropout_rate=head.rate(model),
             prng_impl=model.prng_impl,
         )
-<<<<<<< HEAD
     table = encoder.word_embedding() if model.has_word_table else None
     return x, Reading(encoded.hidden, table, mix_weights)
-=======
-    return x, Reading(encoded.hidden, _table(model, encoder), mix_weights)
->>>>>>> heads
 
 
 def read_pooled(

@@ -19,13 +19,6 @@ from bert_jax.models.reading import HeadConfig, Reading, read_pooled, read_token
 TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
-<<<<<<< HEAD
-# What an encoder takes of each sequence of a row that has several.
-_OF_SEQUENCES = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
-# Some encoders take these, too.
-_OF_SOME_ENCODERS = ("character_ids",)
-=======
->>>>>>> heads
 
 
 class LinearHead(nn.Module):
@@ -108,16 +101,10 @@ class MultipleChoiceModel(nn.Module):
 
 
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
-<<<<<<< HEAD
-    """[batch, sequences, ...] -> [batch * sequences, ...] of what encoders take."""
-    names = (*_OF_SEQUENCES, *(name for name in _OF_SOME_ENCODERS if name in batch))
-    return {name: batch[name].reshape(-1, *batch[name].shape[2:]) for name in names}
-=======
     """[batch, sequences, n, ...] -> [batch * sequences, n, ...], of what encoders take."""
     return {
         name: array.reshape(-1, *array.shape[2:]) for name, array in batch.items() if array.ndim > 2
     }
->>>>>>> heads
 
 
 @flax.struct.dataclass
