@@ -18,7 +18,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.models.heads import WordScores, causal_lm_flops_per_token, word_scores
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores, next_tokens
-from bert_jax.tasks.task import Batch, Task, TaskSettings
+from bert_jax.tasks.task import Batch, Stateless, Task, TaskSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ModelWithReading(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithLosses:
+class WithLosses(Stateless):
     """A `Task` with the batches, outputs and answers of another one, and further losses.
 
     The loss of the next token is the mean over the tokens of each sequence, then over sequences, as
