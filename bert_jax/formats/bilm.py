@@ -51,7 +51,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     model["vocab_size"] = len(_words(vocabulary))
     if model["tokens"] == "embeddings" and vocabulary == make_word_vocabulary(()):
         raise ValueError(
-            f"{path} has a table of words, but no vocab*.txt: add it, or --vocab=PATH."
+            f"{path} has a table of words, but no vocab*.txt: name one with --vocab=PATH."
         )
     return ForeignCheckpoint(
         path=path,

@@ -149,7 +149,7 @@ def read_tokens(
             dropout_rate=head.rate(model),
             prng_impl=model.prng_impl,
         )
-    table = encoder.word_embedding() if model.has_word_table else None
+    table = _table(model, encoder)
     return x, Reading(encoded.hidden, table, mix_weights)
 
 
@@ -173,8 +173,8 @@ def read_pooled(
 
 
 def _table(model: EncoderConfig, encoder: Encoder | EncoderWithPooler) -> jax.Array | None:
-    """The table that words are predicted with; other encoders than causal ones may have none."""
-    return encoder.word_embedding() if model.is_causal else None
+    """The table that words are predicted with, if the encoder has one."""
+    return encoder.word_embedding() if model.has_word_table else None
 
 
 def _features(

@@ -216,7 +216,7 @@ def _foreign_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each parameter of the checkpoint's task, by path."""
     task = foreign_task(checkpoint, config)
-    leaves = flatten(parameter_shapes(task.make_model(), _example(task)))
+    leaves = _shapes(task)
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     if new := len(checkpoint.new_words):
         rows, features = shapes[words_param(model.name)]
@@ -258,8 +258,16 @@ def foreign_task(checkpoint: ForeignCheckpoint, config: ConfigDict) -> Task:
     return make_task_data(config).make_task(model, checkpoint.tokenizer())
 
 
-def _example(task: Task) -> dict[str, Any]:
-    return complete_example(task.model, task.example_batch())
+def pretraining_shapes(
+    model: EncoderConfig, next_sentence: bool
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shape and dtype of each parameter of BERT's model for pre-training, by path."""
+    return _shapes(make_pretraining(model, next_sentence))
+
+
+def _shapes(task: Task) -> dict[str, jax.ShapeDtypeStruct]:
+    batch = complete_example(task.model, task.example_batch())
+    return flatten(parameter_shapes(task.make_model(), batch))
 
 
 def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
