@@ -62,7 +62,7 @@ class WordTokenizer:
         self.vocabulary_size = len(self._words)
         self.cls_id, self.sep_id, self.unk_id = (self._ids[word] for word in WORD_SPECIALS)
         # Padding is known by `example_ids`; there is no word for masks.
-        self.pad_id, self.mask_id = self.sep_id, -1
+        self.pad_id, self.mask_id, self.end_id = self.sep_id, -1, self.sep_id
         self.random_words = np.fromiter(self._ids.values(), np.int32)
         self.fingerprint = make_fingerprint("words", lowercase, vocabulary)
         self.is_tokenized = _is_tokenized(self._words)
@@ -86,6 +86,10 @@ class WordTokenizer:
         if len(self._no_continuation) < len(self._words):
             self._no_continuation = np.zeros(2 * len(self._words), bool)
         return self._no_continuation[: len(self._words)]
+
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: False for each of int[tokens]."""
+        return np.zeros(len(ids), bool)
 
     @property
     def characters(self) -> np.ndarray:
