@@ -89,6 +89,10 @@ class WordTokenizer:
             self._no_continuation = np.zeros(2 * len(self._words), bool)
         return self._no_continuation[: len(self._words)]
 
+    def continues(self, ids: np.ndarray) -> np.ndarray:
+        """Returns bool[tokens]: False for each of int[tokens]."""
+        return np.zeros(len(ids), bool)
+
     @property
     def characters(self) -> np.ndarray:
         """int16[ids, MAX_CHARACTERS]: the characters of each word, those that were added included.

@@ -157,10 +157,11 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
     assert config.data.vocab == f"{pretrained}/vocab.gpt"
     train(config, str(workdir))
     assert NEW in capsys.readouterr().out
-    results = evaluate(store.load(str(workdir)), str(workdir))
+    trained = store.load(str(workdir))
+    results = evaluate(trained, str(workdir))
     assert results
-    (tmp_path / "texts.tsv").write_text("text_a\nThe gold moon.\n")
-    predict(str(workdir), str(tmp_path / "texts.tsv"), str(tmp_path / "out.jsonl"))
+    (tmp_path / "texts.tsv").write_text("text_a\tlabel\nThe gold moon.\tgood\n")
+    predict(trained, str(workdir), str(tmp_path / "texts.tsv"), str(tmp_path / "out.jsonl"))
     assert "label" in json.loads((tmp_path / "out.jsonl").read_text())
 
 
