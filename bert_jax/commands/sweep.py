@@ -122,9 +122,9 @@ def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
     sweep = load.load_sweep(flags.sweep, settings)
     made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=of_all_runs)
     _check_tasks(made)
-    words = [f"--sweep={flags.sweep}", *(f"--set {word}" for word in flags.set)]
+    words = [f"--sweep={flags.sweep}", *(x for word in flags.set for x in ("--set", word))]
     words += [f"--seeds={flags.seeds or 1}", *(f"--config.{k}={v}" for k, v in of_all_runs.items())]
-    source = f"Made by `{' '.join(words)}`."
+    source = f"Made by `{shlex.join(words)}`."
     return Plan(sweep.title, sweep.note, made, sweep.tables, source)
 
 

@@ -42,7 +42,8 @@ def terminal(plan: Plan, results: Results) -> str:
             continue
         lines += _aligned(block)
         block = []
-        lines += textwrap.wrap(re.sub(r"^#+ ", "", line), 100) or [""]
+        text = re.sub(r"^#+ ", "", line)
+        lines += textwrap.wrap(text, 100, break_on_hyphens=False) or [""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -155,9 +156,9 @@ def _explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]
     ]
     if min(counts) < 2:
         parts.append("With one seed there is no spread to compare a difference with.")
-    if min(counts) < _FEW_SEEDS:
+    if tested and min(counts) < _FEW_SEEDS:
         parts.append(
-            f"With {min(counts)} to {max(counts)} seeds the test finds large differences only:"
+            f"With fewer than {_FEW_SEEDS} seeds the test finds large differences only:"
             " 'within the spread' does not mean that two systems are equal."
         )
     parts.append(

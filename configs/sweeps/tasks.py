@@ -26,6 +26,7 @@ class Task(NamedTuple):
       title: heading of its column.
       metric: of the column.
       files: of training and evaluation, in the folder of the setting `data`.
+      scale: factor of the metric in the table; the scores of SQuAD are percentages already.
     """
 
     config: str
@@ -33,6 +34,7 @@ class Task(NamedTuple):
     title: str
     metric: str
     files: tuple[str, str]
+    scale: float = 100.0
 
 
 def _glue(name: str, folder: str, metric: str = "accuracy", dev: str = "dev.tsv") -> Task:
@@ -63,6 +65,7 @@ TASKS = {
         "SQuAD F1",
         "f1",
         ("squad/train-v1.1.json", "squad/dev-v1.1.json"),
+        scale=1.0,
     ),
     "conll2003": Task(
         "configs/ner.py:conll2003",
@@ -190,4 +193,4 @@ def finetuning(
 
 def column(name: str) -> Column:
     """Returns the column of a task."""
-    return Column(name, TASKS[name].metric, TASKS[name].title)
+    return Column(name, TASKS[name].metric, TASKS[name].title, TASKS[name].scale)

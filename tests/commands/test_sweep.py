@@ -7,9 +7,13 @@ import re
 import pytest
 
 from bert_jax.commands import sweep
+from bert_jax.scores import squad
+from bert_jax.scores.classification import micro
+from bert_jax.scores.entities import entity_counts
 from bert_jax.sweep import record
 from bert_jax.sweep.jobs import Job
 from configs.sweeps.systems import SYSTEMS
+from configs.sweeps.tasks import TASKS, column
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -297,6 +301,14 @@ def test_the_paper_scale_leaves_the_papers_settings(capsys, monkeypatch):
     fields = {name: re.findall(r"--config\.([\w.]+)=", line) for name, line in made.items()}
     assert fields["bert"] == ["data.source", "data.dir"]
     assert fields["bert-mnli-seed0"] == ["data.train", "data.eval", "init_from", "seed"]
+
+
+def test_a_perfect_score_is_100_in_every_column():
+    answers = squad.squad_v1({"q": ["an answer"]}, {"q": "an answer"})
+    perfect = {"classification": {"accuracy": 1.0, "matthews": 1.0, "spearman": 1.0, "f1": 1.0}}
+    perfect |= {"tagging": {"f1": micro(entity_counts([["B-X"]], [["B-X"]])).f1}, "span": answers}
+    for name, task in TASKS.items():
+        assert column(name).scale * perfect[task.kind][task.metric] == 100, name
 
 
 def test_the_masking_rates_share_one_folder_of_data(capsys, monkeypatch):
