@@ -19,8 +19,8 @@ from bert_jax.devices import sharding
 from bert_jax.inference.model import check_single_process, load_fitting_tokenizer
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMDecoder
-from bert_jax.models.model import EncoderConfig
 from bert_jax.models.stack_encoder import make_cache
+from bert_jax.models.transformer import TransformerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.training.checkpoints import open_chosen
@@ -66,8 +66,7 @@ class Generator:
           ValueError: the model does not predict next words, or there is no checkpoint.
         """
         check_single_process()
-        self.model = make_model_config(config)
-        _check_generates(config, self.model, workdir)
+        self.model = _generating_model(config, workdir)
         make_task_data(config).check_trained(untrained_params(workdir), workdir)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
         task, mesh = CausalLM(self.model), sharding.make_mesh()
@@ -167,7 +166,7 @@ def continue_rows(
     keys: jax.Array,
     is_choice: jax.Array,
     *,
-    model: EncoderConfig,
+    model: TransformerConfig,
     sampling: Sampling,
     max_new_tokens: int,
     ends: tuple[int, ...],
@@ -221,9 +220,11 @@ def continue_rows(
     return jax.lax.while_loop(go_on, add_word, state)[1]
 
 
-def _check_generates(config: ConfigDict, model: EncoderConfig, workdir: str) -> None:
-    if find_task(config.task).reads_forward:
-        return
+def _generating_model(config: ConfigDict, workdir: str) -> TransformerConfig:
+    """Returns the encoder's configuration, or refuses a model that does not predict next words."""
+    model = make_model_config(config)
+    if isinstance(model, TransformerConfig) and find_task(config.task).reads_forward:
+        return model
     mask = getattr(model, "mask", "none")
     raise ValueError(
         f"{workdir} is for config.task={config.task!r}, with config.model.mask={mask!r}: only a"
