@@ -151,6 +151,17 @@ def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_pat
             assert row.count(tokenizer.sep_id) == 1
 
 
+def test_running_text_may_have_a_byte_pair_vocabulary_of_its_own(files, num_pieces, tmp_path):
+    config = pretraining_config(files, num_pieces)
+    config.data.vocab = "train:bpe"
+    manifest = prepare(data_config(config), str(tmp_path), 1, [].append)
+    tokenizer = manifest.tokenizer()
+    rows = manifest.rows("train", 16)
+    ids = rows.read(np.arange(len(rows)))["input_ids"]
+    assert tokenizer.end_id == tokenizer.sep_id and (ids == tokenizer.sep_id).sum() >= 40
+    assert tokenizer.decode(ids[0]).startswith("[SEP] the ")
+
+
 def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_path, capsys):
     workdir = tmp_path / "finetuned"
     config = finetuning_config(files, pretrained, workdir)
