@@ -2,6 +2,7 @@
 
     python -m bert_jax convert from_hf DIR_OR_FILE OUT    folder of Hugging Face -> workdir
     python -m bert_jax convert from_google DIR OUT        folder of google-research/bert -> workdir
+    python -m bert_jax convert from_bilm DIR OUT          folder of bilm-tf (ELMo) -> workdir
     python -m bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
     python -m bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
     python -m bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
@@ -35,6 +36,23 @@ def from_hf(argv: Sequence[str]) -> None:
 
 def from_google(argv: Sequence[str]) -> None:
     _import("google", "DIR", argv)
+
+
+def from_bilm(argv: Sequence[str]) -> None:
+    parser = _parser(argv, "Makes a workdir of a model of bilm-tf (ELMo).", "MODEL RUN")
+    parser.words("DIR", "folder with options.json and *weights.hdf5")
+    parser.words("OUT", "the workdir to make")
+    parser.flag("vocab", "", "A vocabulary, if DIR has none or several.", metavar="FILE")
+    parser.switch("lowercase", "Text is lower-cased.", default=False)
+    parser.switch("comparison", "Do not recompute the reference files.", default=True)
+    flags = parser.parse(argv)
+
+    from bert_jax.convert.importing import convert
+    from bert_jax.formats import open_checkpoint
+    from bert_jax.formats.foreign import Choices
+
+    choices = Choices(vocab=flags.vocab, lowercase=flags.lowercase)
+    convert(open_checkpoint(flags.dir, "bilm", choices), flags.out, compare=flags.comparison)
 
 
 def _import(format: str, path: str, argv: Sequence[str]) -> None:
@@ -109,5 +127,5 @@ def _parser(argv: Sequence[str], description: str, example: str) -> Parser:
 
 CONVERSIONS: dict[str, Callable[[Sequence[str]], None]] = {
     function.__name__: function
-    for function in (from_hf, from_google, to_hf, to_stablehlo, inspect, verify)
+    for function in (from_hf, from_google, from_bilm, to_hf, to_stablehlo, inspect, verify)
 }

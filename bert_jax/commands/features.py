@@ -24,7 +24,9 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("input", "", "File to read, a text or a JSON object a line.")
     parser.flag("output", "", "File to write: .npz, .safetensors or .jsonl.")
     parser.flag(
-        "layers", "last", "last, second_to_last, concat_last_4, sum_last_4, weighted_sum or all."
+        "layers",
+        "last",
+        "last, second_to_last, concat_last_4, sum_last_4, weighted_sum, all, or directions (ELMo).",
     )
     parser.flag("weights", "", "weighted_sum: of the last layers, the last layer's last.")
     parser.flag("level", "subword", "What a vector represents: subword, word or sentence.")

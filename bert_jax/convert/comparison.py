@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.convert import transformers_program
+from bert_jax.convert import bilm_references, transformers_program
 from bert_jax.convert.imported import Imported, import_checkpoint
 from bert_jax.convert.outputs import Batch, Outputs, largest_differences, make_batch, run_ours
 from bert_jax.convert.trained_run import read_run
@@ -25,6 +25,8 @@ def compare_with_source(imported: Imported) -> dict[str, Any]:
       `with`, the program, and `largest_difference` by output; or `none_because`, the reason why
       there is no comparison.
     """
+    if imported.checkpoint.format == "bilm":
+        return bilm_references.compare(imported)
     if reason := transformers_program.unavailable_because(imported):
         return {"none_because": reason}
     model = imported.config.model

@@ -12,8 +12,7 @@ from bert_jax.examples.tags import is_typed_tag
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
 from bert_jax.tasks import TASKS
-from bert_jax.training.initial import foreign_config, make_pretraining, read_foreign
-from bert_jax.training.run import make_model_config
+from bert_jax.training.initial import foreign_config, foreign_task, read_foreign
 from bert_jax.training.state import init_params, make_key
 
 
@@ -52,7 +51,7 @@ def import_checkpoint(checkpoint: ForeignCheckpoint, workdir: str = "") -> Impor
     config = _make_config(checkpoint, workdir)
     params, report = read_foreign(checkpoint, config)
     if report.missing:
-        task = make_pretraining(make_model_config(config), config.model.next_sentence)
+        task = foreign_task(checkpoint, config)
         new = flatten(jax.jit(lambda key: init_params(task, key))(make_key(0, "init")))
         params |= {path: np.asarray(new[path]) for path in report.missing}
     return Imported(checkpoint, config, params, report)
@@ -71,7 +70,8 @@ def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
             config.checkpoint.best_metric = "spearman"
     config.data.vocab = os.path.join(workdir, "vocab.txt")
     config.data.lowercase = checkpoint.lowercase
-    if "segments" in config.data and not config.model.next_sentence:
+    pairs = config.data.get("segments") == "pairs"
+    if pairs and not config.model.next_sentence:
         config.data.segments = "full_sentences"
     if (longest := config.model.max_position_embeddings) < max(n for n, _ in config.phases):
         config.phases = ((longest, 1.0),)

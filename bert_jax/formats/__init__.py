@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_jax.formats import google, huggingface
+from bert_jax.formats import bilm, google, huggingface
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
 
@@ -40,6 +40,12 @@ FORMATS = {
         open=google.open_checkpoint,
         list_tensors=google.list_tensors,
     ),
+    "bilm": Format(
+        title="bilm-tf",
+        matches=bilm.matches,
+        open=bilm.open_checkpoint,
+        list_tensors=bilm.list_tensors,
+    ),
 }
 
 
@@ -57,7 +63,8 @@ def format_of(path: str) -> str:
         raise ValueError(f"{path}: no such file or folder.")
     raise ValueError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
-        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG})."
+        f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), nor"
+        f" one of bilm-tf (with {bilm.OPTIONS} and *weights.hdf5)."
     )
 
 

@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_jax.formats.weight_table import Arrays, Shapes
-from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
+from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 
 # The largest number of rows of an embedding table that only pad it, for matrix units.
 _MAX_PADDING = 128
@@ -45,6 +46,7 @@ class ForeignCheckpoint:
       read: reads the tensors.
       notes: decisions and their reasons, one line each.
       label_kind: value for `config.head.labels` of a text classifier.
+      settings: values of further fields of the configuration, by dotted names.
     """
 
     path: str
@@ -59,8 +61,11 @@ class ForeignCheckpoint:
     read: Callable[[], Arrays]
     notes: tuple[str, ...]
     label_kind: str = "single"
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def tokenizer(self) -> WordPieceTokenizer:
+    def tokenizer(self) -> Tokenizer:
+        if is_word_vocabulary(self.vocabulary):
+            return WordTokenizer(self.vocabulary, self.lowercase, self.vocabulary_path)
         return WordPieceTokenizer(self.vocabulary, self.lowercase, self.vocabulary_path)
 
 

@@ -8,7 +8,7 @@ error that lists names and shapes.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -19,13 +19,42 @@ _MAX_DIFFERENCES = 12
 
 
 @dataclasses.dataclass(frozen=True)
+class Transform:
+    """How the tensor of a format becomes a parameter, and back.
+
+    Attributes:
+      to_parameter, to_tensor: functions of an array.
+      tensor_shape: function of the parameter's shape.
+    """
+
+    to_parameter: Callable[[np.ndarray], np.ndarray]
+    to_tensor: Callable[[np.ndarray], np.ndarray]
+    tensor_shape: Callable[[tuple[int, ...]], tuple[int, ...]]
+
+
+TRANSFORMS = {
+    "same": Transform(lambda x: x, lambda x: x, lambda shape: shape),
+    # The format stores [out, in] for our [in, out].
+    "transpose": Transform(lambda x: x.T, lambda x: x.T, lambda shape: shape[::-1]),
+    # The format has a first dimension of 1 more.
+    "first_of_one": Transform(lambda x: x[0], lambda x: x[None], lambda shape: (1, *shape)),
+    # The format lacks the first row, of zeros.
+    "zero_row": Transform(
+        lambda x: np.concatenate([np.zeros_like(x[:1]), x]),
+        lambda x: x[1:],
+        lambda shape: (shape[0] - 1, *shape[1:]),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class WeightRow:
     """One parameter; `{i}` stands for the number of a layer.
 
     Attributes:
       path: of the parameter in this package.
       tensor: its name in the format.
-      transform: "same", or "transpose" where the format stores [out, in] for our [in, out].
+      transform: a key of TRANSFORMS.
     """
 
     path: str
@@ -189,9 +218,7 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
     if unknown := sorted(params.keys() - rows.keys()):
         raise ValueError(f"The format {format_name} has no name for {', '.join(unknown)}.")
     return {
-        row.tensor: np.ascontiguousarray(params[path].T)
-        if row.transform == "transpose"
-        else np.asarray(params[path])
+        row.tensor: np.ascontiguousarray(TRANSFORMS[row.transform].to_tensor(params[path]))
         for path, row in rows.items()
         if path in params
     }
@@ -216,11 +243,11 @@ def _by_current_name(tensors: Arrays, current: Mapping[str, str]) -> Arrays:
 def _to_parameter(array: np.ndarray, row: WeightRow) -> np.ndarray:
     with np.errstate(over="ignore"):  # the caller refuses values that are not finite
         array = array.astype(np.float32, copy=False)
-    return np.ascontiguousarray(array.T if row.transform == "transpose" else array)
+    return np.ascontiguousarray(TRANSFORMS[row.transform].to_parameter(array))
 
 
 def _tensor_shape(shape: tuple[int, ...], row: WeightRow) -> tuple[int, ...]:
-    return shape[::-1] if row.transform == "transpose" else shape
+    return TRANSFORMS[row.transform].tensor_shape(shape)
 
 
 def _find_non_parameter(table: WeightTable, name: str) -> NonParameter | None:

@@ -14,7 +14,10 @@ FEATURE_LAYERS = (
     "sum_last_4",
     "weighted_sum",
     "all",
+    "directions",
 )
+# Of these, those with several vectors for each token.
+SEVERAL = ("all", "directions")
 LEVELS = ("subword", "word", "sentence")
 WORDS = ("first", "mean")
 POOLING = ("cls", "mean", "max")
@@ -57,8 +60,8 @@ class Choice:
             )
         if not all(map(math.isfinite, self.weights)):
             raise ValueError(f"--weights={self.weights} are not all finite.")
-        if self.layers == "all" and self.level == "sentence":
+        if self.layers in SEVERAL and self.level == "sentence":
             raise ValueError(
-                "--layers=all gives no single vector for a sentence: choose other --layers, or"
-                " --level=subword."
+                f"--layers={self.layers} gives no single vector for a sentence: choose other"
+                " --layers, or --level=subword."
             )

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.examples.texts import TextRow, read_texts
-from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.model import Progress, TrainedModel, in_order
 from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
+from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.offsets import character_spans
 
@@ -31,6 +32,7 @@ class FeatureExtractor:
           ValueError: if the model has too few layers.
         """
         check_layers(choice, model.config.num_layers)
+        check_directions(choice, model.config)
         self.model = model
         self.choice = choice
         make = EncoderWithPooler if model.has_pooler else make_encoder
@@ -120,8 +122,10 @@ class FeatureExtractor:
     def array_specs(self, texts: int, tokens: int, words: int) -> dict[str, ArraySpec]:
         """Returns the arrays for `texts` texts of at most `tokens` tokens and `words` words."""
         model, choice = self.model.config, self.choice
-        layers = model.num_layers + 1 if choice.layers == "all" else 1
-        size = model.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
+        layers = {"all": model.num_layers + 1, "directions": 2 * model.num_layers + 1}
+        layers = layers.get(choice.layers, 1)
+        size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
+        size = size.get(choice.layers, model.hidden_size)
         specs = {
             "input_ids": ArraySpec((texts, tokens), 0, np.int32),
             "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
@@ -152,11 +156,20 @@ def check_layers(choice: Choice, num_layers: int) -> None:
         )
 
 
+def check_directions(choice: Choice, model: EncoderConfig) -> None:
+    """Raises ValueError if a choice needs two directions of reading and the model has one."""
+    if choice.layers == "directions" and not model.has_directions:
+        raise ValueError(
+            f"--layers=directions is for models that read in two directions, such as elmo, and not"
+            f" for {model.name}: use --layers=all."
+        )
+
+
 def combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
     """[batch, seq, hidden] of the embeddings and each layer -> float32[batch, layers, ...]."""
     states = [hidden.astype(jnp.float32) for hidden in all_hidden]
     features = choose(choice.layers, states, weights=choice.weights)
-    return features if choice.layers == "all" else features[:, None]
+    return features if choice.layers in SEVERAL else features[:, None]
 
 
 def pool(pooling: str, hidden: jax.Array, is_token: jax.Array) -> jax.Array:

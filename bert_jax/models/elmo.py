@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.formats import bilm_names
 from bert_jax.models import elmo_batch
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CNN_ACTIVATIONS, CharacterCnn
@@ -100,6 +101,16 @@ class ElmoConfig(EncoderConfig):
     def projection_size(self) -> int:
         """Features of a word and of the output of one direction."""
         return self.hidden_size // 2
+
+    @property
+    def has_word_table(self) -> bool:
+        """Whether the encoder has a table of word embeddings, `Encoder.word_embedding`."""
+        return self.tokens == "embeddings"
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether the halves of a hidden state are those of two directions of reading."""
+        return True
 
     @property
     def has_projection(self) -> bool:
@@ -277,4 +288,5 @@ ELMO = Model(
     flops_per_token=flops_per_token,
     add_fields=elmo_batch.add_fields,
     example_fields=elmo_batch.example_fields,
+    formats=bilm_names.TABLES,
 )

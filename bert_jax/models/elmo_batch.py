@@ -1,5 +1,6 @@
 """The fields of a batch that only ELMo reads: the characters of each word."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -12,14 +13,17 @@ from bert_jax.text.word_tokenizer import WordTokenizer
 
 # Field with ids of words -> field with the characters of these words.
 _FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
+# What a language model predicts.
+_TARGETS = ("next_ids", "previous_ids")
 
 
 def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
     """Returns the function that adds what ELMo reads to a batch on the host.
 
     tokens="characters": adds int32[..., seq, characters] `character_ids`, and for `reverse_ids`
-    also `reverse_character_ids`; 0 in padding. tokens="embeddings": words past `vocab_size` become
-    the unknown word.
+    also `reverse_character_ids`; 0 in padding. Words past `vocab_size` become the unknown word
+    where they are predicted (`next_ids`, `previous_ids`), with tokens="embeddings" also where
+    they are read.
 
     Args:
       config: an `ElmoConfig`.
@@ -28,15 +32,16 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
     Raises:
       ValueError: the tokenizer has no words, or its words have another number of characters.
     """
+
+    def known(batch: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+        return {
+            name: np.where(batch[name] < config.vocab_size, batch[name], tokenizer.unk_id)
+            for name in names
+            if name in batch
+        }
+
     if config.tokens == "embeddings":
-        return lambda batch: (
-            batch
-            | {
-                name: np.where(batch[name] < config.vocab_size, batch[name], tokenizer.unk_id)
-                for name in _FIELDS
-                if name in batch
-            }
-        )
+        return lambda batch: batch | known(batch, (*_FIELDS, *_TARGETS))
     if not isinstance(tokenizer, WordTokenizer):
         raise ValueError(
             "config.model.tokens='characters' needs a vocabulary of words, and this one has pieces"
@@ -50,7 +55,7 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
 
     def with_characters(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         is_token = (batch["example_ids"] > 0)[..., None]
-        return batch | {
+        return {**batch, **known(batch, _TARGETS)} | {
             characters: np.where(is_token, tokenizer.characters[batch[ids]], 0).astype(np.int32)
             for ids, characters in _FIELDS.items()
             if ids in batch

@@ -13,6 +13,8 @@ layer, `Encoded.all_hidden`.
     mix_last_4             of the last four layers, with one weight for each
     mix_with_embeddings    of every state, with one weight for each (Peters et al. 2018, equation 1)
     all                    every state, on a new second axis
+    directions             of an encoder with two directions: the embeddings once, then the forward
+                           and the backward half of each layer, on a new second axis
 """
 
 import dataclasses
@@ -56,7 +58,8 @@ def choose(
         have always used the first, extracted features the second.
 
     Returns:
-      float[batch, seq, features]; of `all` float[batch, layers + 1, seq, hidden].
+      float[batch, seq, features]; of `all` float[batch, layers + 1, seq, hidden],
+      of `directions` float[batch, 2 * layers + 1, seq, hidden / 2].
     """
     return LAYER_CHOICES[name].features(states, weights, last_first)
 
@@ -70,6 +73,12 @@ def _sum(states: States, last_first: bool) -> Any:
 def _weighted_sum(states: States, weights: Weights, last_first: bool) -> Any:
     last = states[-len(weights) :]
     return _sum([w * state for w, state in zip(weights, last, strict=True)], last_first)
+
+
+def _directions(states: States) -> jax.Array:
+    """The two halves of the embeddings are equal: both directions read the same."""
+    halves = [half for state in states for half in jnp.split(state, 2, axis=-1)]
+    return jnp.stack(halves[1:], axis=1)
 
 
 def _mix(states: States, weights: Weights) -> Any:
@@ -89,4 +98,5 @@ LAYER_CHOICES: dict[str, LayerChoice] = {
     "mix_last_4": LayerChoice(4, lambda states, w, _: _mix(states[-4:], w), lambda n: 4),
     "mix_with_embeddings": LayerChoice(1, lambda states, w, _: _mix(states, w), lambda n: n),
     "all": LayerChoice(1, lambda states, *_: jnp.stack(states, axis=1)),
+    "directions": LayerChoice(1, lambda states, *_: _directions(states)),
 }

@@ -101,6 +101,16 @@ class EncoderConfig:
                 raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
 
     @property
+    def has_word_table(self) -> bool:
+        """Whether the encoder has a table of word embeddings, `Encoder.word_embedding`."""
+        return True
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether the halves of a hidden state are those of two directions of reading."""
+        return False
+
+    @property
     def is_causal(self) -> bool:
         """Whether no position sees a later one."""
         return False

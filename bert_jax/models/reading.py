@@ -103,12 +103,12 @@ class Reading:
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
-      table: float32[padded vocab, hidden], the word embeddings.
+      table: float32[padded vocab, hidden], the word embeddings; None if there are none.
       mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
     """
 
     hidden: jax.Array
-    table: jax.Array
+    table: jax.Array | None
     mix_weights: jax.Array | None = None
 
 
@@ -148,7 +148,8 @@ def read_tokens(
             dropout_rate=head.rate(model),
             prng_impl=model.prng_impl,
         )
-    return x, Reading(encoded.hidden, encoder.word_embedding(), mix_weights)
+    table = encoder.word_embedding() if model.has_word_table else None
+    return x, Reading(encoded.hidden, table, mix_weights)
 
 
 def read_pooled(

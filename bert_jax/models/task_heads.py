@@ -21,6 +21,8 @@ TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
 IMPOSSIBLE = -1e9
 # What an encoder takes of each sequence of a row that has several.
 _OF_SEQUENCES = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
+# Some encoders take these, too.
+_OF_SOME_ENCODERS = ("character_ids",)
 
 
 class LinearHead(nn.Module):
@@ -104,7 +106,8 @@ class MultipleChoiceModel(nn.Module):
 
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
     """[batch, sequences, ...] -> [batch * sequences, ...] of what encoders take."""
-    return {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in _OF_SEQUENCES}
+    names = (*_OF_SEQUENCES, *(name for name in _OF_SOME_ENCODERS if name in batch))
+    return {name: batch[name].reshape(-1, *batch[name].shape[2:]) for name in names}
 
 
 @flax.struct.dataclass

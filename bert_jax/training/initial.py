@@ -15,12 +15,13 @@ from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import MODELS
+from bert_jax.models import MODELS, complete_example, make_encoder
 from bert_jax.models.model import EncoderConfig, parameter_shapes
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.task import Task, example_batch
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_model_config
+from bert_jax.training.run import make_model_config, make_task_data
 
 # Names of the files that an import writes in addition to the parameters.
 CERTIFICATE = "certificate.json"
@@ -82,9 +83,8 @@ def check_source(config: ConfigDict) -> None:
     """
     model = make_model_config(config)
     params, _ = read_params(config.init_from)
-    expected = pretraining_shapes(model, config.model.next_sentence)
+    expected = encoder_shapes(model)
     params = {path: x for path, x in params.items() if _part(path, model.name) == model.name}
-    expected = {path: x for path, x in expected.items() if _part(path, model.name) == model.name}
     _pad_vocabulary(params, expected, model.name, model.vocab_size)
     _new_paths(params, expected, model.name, config.init_from)
 
@@ -123,6 +123,7 @@ def foreign_config(checkpoint: ForeignCheckpoint, *variant: str) -> ConfigDict:
     """Returns the task's default configuration, or a variant of it, with the checkpoint's model."""
     config = TASKS[checkpoint.task].default_config(*variant)
     config.model.update(checkpoint.model)
+    config.update_from_flattened_dict(dict(checkpoint.settings))
     return config
 
 
@@ -163,7 +164,8 @@ def _foreign_shapes(
     checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
 ) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each parameter of the checkpoint's task, by path."""
-    leaves = pretraining_shapes(model, config.model.next_sentence)
+    task = foreign_task(checkpoint, config)
+    leaves = _shapes(task)
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     head = TASKS[checkpoint.task].head
     if not head:
@@ -182,12 +184,36 @@ def _foreign_shapes(
     }
 
 
+def encoder_shapes(model: EncoderConfig) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shape and dtype of each parameter of an encoder, without a pooler, by path."""
+    batch = complete_example(model, example_batch())
+    shapes = flatten(parameter_shapes(make_encoder(model), batch))
+    return {f"{model.name}/{path}": leaf for path, leaf in shapes.items()}
+
+
+def foreign_task(checkpoint: ForeignCheckpoint, config: ConfigDict) -> Task:
+    """Returns the task whose model has the parameters of a checkpoint, and those of its heads.
+
+    Args:
+      checkpoint: of another program.
+      config: with its model and its task.
+    """
+    model, row = make_model_config(config), TASKS[checkpoint.task]
+    if row.fills_masks or row.head:
+        return make_pretraining(model, config.model.next_sentence)
+    return make_task_data(config).make_task(model, checkpoint.tokenizer())
+
+
 def pretraining_shapes(
     model: EncoderConfig, next_sentence: bool
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shape and dtype of each parameter of the model for pre-training, by path."""
-    task = make_pretraining(model, next_sentence)
-    return flatten(parameter_shapes(task.make_model(), task.example_batch()))
+    """Returns shape and dtype of each parameter of BERT's model for pre-training, by path."""
+    return _shapes(make_pretraining(model, next_sentence))
+
+
+def _shapes(task: Task) -> dict[str, jax.ShapeDtypeStruct]:
+    batch = complete_example(task.model, task.example_batch())
+    return flatten(parameter_shapes(task.make_model(), batch))
 
 
 def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Pretraining:

@@ -1,0 +1,185 @@
+"""Models of bilm-tf (ELMo): options.json, *weights.hdf5, and vocab*.txt where there is one.
+
+Reading needs the package h5py (extra `elmo`).
+"""
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_jax.formats import foreign
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.weight_table import Arrays
+from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_word_vocabulary
+
+OPTIONS = "options.json"
+# Embeddings that the original program computed, one file for each of the lists of sentences in
+# SENTENCES; they are not weights.
+REFERENCES = "lm_embeddings_{}.hdf5"
+SENTENCES = ("lm_embeddings_sentences.json", "sentences.json")
+_NUM_CHARACTERS = (261, 262)  # without and with the row of padding
+# Words of a sampled softmax in the default configuration; smaller vocabularies have a full one.
+_NUM_SAMPLES = 8192
+
+
+def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
+    """Reads everything but the tensors of a folder.
+
+    Raises:
+      ValueError: it is incomplete, or its options are not those of a bidirectional model.
+    """
+    options_path = os.path.join(path, OPTIONS)
+    options = foreign.read_json_object(options_path)
+    shapes = {name: shape for name, (_, shape) in list_tensors(path).items()}
+    vocabulary_path = choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH")
+    vocabulary = make_word_vocabulary(())
+    if vocabulary_path:
+        vocabulary = foreign.read_vocabulary(vocabulary_path)
+    notes = ["Text is not lower cased."] if not choices.lowercase else ["Text is lower cased."]
+    if not vocabulary_path:
+        notes.append(f"{path} has no vocab*.txt: words are known by their characters only.")
+    elif missing := [word for word in WORD_SPECIALS if word not in _words(vocabulary)]:
+        # Of a vocabulary that only served to compute embeddings.
+        vocabulary = vocabulary.rstrip(b"\n") + "".join(f"\n{x}" for x in missing).encode() + b"\n"
+        notes.append(f"{vocabulary_path} lacks {', '.join(missing)}: added at its end.")
+        vocabulary_path = ""
+    model = _model_fields(options, options_path)
+    model["vocab_size"] = len(_words(vocabulary))
+    if model["tokens"] == "embeddings" and vocabulary == make_word_vocabulary(()):
+        raise ValueError(
+            f"{path} has a table of words, but no vocab*.txt: name one with --vocab=PATH."
+        )
+    return ForeignCheckpoint(
+        path=path,
+        format="bilm",
+        task="bidirectional_lm",
+        model=model,
+        vocabulary=vocabulary,
+        vocabulary_path=vocabulary_path,
+        lowercase=bool(choices.lowercase),
+        labels=(),
+        shapes=shapes,
+        read=lambda: _read(path),
+        notes=tuple(notes),
+        settings={"head.softmax": "full"} if model["vocab_size"] <= _NUM_SAMPLES else {},
+    )
+
+
+def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Returns the dtype and shape of each dataset of a folder's files of weights.
+
+    Raises:
+      ValueError: there are no weights, or they cannot be read.
+    """
+    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
+
+
+def matches(path: str) -> bool:
+    """Returns whether a path looks like a folder of bilm-tf."""
+    is_model = os.path.isfile(os.path.join(path, OPTIONS))
+    return is_model and bool(glob.glob(os.path.join(glob.escape(path), "*weights.hdf5")))
+
+
+def read_hdf5(path: str) -> Arrays:
+    """Returns all datasets of a file by their full names.
+
+    Raises:
+      ValueError: h5py is missing, or the file cannot be read.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise ValueError(
+            f"{path} can only be read with the package h5py: pip install 'bert_jax[elmo]'."
+        ) from None
+    arrays: Arrays = {}
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = np.asarray(item[()])
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(add)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read as hdf5: {error}.") from None
+    return arrays
+
+
+def _words(vocabulary: bytes) -> list[str]:
+    lines = vocabulary.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return [line.strip() for line in lines]
+
+
+def _read(path: str) -> Arrays:
+    """Reads the weights, and the table of words where it is in a file of its own."""
+    weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
+    if not weights:
+        raise ValueError(f"{path} has no *weights.hdf5: it has the weights of the model.")
+    arrays = read_hdf5(weights)
+    if "char_embed" not in arrays and "embedding" not in arrays:
+        pattern = re.compile(REFERENCES.format(r"\d+"))
+        found = glob.glob(os.path.join(glob.escape(path), "*embedding*.hdf5"))
+        for table in sorted(found):
+            if not pattern.fullmatch(os.path.basename(table)):
+                arrays |= read_hdf5(table)
+    return arrays
+
+
+def _find(path: str, pattern: str, what: str, fix: str) -> str:
+    """Returns the only file of a pattern in a folder; empty if there is none."""
+    found = sorted(glob.glob(os.path.join(glob.escape(path), pattern)))
+    if len(found) > 1:
+        names = ", ".join(map(os.path.basename, found))
+        raise ValueError(f"{path} has several {what} ({names}): name {fix}.")
+    return found[0] if found else ""
+
+
+def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns fields of config.model from options.json.
+
+    Raises:
+      ValueError: a value is missing or not supported.
+    """
+    try:
+        if not options.get("bidirectional", True):
+            raise ValueError(f"{path} has bidirectional=false: only models with both directions.")
+        lstm = options["lstm"]
+        fields = {
+            "name": "elmo",
+            "tokens": "characters" if "char_cnn" in options else "embeddings",
+            "hidden_size": 2 * lstm["projection_dim"],
+            "num_layers": lstm.get("n_layers", 1),
+            "cell_size": lstm["dim"],
+            "cell_clip": float(lstm.get("cell_clip") or 0),
+            "projection_clip": float(lstm.get("proj_clip") or 0),
+            "skip_connections": lstm["use_skip_connections"],
+            "dropout_rate": float(options.get("dropout", 0.1)),
+        }
+        if "char_cnn" in options:
+            fields |= _character_fields(options["char_cnn"], path)
+    except KeyError as error:
+        raise ValueError(f"{path} lacks {error.args[0]!r}: it is not a complete one.") from None
+    except TypeError as error:
+        raise ValueError(f"{path} is not bilm-tf's: {error}.") from None
+    return fields
+
+
+def _character_fields(cnn: Mapping[str, Any], path: str) -> dict[str, Any]:
+    if (count := cnn.get("n_characters", _NUM_CHARACTERS[-1])) not in _NUM_CHARACTERS:
+        raise ValueError(f"{path} has n_characters={count}: only 261 and 262 are known.")
+    if (most := cnn["max_characters_per_token"]) != MAX_CHARACTERS:
+        raise ValueError(
+            f"{path} has max_characters_per_token={most}: only {MAX_CHARACTERS} is supported."
+        )
+    return {
+        "character_size": cnn["embedding"]["dim"],
+        "max_characters": most,
+        "filters": tuple((width, count) for width, count in cnn["filters"]),
+        "cnn_activation": cnn["activation"],
+        "highway_layers": cnn.get("n_highway") or 0,
+    }

@@ -1,0 +1,78 @@
+"""A tagger on an imported ELMo: frozen, all layers mixed, one piece for each word."""
+
+import numpy as np
+import pytest
+
+from bert_jax.commands.init_from import resolve
+from bert_jax.config import defaults
+from bert_jax.convert.importing import convert
+from bert_jax.devices.trees import flatten
+from bert_jax.formats import open_checkpoint
+from bert_jax.inference.predict import Predictor
+from bert_jax.training.initial import read_params
+from bert_jax.training.train import train
+from tests.convert.bilm_folder import write_folder
+from tests.tiny import PRNG_IMPL
+
+SENTENCES = (
+    (("Ann", "B-PER"), ("met", "O"), ("U.S.", "B-LOC"), ("cats", "O")),
+    (("Bob", "B-PER"), ("sat", "O")),
+    (("cats", "O"), ("met", "O"), ("Ann", "B-PER")),
+    (("Paris", "B-LOC"), ("sat", "O")),
+)
+
+
+def write_conll(path):
+    lines = ("".join(f"{word} {tag}\n" for word, tag in words) for words in SENTENCES)
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Configuration and workdir of a tagger that was trained on 8 devices, and its source."""
+    folder = tmp_path_factory.mktemp("elmo")
+    convert(open_checkpoint(str(write_folder(folder / "bilm"))), str(folder / "elmo"))
+    config = defaults.tagging()
+    data = write_conll(folder / "train.conll")
+    config.update_from_flattened_dict(
+        {
+            "init_from": str(folder / "elmo"),
+            "data.train": data,
+            "data.eval": data,
+            "data.lengths": (8,),
+            "phases": ((8, 1.0),),
+            "data.batches": "rows",
+            "global_batch_size": 8,
+            "epochs": 3.0,
+            "head.lstm_size": 8,
+            "head.lstm_layers": 1,
+            "prng_impl": PRNG_IMPL,
+        }
+    )
+    resolve(config, (), str(folder / "run"))
+    train(config, str(folder / "run"))
+    return config, folder
+
+
+def test_the_encoder_stays_and_the_mix_of_its_layers_is_trained(run):
+    config, folder = run
+    assert config.model.name == "elmo" and config.optimizer.frozen_layers == -1
+    before, _ = read_params(str(folder / "elmo"))
+    after, _ = read_params(str(folder / "run"))
+    encoder = [name for name in after if name.startswith("elmo/")]
+    assert encoder and all(np.array_equal(before[name], after[name]) for name in encoder)
+    assert after["scalar_mix/weights"].shape == (3,) and after["scalar_mix/weights"].any()
+    assert flatten(after)
+
+
+def test_words_that_training_never_saw_are_read(run):
+    config, folder = run
+    predictor = Predictor(config, str(folder / "run"))
+    (folder / "new.conll").write_text("Unseen\nwords-here\n.\n")
+    from collections import Counter
+
+    examples = list(predictor.data.read(str(folder / "new.conll"), Counter(), labelled=False))
+    ((prediction,),) = predictor.predict(examples)
+    assert prediction["words"] == ["Unseen", "words-here", "."] and len(prediction["tags"]) == 3
+    assert {"Unseen", "words-here"} <= set(predictor.tokenizer.pieces)
