@@ -1,0 +1,352 @@
+"""ELMo's task: losses against numpy, the factor of the gradient, metrics, words, error messages."""
+
+import dataclasses
+import functools
+import math
+from collections import Counter
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import defaults
+from bert_jax.examples.texts import Text
+from bert_jax.models.bidirectional_lm import BidirectionalOutputs
+from bert_jax.models.elmo import ElmoConfig
+from bert_jax.models.heads import WordScores
+from bert_jax.models.sampled_softmax import Sample, sampled_cross_entropy
+from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM, BidirectionalLMData
+from bert_jax.tasks.task import TaskSettings
+from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
+from bert_jax.training.run import make_task_data
+from tests.tiny import PRNG_IMPL
+
+WORDS = "the cat sat on a mat".split()
+TOKENIZER = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False)
+UNKNOWN = TOKENIZER.unk_id
+ROWS, LENGTH, WIDTH, SIZE = 2, 4, 3, 9  # 9: the words and three markers
+MODEL = ElmoConfig(
+    vocab_size=SIZE,
+    pad_vocab_to_multiple_of=4,
+    hidden_size=8,
+    num_layers=2,
+    max_position_embeddings=32,
+    dropout_rate=0.1,
+    initializer_range=0.02,
+    tokens="embeddings",
+    cell_size=6,
+    prng_impl=PRNG_IMPL,
+)
+
+
+def make_task(**changes) -> BidirectionalLM:
+    return BidirectionalLM(MODEL, **{"num_words": SIZE, "unk_id": UNKNOWN} | changes)
+
+
+def make_outputs(samples: tuple[Sample, ...] = ()) -> BidirectionalOutputs:
+    rng = np.random.default_rng(0)
+    table, bias = rng.normal(size=(SIZE, WIDTH)), rng.normal(size=SIZE)
+    features = rng.normal(size=(2, ROWS, LENGTH, WIDTH))
+    as_float = functools.partial(jnp.asarray, dtype=jnp.float32)
+    forward, backward = (
+        WordScores(as_float(of_direction), as_float(table), as_float(bias))
+        for of_direction in features
+    )
+    return BidirectionalOutputs(forward, backward, samples, carry=())
+
+
+def make_batch(seed: int = 0, padded: bool = True) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    names = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
+    batch = {name: rng.integers(0, SIZE, (ROWS, LENGTH)).astype(np.int32) for name in names}
+    weights = np.ones((ROWS, LENGTH), np.float32)
+    if padded:
+        weights[1, 2:] = 0
+    return batch | {"target_weights": weights, "example_ids": weights.astype(np.int32)}
+
+
+def losses_by_hand(scores: WordScores, labels: np.ndarray) -> np.ndarray:
+    """float64[batch, seq], position by position."""
+    losses = np.empty(labels.shape)
+    for place in np.ndindex(*labels.shape):
+        logits = np.float64(scores.table) @ np.float64(scores.features[place]) + scores.bias
+        losses[place] = np.log(np.exp(logits).sum()) - logits[labels[place]]
+    return losses
+
+
+def test_the_loss_is_the_mean_of_both_directions():
+    outputs, batch = make_outputs(), make_batch()
+    sums = make_task().objective(outputs, batch)
+    weights = batch["target_weights"]
+    forward = (losses_by_hand(outputs.forward, batch["next_ids"]) * weights).sum() / 6
+    backward = (losses_by_hand(outputs.backward, batch["previous_ids"]) * weights).sum() / 6
+    means = {name: float(x.numerator / x.denominator) for name, x in sums.items()}
+    accuracy = means.pop("bidirectional_lm_accuracy")
+    assert means == {
+        "bidirectional_lm_loss": pytest.approx((forward + backward) / 2, rel=1e-5),
+        "forward_loss": pytest.approx(forward, rel=1e-5),
+        "backward_loss": pytest.approx(backward, rel=1e-5),
+    }
+    hits = 0
+    for scores, name in (outputs.forward, "next_ids"), (outputs.backward, "previous_ids"):
+        best = np.argmax(scores.logits(), axis=-1)
+        hits += ((best == batch[name]) * weights).sum()
+    assert accuracy == pytest.approx(hits / 12)
+
+
+def test_words_that_are_not_predicted_are_the_unknown_word():
+    outputs, batch = make_outputs(), make_batch()
+    task = make_task(num_words=5)
+    for name in ("next_ids", "previous_ids"):
+        assert (batch[name] >= 5).any()
+    known = batch | {
+        name: np.where(batch[name] < 5, batch[name], UNKNOWN)
+        for name in ("next_ids", "previous_ids")
+    }
+    found, expected = (task.objective(outputs, x)["bidirectional_lm_loss"] for x in (batch, known))
+    assert float(found.numerator) == float(expected.numerator)
+    other = make_task().objective(outputs, batch)["bidirectional_lm_loss"]
+    assert float(found.numerator) != pytest.approx(float(other.numerator))
+
+
+def test_each_direction_has_its_own_sample():
+    samples = tuple(Sample(jnp.array(ids), jnp.array(7)) for ids in ([1, 4, 8], [0, 2, 5]))
+    outputs, batch = make_outputs(samples), make_batch()
+    sums = make_task().objective(outputs, batch)
+    assert "bidirectional_lm_accuracy" not in sums
+    for number, (name, labels) in enumerate(
+        {"forward": "next_ids", "backward": "previous_ids"}.items()
+    ):
+        scores = getattr(outputs, name)
+        losses = sampled_cross_entropy(
+            scores.features, batch[labels], scores.table, scores.bias, samples[number], SIZE
+        )
+        expected = float((losses * batch["target_weights"]).sum())
+        assert float(sums[f"{name}_loss"].numerator) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_gradient_is_that_of_the_loss_times_the_length_of_a_row():
+    batch = make_batch()
+    mean = make_task(sum_over_time=False).denominators(batch)["bidirectional_lm_loss"]
+    assert float(mean) == 2 * 6
+    scaled = make_task().denominators(batch)["bidirectional_lm_loss"]
+    assert float(mean / scaled) == LENGTH
+
+
+# ------------------------------------------------------------------ the model
+
+
+@functools.cache
+def make_params():
+    model = make_task().make_model()
+    init = jax.jit(functools.partial(model.init, deterministic=True))
+    return init(jax.random.key(0), make_task().example_batch())["params"]
+
+
+def test_words_are_sampled_while_training_only_and_by_the_key():
+    task = make_task(num_samples=4)
+    model, batch = task.make_model(), make_batch()
+
+    def samples(key, deterministic=False):
+        apply = functools.partial(model.apply, deterministic=deterministic)
+        return jax.jit(apply)({"params": make_params()}, batch, rngs={"dropout": key}).samples
+
+    first, again, other = (samples(jax.random.key(seed)) for seed in (0, 0, 1))
+    assert samples(jax.random.key(0), deterministic=True) == ()
+    assert len(first) == 2
+    ids = [x.ids.tolist() for x in first]
+    assert ids == [x.ids.tolist() for x in again] != [x.ids.tolist() for x in other]
+    assert ids[0] != ids[1]
+    assert all(len(set(x)) == 4 and max(x) < SIZE for x in ids)
+
+
+def test_states_are_carried_and_begin_with_zeros():
+    task = make_task()
+    apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
+    first, second = make_batch(0, padded=False), make_batch(1, padded=False)
+    zeros = task.init_carry(ROWS)
+    jax.tree.map(lambda x: np.testing.assert_array_equal(x, 0), zeros)
+    without = apply({"params": make_params()}, first)
+    begun = apply({"params": make_params()}, first | {"carry": zeros})
+    np.testing.assert_array_equal(without.forward.features, begun.forward.features)
+    after = apply({"params": make_params()}, second | {"carry": task.carry_of(begun)})
+    together = {name: np.concatenate([first[name], second[name]], axis=1) for name in first}
+    whole = apply({"params": make_params()}, together)
+    for name in ("forward", "backward"):
+        parts = [getattr(outputs, name).features for outputs in (begun, after)]
+        expected = getattr(whole, name).features
+        np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.carry, whole.carry)
+
+
+def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
+    outputs = (
+        make_task().make_model().apply({"params": make_params()}, make_batch(), deterministic=True)
+    )
+    probabilities = jax.nn.softmax(outputs.forward.logits())
+    assert probabilities.shape[-1] == 12
+    assert not probabilities[..., SIZE:].any()
+
+
+# ------------------------------------------------------------------ the host side
+
+
+def make_settings(**changes) -> TaskSettings:
+    config = defaults.bidirectional_lm()
+    config.update_from_flattened_dict({"model.vocab_size": SIZE, **changes})
+    groups = {name: config[name].to_dict() for name in ("model", "data", "head")}
+    return TaskSettings(**groups, metrics=tuple(config.metrics), max_sequence_length=20)
+
+
+def make_data(**changes) -> BidirectionalLMData:
+    changes = {"head.softmax": "full"} | changes
+    return BidirectionalLMData.make(make_settings(**changes))
+
+
+def test_metrics_follow_from_the_losses():
+    means = {"bidirectional_lm_loss": 3.0, "forward_loss": 2.5, "backward_loss": 3.5}
+    means |= {"loss": 3.0, "bidirectional_lm_accuracy": 0.25}
+    text = {"words": 80, "characters": 400, "predicted_tokens": 100}
+    values = make_data().evaluate(SimpleNamespace(text_counts=text), [], means)  # pyright: ignore
+    assert list(values) == ["loss", *METRICS]
+    assert values["forward_perplexity"] == pytest.approx(math.exp(2.5))
+    assert values["backward_perplexity"] == pytest.approx(math.exp(3.5))
+    assert values["perplexity"] == pytest.approx(math.exp(3.0))
+    assert values["word_perplexity"] == pytest.approx(math.exp(3.0 * 100 / 80))
+    assert values["bits_per_character"] == pytest.approx(3.0 * 100 / 400 / math.log(2))
+    diverged = means | {"forward_loss": 1e9}
+    values = make_data().evaluate(SimpleNamespace(text_counts=text), [], diverged)  # pyright: ignore
+    assert math.isfinite(values["forward_perplexity"])
+
+
+def test_probabilities_of_texts_are_those_of_each_text_alone():
+    """Texts of different lengths are padded and batched; each is computed here without padding."""
+    texts = ["the cat sat", "", "a dog mat"]
+    data, tokenizer = make_data(), TOKENIZER
+    task = data.make_predictor(MODEL, tokenizer)
+    params = {"params": make_params()}
+    apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
+    examples = [Text(text) for text in texts]
+    rows = data.encode(examples, tokenizer, Counter())
+    answers = data.collect(examples, rows)
+    for batch in data.prediction_batches(rows, MODEL, 2):
+        assert len(batch.row_numbers) % 2 == 0
+        fields = batch.read(0, len(batch.row_numbers))
+        outputs = apply(params, fields)
+        answers.add(batch.row_numbers, batch.length, task.answers(outputs, fields))
+    table, bias = (np.float64(make_params()["softmax"][name]) for name in ("kernel", "bias"))
+    for text, found in zip(texts, answers.predictions(), strict=True):
+        ids = tokenizer.encode(text)
+        forward, backward = [0, *ids, 1], [1, *ids[::-1], 0]
+        batch = {
+            "input_ids": np.array([forward[:-1]], np.int32),
+            "reverse_ids": np.array([backward[:-1]], np.int32),
+            "example_ids": np.ones((1, len(ids) + 1), np.int32),
+        }
+        outputs = apply(params, batch)
+        expected = []
+        for scores, sequence in (outputs.forward, forward), (outputs.backward, backward):
+            logits = (np.float64(scores.features[0]) @ table.T + bias)[:, :SIZE]
+            log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            expected.append(sum(x[i] for x, i in zip(log_probabilities, sequence[1:], strict=True)))
+        assert found["tokens"] == len(ids)
+        assert found["forward_log_probability"] == pytest.approx(expected[0], abs=1e-4)
+        assert found["backward_log_probability"] == pytest.approx(expected[1], abs=1e-4)
+        mean = -sum(expected) / (2 * len(ids) + 2)
+        assert found["perplexity"] == pytest.approx(math.exp(mean), rel=1e-4)
+
+
+def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
+    tokenizer = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False, grows=True)
+    data = make_data()
+    rows = data.encode([Text("the zebra")], tokenizer, Counter())
+    assert rows.ids[0][1] >= SIZE
+    task = data.make_predictor(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
+    assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
+    (batch,) = data.prediction_batches(rows, MODEL, 1)
+    outputs = make_outputs()
+    labels = [labels for _, labels in task._scored(outputs, batch.read(0, 1))]
+    assert labels[0][0, :3].tolist() == [3, UNKNOWN, 1]
+    assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"model.name": "bert"},
+            "config.task='bidirectional_lm' needs an encoder that carries a state in both"
+            " directions, such as config.model.name='elmo', not 'bert'.",
+        ),
+        ({"head.softmax": "half"}, "config.head.softmax='half' is none of full, sampled."),
+        ({"metrics": ("f1",)}, f"config.metrics: 'f1' is none of {', '.join(METRICS)}."),
+    ],
+)
+def test_settings_that_do_not_exist_are_refused(changes, message):
+    with pytest.raises(ValueError) as raised:
+        make_data(**changes)
+    assert str(raised.value) == message
+
+
+def test_a_sample_has_fewer_words_than_the_vocabulary():
+    data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE})
+    message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
+    with pytest.raises(ValueError, match=message):
+        data.make_task(MODEL, TOKENIZER)
+    data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE - 1})
+    assert data.make_task(MODEL, TOKENIZER).num_samples == SIZE - 1
+    assert make_data().make_task(MODEL, TOKENIZER).num_samples == 0
+
+
+@pytest.mark.parametrize(
+    "task, segments, needed",
+    [("bidirectional_lm", "pairs", "needs"), ("pretraining", "stream", "cannot read")],
+)
+def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
+    config = getattr(defaults, task)()
+    config.data.segments = segments
+    config.model.next_sentence = False
+    message = (
+        f"config.task='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
+    )
+    with pytest.raises(ValueError, match=message):
+        make_task_data(config)
+
+
+def make_rows(num_words: int, loss: float) -> SimpleNamespace:
+    form = {"vocab_size": 50, "num_words": num_words}
+    manifest = SimpleNamespace(
+        content={"formats": {"20": form}}, folder="DATA", vocabulary_path="DATA/vocab.txt"
+    )
+    return SimpleNamespace(
+        manifest=manifest, sequence_length=20, statistics={"log_uniform_loss": loss}
+    )
+
+
+def test_sampled_words_must_be_sorted_by_frequency():
+    sampled = make_data(**{"head.softmax": "sampled", "head.num_samples": 3})
+    rows = make_rows(SIZE, 2.3)  # above log(9)
+    with pytest.raises(ValueError, match=r"The words of DATA/vocab.txt are not sorted by frequen"):
+        sampled.check_rows(rows)  # pyright: ignore[reportArgumentType]
+    make_data().check_rows(rows)  # pyright: ignore[reportArgumentType]
+    sampled.check_rows(make_rows(SIZE, 2.1))  # pyright: ignore[reportArgumentType]
+
+
+def test_data_for_another_number_of_words_are_refused():
+    message = r"DATA were prepared to predict 8 words, not 9: set config.model.vocab_size=8, or"
+    with pytest.raises(ValueError, match=message):
+        make_data().check_rows(make_rows(8, 1.0))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_pair_of_texts_is_refused():
+    with pytest.raises(ValueError, match="line 3 is a pair, and a bidirectional language model"):
+        make_data().check_example(Text("a", "b", "texts.txt, line 3"), TOKENIZER, MODEL)
+    make_data().check_example(Text("a"), TOKENIZER, MODEL)
+
+
+def test_an_import_without_a_softmax_gives_no_probabilities():
+    with pytest.raises(ValueError, match="DIR were imported without a softmax: they give features"):
+        make_data().check_trained(["softmax/kernel"], "DIR")
+    make_data().check_trained(["elmo/x"], "DIR")
