@@ -24,6 +24,7 @@ CAUSAL = (
     *("gpt", "gpt:tiny", "left_to_right"),
     *(f"left_to_right:{size}" for size in ("large", "medium", "small", "mini", "tiny")),
 )
+BIDIRECTIONAL = ("elmo", "elmo:small")
 FINETUNING = (
     *("classification", "multiple_choice", "ner", "span", "squad", "swag", "tagging"),
     *(f"glue:{name}" for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")),
@@ -39,10 +40,12 @@ def get_config(name: str):
 
 def test_every_configuration_is_tested():
     names = {path.stem for path in (REPOSITORY / "configs").glob("*.py")}
-    assert names == {name.split(":")[0] for name in (*PRETRAINING, *CAUSAL, *FINETUNING)}
+    assert names == {
+        name.split(":")[0] for name in (*PRETRAINING, *CAUSAL, *BIDIRECTIONAL, *FINETUNING)
+    }
 
 
-@pytest.mark.parametrize("name", [*PRETRAINING, *CAUSAL, *FINETUNING])
+@pytest.mark.parametrize("name", [*PRETRAINING, *CAUSAL, *BIDIRECTIONAL, *FINETUNING])
 def test_every_configuration_passes_its_checks(name):
     config = get_config(name)
     checks.check(config)

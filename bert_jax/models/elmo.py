@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from bert_jax.formats import bilm_names
+from bert_jax.formats import bilm
 from bert_jax.models import elmo_batch
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CNN_ACTIVATIONS, CharacterCnn
@@ -288,5 +288,5 @@ ELMO = Model(
     flops_per_token=flops_per_token,
     add_fields=elmo_batch.add_fields,
     example_fields=elmo_batch.example_fields,
-    formats=bilm_names.TABLES,
+    formats=bilm.TABLES,
 )

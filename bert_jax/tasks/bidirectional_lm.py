@@ -38,7 +38,7 @@ from bert_jax.tasks import health
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores
 from bert_jax.tasks.pretraining import PretrainingData
 from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
-from bert_jax.tasks.whole_texts import TextAnswers, WholeTexts, perplexity
+from bert_jax.tasks.text_answers import TextAnswers, WholeTexts, perplexity
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation may report; the rest follow from the first ones.

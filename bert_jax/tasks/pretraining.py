@@ -32,7 +32,6 @@ from bert_jax.models.heads import (
 )
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
-from bert_jax.tasks.masked_words import MaskAnswers, MaskedTexts
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.task import (
     Batch,
@@ -43,6 +42,7 @@ from bert_jax.tasks.task import (
     example_batch,
     windows,
 )
+from bert_jax.tasks.text_answers import MaskAnswers, MaskedTexts
 from bert_jax.text.tokenization import Tokenizer
 
 

@@ -131,10 +131,6 @@ class WordTokenizer:
             word = "".join(basic_tokens(word, self.lowercase))
         return [self._id(word)] if word else []
 
-    def continues(self, ids: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens]: False, since every id is a whole word."""
-        return np.zeros(len(ids), bool)
-
     def character_spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
         if self.is_tokenized:
