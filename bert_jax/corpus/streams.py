@@ -57,7 +57,8 @@ class StreamFormat:
     # Ids that are never predicted: none, since the end of a sentence is.
     unpredicted: ClassVar[tuple[int, ...]] = ()
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, Any]:
+        """Returns what the manifest stores of it."""
         return dataclasses.asdict(self)
 
     @property
