@@ -1,5 +1,6 @@
 """The configurations: their values against golden files, and the sizes that they are known for."""
 
+import dataclasses
 import importlib
 import os
 import pathlib
@@ -11,6 +12,7 @@ from bert_jax.config import checks, defaults, store
 from bert_jax.config.fields import fields
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
+from bert_jax.tasks.bidirectional_lm import BidirectionalLM
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.optim import OPTIMIZERS, SCHEDULES
@@ -40,9 +42,8 @@ def get_config(name: str):
 
 def test_every_configuration_is_tested():
     names = {path.stem for path in (REPOSITORY / "configs").glob("*.py")}
-    assert names == {
-        name.split(":")[0] for name in (*PRETRAINING, *CAUSAL, *BIDIRECTIONAL, *FINETUNING)
-    }
+    tested = (*PRETRAINING, *CAUSAL, *BIDIRECTIONAL, *FINETUNING)
+    assert names == {name.split(":")[0] for name in tested}
 
 
 @pytest.mark.parametrize("name", [*PRETRAINING, *CAUSAL, *BIDIRECTIONAL, *FINETUNING])
@@ -83,10 +84,40 @@ def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():
     assert dict(fields(defaults.causal_lm())) == causal
 
 
+@pytest.mark.parametrize("name", BIDIRECTIONAL)
+def test_every_field_of_elmo_is_in_its_defaults_and_its_model(name):
+    expected, found = dict(fields(defaults.bidirectional_lm())), dict(fields(get_config(name)))
+    assert found.keys() == expected.keys()
+    assert all(type(found[field]) is type(expected[field]) for field in expected)
+    assert make_task_data(get_config(name)).metrics == found["metrics"]
+    allowed = {field.name for field in dataclasses.fields(MODELS["elmo"].config)}
+    assert set(get_config(name).model) - allowed == {"next_sentence"}
+
+
+def test_elmo_has_the_values_of_the_published_training():
+    """`train_elmo.py` of allenai/bilm-tf: 128 rows on each of 3 GPUs."""
+    found, batch = dict(fields(get_config("elmo"))), 128 * 3
+    expected = {"epochs": 10.0, "phases": ((20, 1.0),), "global_batch_size": batch}
+    expected |= {"head.num_samples": 8192, "model.dropout_rate": 0.1, "optimizer.clip_norm": 10.0}
+    expected |= {"optimizer.name": "adagrad", "optimizer.learning_rate": 0.2}
+    assert expected == {name: found[name] for name in expected}
+
+
+def test_elmo_has_the_published_number_of_parameters():
+    """93.6 million, and 793,471 rows of 512 and a bias in the softmax."""
+    task = BidirectionalLM(make_model_config(get_config("elmo")))
+    shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
+    sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
+    assert sizes["softmax"] == 793_471 * 513
+    assert round(sizes["elmo"] / 1e6, 1) == 93.6
+
+
 @pytest.mark.parametrize("name", ["gpt", "left_to_right"])
 def test_a_size_that_does_not_exist_is_named(name):
     with pytest.raises(ValueError, match="Unknown size 'huge'. Available: base,"):
         get_config(f"{name}:huge")
+    with pytest.raises(ValueError, match="Unknown size 'huge'. Available: published, small."):
+        get_config("elmo:huge")
 
 
 @pytest.mark.parametrize("name", FINETUNING)

@@ -390,6 +390,7 @@ def test_shell_blocks_are_split_into_commands():
 
 def all_fields() -> set[str]:
     configs = [defaults.pretraining(), defaults.finetuning("classification")]
+    configs += [defaults.bidirectional_lm()]
     return {name for config in configs for name in dotted_names(config)}
 
 

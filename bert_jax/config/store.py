@@ -122,7 +122,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     values = {name: _tuples(value) for name, value in values.items()}
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
-    if "head" in values:
+    if "head" in values and "source" not in values["data"]:  # of a task on labelled examples
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     if "source" in values["data"]:
