@@ -58,6 +58,7 @@ class StreamFormat:
     unpredicted: ClassVar[tuple[int, ...]] = ()
 
     def to_json(self) -> dict[str, int]:
+        """Returns what the manifest stores of it."""
         return dataclasses.asdict(self)
 
     @property

@@ -1,12 +1,13 @@
 """A tagger on an imported ELMo: frozen, all layers mixed, one piece for each word."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from bert_jax.commands.init_from import resolve
 from bert_jax.config import defaults
 from bert_jax.convert.importing import convert
-from bert_jax.devices.trees import flatten
 from bert_jax.formats import open_checkpoint
 from bert_jax.inference.predict import Predictor
 from bert_jax.training.initial import read_params
@@ -45,12 +46,13 @@ def run(tmp_path_factory):
             "data.batches": "rows",
             "global_batch_size": 8,
             "epochs": 3.0,
-            "head.lstm_size": 8,
-            "head.lstm_layers": 1,
+            "optimizer.warmup": "0",
+            "checkpoint.use": "newest",
             "prng_impl": PRNG_IMPL,
         }
     )
-    resolve(config, (), str(folder / "run"))
+    # A BiLSTM would take longest to compile.
+    resolve(config, ("head.tagging",), str(folder / "run"))
     train(config, str(folder / "run"))
     return config, folder
 
@@ -63,15 +65,12 @@ def test_the_encoder_stays_and_the_mix_of_its_layers_is_trained(run):
     encoder = [name for name in after if name.startswith("elmo/")]
     assert encoder and all(np.array_equal(before[name], after[name]) for name in encoder)
     assert after["scalar_mix/weights"].shape == (3,) and after["scalar_mix/weights"].any()
-    assert flatten(after)
 
 
 def test_words_that_training_never_saw_are_read(run):
     config, folder = run
     predictor = Predictor(config, str(folder / "run"))
     (folder / "new.conll").write_text("Unseen\nwords-here\n.\n")
-    from collections import Counter
-
     examples = list(predictor.data.read(str(folder / "new.conll"), Counter(), labelled=False))
     ((prediction,),) = predictor.predict(examples)
     assert prediction["words"] == ["Unseen", "words-here", "."] and len(prediction["tags"]) == 3
