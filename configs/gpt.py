@@ -5,9 +5,8 @@
 
 12 layers, hidden size 768, 12 heads, 512 positions; 100 epochs of batches of 64 x 512 tokens. A
 byte-pair vocabulary of the published size is trained on the text: 40,478 pieces and three special
-tokens. `tiny` takes minutes on a laptop: 2 layers, hidden size 128, and what configs/tiny.py
-changes besides. The paper does not give epsilon and clipping: they are those of the released
-fine-tuning code.
+tokens. `tiny` is for a laptop: 2 layers, hidden size 128, and what configs/tiny.py changes besides.
+The paper does not give epsilon and clipping: they are those of the released fine-tuning code.
 """
 
 from ml_collections import ConfigDict
@@ -59,7 +58,7 @@ def _make_tiny(config: ConfigDict) -> ConfigDict:
     config.phases = ((64, 1.0),)
     config.global_batch_size = 32
     config.data.validation_share = 0.05
-    config.optimizer.learning_rate = 1e-3
+    config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup = "5%"
 
     config.log.every = "200"

@@ -1,4 +1,4 @@
-"""Prints or writes pseudo-log-likelihoods of texts, with each token masked in turn.
+"""Prints or writes log-likelihoods of texts, or pseudo-log-likelihoods.
 
     python -m bert_jax score --workdir=DIR "The list is returned." "List the returned is."
     python -m bert_jax score --workdir=DIR --input=FILE [--output=FILE.jsonl]
@@ -9,8 +9,10 @@ a table, or with --output writes a JSON object for each text:
     {"pseudo_log_likelihood": -9.1, "tokens": 5, "unknown_tokens": 0, "per_token": -1.82,
      "perplexity": 6.2, "log_probabilities": [{"token": "the", "log_probability": -0.6}, ...]}
 
-The pseudo-log-likelihood is the sum of ln p(token | all others) over all tokens except [CLS] and
-[SEP]; the perplexity is exp(-per_token).
+With a masked language model the score is the pseudo-log-likelihood, the sum of ln p(token | all
+others) over all tokens except [CLS] and [SEP], with each token masked in turn. With a model that
+predicts next tokens it is the log-likelihood, the sum of ln p(token | those before it), and the
+field is `log_likelihood`. The perplexity is exp(-per_token).
 """
 
 import json
@@ -26,7 +28,9 @@ from bert_jax.inference.input_files import check_files
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Progress
-    from bert_jax.inference.scoring import Scorer
+    from bert_jax.inference.scoring import CausalScorer, Scorer
+
+    AnyScorer = Scorer | CausalScorer
 
 Texts = Callable[[], Iterable[Text]]
 
@@ -48,16 +52,16 @@ def main(argv: Sequence[str]) -> None:
     def texts() -> Iterable[Text]:
         return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
-    from bert_jax.inference.scoring import Scorer
+    from bert_jax.inference.scoring import make_scorer
 
-    scorer = Scorer(config, flags.workdir, flags.batch_tokens)
+    scorer = make_scorer(config, flags.workdir, flags.batch_tokens)
     if flags.output:
         write_scores(scorer, texts, flags.output)
     else:
         print_scores(scorer, texts)
 
 
-def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
+def write_scores(scorer: "AnyScorer", texts: Texts, output: str) -> None:
     """Writes a JSON object for each text; an incomplete file is not left behind."""
     with whole_file(output) as path, open(path, "w", encoding="utf-8") as file:
 
@@ -67,22 +71,22 @@ def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
         _score(scorer, texts, write, f"texts scored in {output}")
 
 
-def print_scores(scorer: "Scorer", texts: Texts) -> None:
+def print_scores(scorer: "AnyScorer", texts: Texts) -> None:
     """Prints a line for each text: score, mean score per token, tokens, perplexity, text."""
-    print(f"{'PLL':>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
+    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
 
     def show(text: Text, score: dict[str, Any], progress: "Progress") -> None:
         mean = perplexity = "-"
         if score["tokens"]:
             mean, perplexity = f"{score['per_token']:.3f}", f"{score['perplexity']:,.1f}"
-        total = score["pseudo_log_likelihood"]
+        total = score[scorer.name]
         progress.line(f"{total:10.3f} {mean:>10} {score['tokens']:>7} {perplexity:>11}  {text}")
 
     _score(scorer, texts, show, "texts scored")
 
 
 def _score(
-    scorer: "Scorer",
+    scorer: "AnyScorer",
     texts: Texts,
     take: Callable[[Text, dict[str, Any], "Progress"], None],
     what: str,
@@ -90,12 +94,15 @@ def _score(
     """Calls `take` with each text and its score; all texts are validated first."""
     from bert_jax.inference.model import Progress
 
-    lengths = [len(scorer.model.row(text).word_positions) for text in texts()]
-    progress = Progress(sum(lengths))
+    lengths, passes = [], 0
+    for row in map(scorer.model.row, texts()):
+        lengths.append(len(row.word_positions))
+        passes += scorer.count_passes(row)
+    progress = Progress(passes)
     total = 0.0
     scores = scorer.score(map(scorer.model.row, texts()), progress)
     for text, score in zip(texts(), scores, strict=True):
-        total += score["pseudo_log_likelihood"]
+        total += score[scorer.name]
         take(text, score, progress)
     progress.finish(len(lengths), what)
     if tokens := sum(lengths):

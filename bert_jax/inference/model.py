@@ -18,6 +18,7 @@ from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
+from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import make_pretraining, untrained_params
@@ -60,11 +61,13 @@ class TrainedModel:
         self.config = make_model_config(config)
         reads_cls = "head" not in config or config.head.get("pool", "cls") == "cls"
         self.has_pooler = row.pools and config.model.next_sentence and reads_cls
-        self.task = make_pretraining(self.config, self.has_pooler)
-        self._mesh = sharding.make_mesh()
-        self.params = self._load_params(config, workdir, row.fills_masks)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.config)
         self._add_fields = make_add_fields(self.config, self.tokenizer)
+        self.task: Task = make_pretraining(self.config, self.has_pooler)
+        if row.reads_forward:
+            self.task = make_task_data(config).make_task(self.config, self.tokenizer)
+        self._mesh = sharding.make_mesh()
+        self.params = self._load_params(config, workdir, row.fills_masks or row.reads_forward)
         self._batch_tokens = batch_tokens
 
     def _load_params(self, config: ConfigDict, workdir: str, with_heads: bool) -> Any:

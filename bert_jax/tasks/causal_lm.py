@@ -138,10 +138,10 @@ class CausalLMData(PretrainingData):
             batch_tokens=settings.batch_tokens,
         )
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> CausalLM:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> CausalLM:
         return CausalLM(model)
 
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:
         return TextProbabilities(model, num_pieces=len(tokenizer.pieces))
 
     def evaluate(
@@ -175,7 +175,7 @@ class CausalLMData(PretrainingData):
     def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
         encode_text(example, tokenizer, model.max_position_embeddings)
 
-    def encode(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def encode(
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
     ) -> "EncodedTexts":
         rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
@@ -189,10 +189,10 @@ class CausalLMData(PretrainingData):
         ids[0] = tokenizer.sep_id
         return dataclasses.replace(row, input_ids=ids)
 
-    def collect(self, examples: Sequence[Text], rows: "EncodedTexts") -> "TextAnswers":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def collect(self, examples: Sequence[Text], rows: "EncodedTexts") -> "TextAnswers":
         return TextAnswers(rows)
 
-    def prediction_batches(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def prediction_batches(
         self, rows: "EncodedTexts", model: EncoderConfig, shards: int
     ) -> Iterator[EvaluationBatch]:
         longest = model.max_position_embeddings

@@ -13,7 +13,7 @@ training text. `next_sentence` is null for a single text, and for a model withou
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -169,7 +169,7 @@ class PretrainingData:
             batch_tokens=settings.batch_tokens,
         )
 
-    def with_labels(self, labels: tuple[str, ...]) -> "PretrainingData":
+    def with_labels(self, labels: tuple[str, ...]) -> Self:
         return self
 
     def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:

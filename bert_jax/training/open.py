@@ -20,6 +20,7 @@ from bert_jax.devices import processes, sharding
 from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
 from bert_jax.models import reads_new_words
+from bert_jax.tasks import find_task
 from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -94,16 +95,22 @@ def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData) -> Run:
             for length in lengths
         ),
         fingerprint=manifest.fingerprint,
-        description=(*map(_describe_phase, phases, training), *training[0].describe()),
+        description=(
+            *(
+                _describe_phase(phase, rows, find_task(config.task).fills_masks)
+                for phase, rows in zip(phases, training, strict=True)
+            ),
+            *training[0].describe(),
+        ),
     )
 
 
-def _describe_phase(phase: Phase, rows: CorpusRows) -> str:
+def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
     num_rows, updates = rows.rows_per_epoch, phase.last_step - phase.first_step
+    predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
     return (
         f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
-        f" {phase.sequence_length} tokens a step, {phase.max_predictions_per_seq}"
-        f" predictions a sequence; {num_rows:,} sequences,"
+        f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"
         f" {updates * phase.batch_size / num_rows:.1f} epochs"
     )
 

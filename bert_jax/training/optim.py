@@ -101,7 +101,7 @@ def gpt_linear(peak: float, num_steps: int, warmup_steps: int) -> optax.Schedule
     return lambda step: risen(step) * jnp.maximum(1.0 - step / num_steps, 0.0)
 
 
-def _half_cosine(left: jax.Array) -> jax.Array:
+def _half_cosine(left: Any) -> jax.Array:
     """(1 + cos(pi * x)) / 2 at x = 1 - left, by the sine, which is exact near the end; from 1 to 0.
 
     `left` is the share of the decay that is left; below 0 it counts as 0.
@@ -158,7 +158,7 @@ def gpt_adam(config: OptimizerConfig) -> optax.GradientTransformation:
         mask = decay_mask(params, config.no_decay)
         return jax.tree.map(lambda is_left, param: is_left and param.ndim > 1, mask, params)
 
-    def correction(step: jax.Array) -> jax.Array:
+    def correction(step: Any) -> jax.Array:
         count = jnp.asarray(step + 1, jnp.float32)
         return jnp.sqrt(1 - config.beta2**count) / (1 - config.beta1**count)
 

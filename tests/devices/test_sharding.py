@@ -1,5 +1,6 @@
 """The mesh, the PartitionSpecs of parameters against their golden file, and every error."""
 
+import dataclasses
 import os
 import pathlib
 
@@ -10,11 +11,15 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
+from bert_jax.models import make_config
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import abstract_state, parameter_rules
-from tests.tiny import make_task
+from tests.tiny import SIZES, make_model, make_task
 
-GOLDEN = pathlib.Path(__file__).parent / "goldens" / "partition_specs.txt"
+NEXT_TOKEN = ("left_to_right", "gpt")
+
+GOLDENS = pathlib.Path(__file__).parent / "goldens"
 OPTIMIZER = OptimizerConfig(
     "bert_adam", 1e-3, "constant", 0.01, 0.9, 0.999, 1e-6, 1.0, ("bias",), "bert"
 )
@@ -32,17 +37,35 @@ def state(mesh):
     return abstract_state(make_task(num_layers=1), tx, mesh)
 
 
-def test_partition_specs_are_those_of_the_golden_file(state):
+def make_next_token_task(name: str) -> CausalLM:
+    """A model of one layer that predicts next tokens: of "gpt", or of BERT, "left_to_right"."""
+    if name == "left_to_right":
+        return CausalLM(make_model(num_layers=1, mask="causal"))
+    return CausalLM(make_config({"name": name, **SIZES, "num_layers": 1}))
+
+
+@pytest.mark.parametrize(
+    "name, golden", [("", "partition_specs.txt")] + [(n, f"{n}_specs.txt") for n in NEXT_TOKEN]
+)
+def test_partition_specs_are_those_of_the_golden_file(name, golden, state, mesh):
+    if name:
+        tx, _ = make_optimizer(OPTIMIZER, num_steps=10, warmup_steps=0)
+        state = abstract_state(make_next_token_task(name), tx, mesh)
     lines = [
         f"{path_name(path)}: {tuple(leaf.sharding.spec)}\n"
         for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
     ]
     if os.environ.get("UPDATE_GOLDENS"):
-        GOLDEN.write_text("".join(lines))
-    assert "".join(lines) == GOLDEN.read_text(), "if it is right: UPDATE_GOLDENS=1 pytest"
+        (GOLDENS / golden).write_text("".join(lines))
+    assert "".join(lines) == (GOLDENS / golden).read_text(), (
+        "if it is right: UPDATE_GOLDENS=1 pytest"
+    )
 
 
-def test_the_moments_follow_their_parameters(state):
+@pytest.mark.parametrize("name, moments", [("bert_adam", 2), ("gpt_adam", 2), ("adagrad", 1)])
+def test_the_moments_follow_their_parameters(name, moments, mesh):
+    tx, _ = make_optimizer(dataclasses.replace(OPTIMIZER, name=name), 10, 0)
+    state = abstract_state(make_task(num_layers=1), tx, mesh)
     specs = {
         path_name(path): leaf.sharding.spec
         for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]
@@ -53,7 +76,7 @@ def test_the_moments_follow_their_parameters(state):
         parameter = next((p for p in specs if name.endswith("/" + p)), None)
         assert leaf.sharding.spec == specs.get(parameter, PartitionSpec())
         followed += parameter is not None
-    assert followed == 2 * len(specs)
+    assert followed == moments * len(specs)
 
 
 def test_a_parameter_that_no_row_matches_is_an_error():

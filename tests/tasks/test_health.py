@@ -68,3 +68,22 @@ def test_enough_pairs_make_a_small_difference_count():
 def test_unknown_tokens_are_reported():
     last = lines_of(GOOD, unknown=0.1)[-1]
     assert "10.0% of the tokens are unknown" in last
+
+
+@pytest.mark.parametrize(
+    "loss, accuracy, unknown, verdict",
+    [
+        (3.0, 0.4, 0.0, "health: good, it has learned from context."),
+        (3.0, None, 0.0, "health: good, it has learned from context."),
+        (6.5, 0.4, 0.0, "health: The loss is no better than knowing how frequent each token is"),
+        (float("nan"), 0.4, 0.0, "health: The loss is no better than knowing"),
+        (3.0, 0.05, 0.0, "health: It does not beat always saying the most frequent token yet"),
+        (3.0, 0.4, 0.03, "health: 3.0% of the tokens are unknown"),
+    ],
+)
+def test_the_verdict_on_next_tokens(loss, accuracy, unknown, verdict):
+    statistics = make_statistics(unknown=unknown)
+    *yardsticks, last = health.next_token_verdict(loss, accuracy, statistics, statistics)
+    assert last.startswith(verdict)
+    assert f"{loss:.3f} nats" in yardsticks[0] and yardsticks[0].endswith(" 6.500")
+    assert len(yardsticks) == (1 if accuracy is None else 2)

@@ -76,3 +76,19 @@ def test_an_incomplete_last_line_is_left_out(tmp_path):
 
 def test_a_folder_without_metrics_has_none(tmp_path):
     assert read_metrics(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "metric, is_low",
+    [
+        ("loss", True),
+        ("causal_lm_loss", True),
+        ("word_perplexity", True),
+        ("bits_per_character", True),
+        ("causal_lm_accuracy", False),
+        ("f1", False),
+        ("pearson", False),
+    ],
+)
+def test_the_best_value_of_a_metric(metric, is_low):
+    assert metrics.is_best_when_low(metric) == is_low

@@ -1,0 +1,210 @@
+"""Runs of next-token prediction: left-to-right BERT and GPT learn, resume, evaluate and predict."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.commands.score import write_scores
+from bert_jax.config import checks, store
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.devices.trees import flatten
+from bert_jax.examples.texts import Text
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor
+from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.predict import predict
+from bert_jax.inference.scoring import make_scorer
+from bert_jax.training import metrics, reporting
+from bert_jax.training.evaluate import evaluate
+from bert_jax.training.train import train
+from configs import gpt, left_to_right
+from tests import tiny
+
+WORDS = "the cat dog bird saw heard a small old tree river and then it slept".split()
+COMMON = {
+    "steps": 60,
+    "phases": ((16, 1.0),),
+    "global_batch_size": 16,
+    "microbatch_size": 8,
+    "mesh.data": 2,
+    "mesh.fsdp": 2,
+    "mesh.tensor": 2,
+    "model.num_layers": 1,
+    "model.vocab_size": 22,
+    "model.pad_vocab_to_multiple_of": 8,
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.warmup": "5",
+    "data.form": "sentences",
+    "data.dupe_factor": 1,
+    "data.validation_share": 0.1,
+    "data.num_processes": 1,
+    "eval.every": "30",
+    "log.every": "4",
+    "checkpoint.every": "0",
+}
+NAMES = ("left_to_right", "gpt")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """A vocabulary, a corpus in which most words follow from the one before, and texts."""
+    folder, rng = tmp_path_factory.mktemp("files"), random.Random(0)
+    (folder / "vocab.txt").write_text("\n".join([*tiny.SPECIAL, *WORDS, ".", "##s"]) + "\n")
+
+    def sentence() -> str:
+        subject, thing = rng.choice(["cat", "dog", "bird"]), rng.choice(["tree", "river"])
+        return f"the {subject} saw a {rng.choice(['small', 'old'])} {thing} and then it slept."
+
+    documents = ("\n".join(sentence() for _ in range(rng.randint(1, 6))) for _ in range(80))
+    (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n")
+    (folder / "texts.txt").write_text("the cat saw a tree.\nslept tree a it the.\n\n")
+    return folder
+
+
+def make_config(name: str, folder: pathlib.Path):
+    config = (gpt if name == "gpt" else left_to_right).get_config("tiny")
+    config.update_from_flattened_dict(tiny.make_overrides() | COMMON)
+    config.data.source = f"text:{folder}/corpus.txt"
+    config.data.vocab = str(folder / "vocab.txt")
+    config.data.dir = str(folder / name)
+    config.optimizer.name = "gpt_adam" if name == "gpt" else "adamw"
+    config.optimizer.schedule = "gpt_cosine" if name == "gpt" else "constant"
+    if name == "gpt":
+        config.checkpoint.best_metric = "bits_per_character"
+    checks.check(config)
+    return config
+
+
+class Run:
+    """A finished run."""
+
+    def __init__(self, name: str, folder: pathlib.Path, workdir: pathlib.Path):
+        self.name, self.folder, self.workdir = name, folder, str(workdir)
+        self.config = make_config(name, folder)
+        self.state, self.is_complete = train(self.config, self.workdir)
+
+    def metrics(self, workdir: str = "") -> list[dict]:
+        rows = metrics.read_metrics(workdir or self.workdir)
+        return [{name: value for name, value in row.items() if name != "speed"} for row in rows]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def run(request, folder, tmp_path_factory) -> Run:
+    return Run(request.param, folder, tmp_path_factory.mktemp(request.param))
+
+
+def test_it_learns_what_follows_what(run, capsys):
+    assert run.is_complete
+    training = [row["loss"] for row in run.metrics() if row["split"] == "train"]
+    assert training[0] > 2 > 1 > training[-1]
+    values = evaluate(store.load(run.workdir), run.workdir)
+    assert values["causal_lm_loss"] < 1 and values["causal_lm_accuracy"] > 0.6
+    assert values["perplexity"] == pytest.approx(np.exp(values["causal_lm_loss"]))
+    assert "health: good" in capsys.readouterr().out
+    last = [row for row in run.metrics() if row["split"] == "validation"][-1]
+    assert {name: last[name] for name in values} == values
+    written = json.loads(pathlib.Path(run.workdir, "results.json").read_text())
+    assert written["eval"] == values
+    extra = {"word_perplexity", "bits_per_character"} if run.name == "gpt" else set()
+    names = {"loss", "causal_lm_loss", "causal_lm_accuracy", "perplexity"}
+    assert values.keys() == names | extra
+
+
+def test_bits_per_character_are_those_of_the_held_out_text(run):
+    if run.name != "gpt":
+        pytest.skip("rows of pairs are not a text")
+    values = evaluate(store.load(run.workdir), run.workdir)
+    text = Manifest.load(run.config.data.dir).content["splits"]["validation"]["text"]
+    nats = values["causal_lm_loss"] * text["predicted_tokens"]
+    bits = nats / np.log(2) / text["characters"]
+    assert values["bits_per_character"] == pytest.approx(bits, rel=1e-9)
+    assert np.log(values["word_perplexity"]) * text["words"] == pytest.approx(nats, rel=1e-9)
+    assert text["characters"] > 4 * text["words"]
+
+
+def test_parameters_are_split_over_the_mesh_and_the_head_is_as_configured(run):
+    parts = {"gpt": {"gpt"}, "left_to_right": {"bert", "masked_lm"}}[run.name]
+    assert run.state.params.keys() == parts
+    table = flatten(run.state.params[run.config.model.name])["embeddings/word_embeddings/embedding"]
+    assert table.addressable_shards[0].data.shape == (12, 8)  # of 24 rows of 16
+    moments = [leaf for leaf in jax.tree.leaves(run.state.opt_state) if leaf.shape == table.shape]
+    assert len(moments) == 2 and all(leaf.sharding == table.sharding for leaf in moments)
+
+
+def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
+    push = reporting.Reporter.push
+
+    def push_and_signal(self, step, *arguments):
+        if step == 31:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return push(self, step, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting.Reporter, "push", push_and_signal)
+        state, is_complete = train(run.config, str(tmp_path))
+    assert (int(state.step), is_complete) == (31, False)
+    state, is_complete = train(run.config, str(tmp_path))
+    assert is_complete
+    got, want = (jax.tree_util.tree_leaves_with_path(tree) for tree in (state, run.state))
+    for (path, leaf), (expected_path, expected) in zip(got, want, strict=True):
+        assert path == expected_path
+        assert np.asarray(leaf).tobytes() == np.asarray(expected).tobytes(), path
+    assert run.metrics(str(tmp_path)) == run.metrics()
+
+
+def test_likely_texts_are_more_probable(run, tmp_path):
+    output = tmp_path / "output.jsonl"
+    config = store.load(run.workdir)
+    count = predict(config, run.workdir, str(run.folder / "texts.txt"), str(output))
+    likely, unlikely, empty = map(json.loads, output.read_text().splitlines())
+    assert count == 3
+    assert likely["tokens"] == unlikely["tokens"] == 6
+    assert likely["log_probability"] > unlikely["log_probability"] + 5
+    assert empty == {"tokens": 0, "log_probability": 0.0, "perplexity": None}
+
+    texts = [Text(line) for line in (run.folder / "texts.txt").read_text().splitlines()]
+    scorer = make_scorer(config, run.workdir, batch_tokens=64)
+    scores = list(scorer.score(map(scorer.model.row, texts)))
+    for score, prediction in zip(scores, (likely, unlikely, empty), strict=True):
+        assert score["tokens"] == prediction["tokens"] == len(score["log_probabilities"])
+        expected = pytest.approx(prediction["log_probability"], rel=1e-5)
+        assert score["log_likelihood"] == expected
+        assert sum(e["log_probability"] for e in score["log_probabilities"]) == expected
+        assert score["unknown_tokens"] == 0
+    assert [e["token"] for e in scores[0]["log_probabilities"]] == "the cat saw a tree .".split()
+
+
+def test_scores_are_written_with_their_name(run, tmp_path, capsys):
+    scorer = make_scorer(store.load(run.workdir), run.workdir)
+    texts = [Text("the cat saw a tree."), Text("dog")]
+    write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert rows == list(scorer.score(map(scorer.model.row, texts)))
+    assert "all 7 tokens together: perplexity" in capsys.readouterr().out
+
+
+def test_it_gives_features(run):
+    model = TrainedModel(store.load(run.workdir), run.workdir)
+    extractor = FeatureExtractor(model, Choice(level="sentence", pooling="mean"))
+    ((_, _, features),) = extractor.run([model.row(Text("the cat"))])
+    assert features["embeddings"].shape == (16,)
+
+
+def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(folder, tmp_path):
+    config = make_config("left_to_right", folder)
+    config.data.segments, config.data.dir = "full_sentences", str(tmp_path / "data")
+    config.model.positions, config.metrics, config.steps = "sinusoidal", (), 24
+    config.optimizer.learning_rate = 2e-2
+    state, _ = train(config, str(tmp_path / "run"))
+    assert "position_embeddings" not in state.params["bert"]["embeddings"]
+    rows = metrics.read_metrics(str(tmp_path / "run"))
+    training = [row["loss"] for row in rows if row["split"] == "train"]
+    assert training[-1] < training[0] - 0.5
+    (held_out,) = [row for row in rows if row["split"] == "validation"]
+    assert "perplexity" in held_out and "bits_per_character" not in held_out

@@ -1,0 +1,282 @@
+"""Next-token prediction: losses in closed form and in parts, probabilities of texts, errors."""
+
+import functools
+import math
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import defaults
+from bert_jax.examples.texts import Text
+from bert_jax.models import make_config
+from bert_jax.models.heads import CausalLMModel, WordScores
+from bert_jax.tasks import objectives
+from bert_jax.tasks.causal_lm import CausalLM, TextProbabilities
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.training.run import make_task_data
+from bert_jax.training.state import init_params, make_key
+from tests import tiny
+from tests.tiny import make_batch, make_model
+
+PIECES = (*tiny.SPECIAL, "moon", "river", "stone", "##s", ".")
+TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
+
+
+@pytest.fixture
+def make_data():
+    """Returns a function that makes the host side; `changes` are fields of the configuration."""
+
+    def make(**changes: Any):
+        config = defaults.causal_lm()
+        metrics = changes.pop("metrics", config.metrics)
+        config.update_from_flattened_dict(tiny.make_overrides(**changes))
+        config.metrics = metrics
+        return make_task_data(config)
+
+    return make
+
+
+def test_what_is_predicted_is_the_next_token_of_the_same_example():
+    batch = {
+        "input_ids": jnp.array([[7, 5, 6, 8, 9, 0], [5, 6, 7, 8, 9, 5]]),
+        "example_ids": jnp.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 1]]),
+    }
+    labels, weights = objectives.next_tokens(batch)
+    np.testing.assert_array_equal(weights, [[1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]])
+    predicted = [row[w > 0].tolist() for row, w in zip(labels, weights, strict=True)]
+    assert predicted == [[5, 8, 9], [6, 7, 8, 9, 5]]
+
+
+def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
+    """Rows that pad the table have no probability."""
+    model = make_model(mask="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied")
+    task = CausalLM(model, 16)
+    params = jax.tree.map(jnp.zeros_like, init_params(task, make_key(0, "init")))
+    batch = make_batch(3)
+    batch["input_ids"] = np.minimum(batch["input_ids"], 60)
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    sums = task.objective(outputs, batch)  # pyright: ignore[reportArgumentType]
+    total = float((batch["example_ids"] > 0).sum() - 3)
+    assert sums["causal_lm_loss"].denominator == total
+    assert task.denominators(batch)["causal_lm_loss"] == total
+    assert sums["causal_lm_loss"].numerator == pytest.approx(total * math.log(61), rel=1e-6)
+    logits = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
+    assert not np.asarray(jax.nn.softmax(logits))[..., 61:].any()  # pyright: ignore
+
+
+@pytest.fixture
+def scores():
+    """Features, a table and a bias of 3 rows of 7 positions and 11 words, and labels."""
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: jnp.asarray(rng.standard_normal(shape), jnp.float32)  # noqa: E731
+    labels = jnp.asarray(rng.integers(0, 11, (3, 7)), jnp.int32)
+    return WordScores(draw(3, 7, 5), draw(11, 5), draw(11)), labels
+
+
+@pytest.mark.parametrize("positions", [1, 2, 3, 4, 6, 7, 100])
+def test_a_loss_in_parts_is_the_loss_with_its_gradients(positions, scores):
+    """Also with a number of positions that the parts do not divide."""
+    scores, labels = scores
+    weights = jnp.asarray(np.random.default_rng(1).random((3, 7)), jnp.float32)
+
+    def in_parts(scores):
+        losses, hits = objectives.cross_entropy_of_scores(scores, labels, positions * 3 * 11)
+        return (losses * weights).sum(), hits
+
+    def plain(scores):
+        logits = jnp.einsum("bsd,vd->bsv", scores.features, scores.table) + scores.bias[None, None]
+        log_probs = jax.nn.log_softmax(logits)
+        losses = -jnp.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
+        return (losses * weights).sum(), (logits.argmax(-1) == labels).astype(jnp.float32)
+
+    (loss, hits), gradients = jax.jit(jax.value_and_grad(in_parts, has_aux=True))(scores)
+    (want, right), expected = jax.value_and_grad(plain, has_aux=True)(scores)
+    np.testing.assert_allclose(loss, want, rtol=1e-6)
+    np.testing.assert_array_equal(hits, right)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), gradients, expected)
+
+
+def largest_array(jaxpr) -> int:
+    """The number of elements of the largest array that a program makes."""
+    sizes = [math.prod(v.aval.shape) for equation in jaxpr.eqns for v in equation.outvars]
+    inner = [v for equation in jaxpr.eqns for v in equation.params.values()]
+    programs = [getattr(v, "jaxpr", v) for v in inner if hasattr(getattr(v, "jaxpr", v), "eqns")]
+    return max([*sizes, *map(largest_array, programs)], default=0)
+
+
+@pytest.mark.parametrize("most, largest", [(1 << 30, 4 * 32 * 999), (4 * 8 * 999, 4 * 8 * 999)])
+def test_neither_pass_holds_more_logits_than_allowed(most, largest):
+    scores = WordScores(jnp.zeros((4, 32, 3)), jnp.zeros((999, 3)), jnp.zeros(999))
+    labels = jnp.zeros((4, 32), jnp.int32)
+
+    def loss(scores):
+        return objectives.cross_entropy_of_scores(scores, labels, most)[0].sum()
+
+    assert largest_array(jax.make_jaxpr(jax.grad(loss))(scores).jaxpr) == largest
+
+
+def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
+    model = make_model(mask="causal", max_position_embeddings=16)
+    params = init_params(CausalLM(model, 16), make_key(0, "init"))
+    logits_of = jax.jit(functools.partial(CausalLMModel(model).apply, deterministic=True))
+    batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
+    batch["position_ids"] = np.repeat([[*range(9), *range(7)]], 2, 0).astype(np.int32)
+    before: Any = logits_of({"params": params}, batch)
+    changed = batch["input_ids"].copy()
+    changed[0, 5], changed[1, 10] = (changed[0, 5] + 1) % 64, (changed[1, 10] + 1) % 64
+    after: Any = logits_of({"params": params}, batch | {"input_ids": changed})
+    moved = np.abs(np.asarray(before - after)).max(-1) > 1e-7
+    assert moved[0].tolist() == [5 <= i < 9 for i in range(16)]
+    assert moved[1].tolist() == [i >= 10 for i in range(16)]
+
+
+@pytest.mark.parametrize("lm_head, extra", [("transform", {"masked_lm"}), ("tied", set())])
+def test_parameters_and_flops_of_the_heads(lm_head, extra):
+    model = make_model(mask="causal", lm_head=lm_head)
+    task = CausalLM(model, 16)
+    params = init_params(task, make_key(0, "init"))
+    assert params.keys() == {"bert"} | extra
+    product = 2 * 16 * 64
+    assert task.head_flops_per_token() == product + (2 * 16 * 16 if extra else 0)
+
+
+@pytest.mark.parametrize("segments, first", [("pairs", "[CLS]"), ("running_text", "[SEP]")])
+def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, first, make_data):
+    """Against logits in full; the marker in front is the one that rows of training begin with."""
+    data = make_data(model__vocab_size=16, data__segments=segments, metrics=("perplexity",))
+    model = make_model(mask="causal", vocab_size=16)
+    params = init_params(CausalLM(model), make_key(0, "init"))
+    params = jax.tree.map(lambda x: 20 * x, params)  # so that words differ
+    texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
+    rows = data.encode(texts, TOKENIZER, Counter())
+    task = data.make_predictor(model, TOKENIZER)
+    assert isinstance(task, TextProbabilities)
+    answers = data.collect(texts, rows)
+    for batch in data.prediction_batches(rows, model, 1):
+        fields = batch.read(0, len(batch.row_numbers))
+        outputs: Any = task.make_model().apply({"params": params}, fields, deterministic=True)
+        answers.add(batch.row_numbers, batch.length, jax.device_get(task.answers(outputs, fields)))
+    predictions = answers.predictions()
+
+    sequences = [
+        [first, "moon", "##s", "moon", ".", "[SEP]"],
+        [first, "[SEP]"],
+        [first, "stone", "[SEP]", "river", "moon", "[SEP]"],
+    ]
+    types = [[0] * 6, [0] * 2, [0, 0, 0, 1, 1, 1]]
+    for pieces, kinds, prediction in zip(sequences, types, predictions, strict=True):
+        ids = np.array([[PIECES.index(piece) for piece in pieces]], np.int32)
+        place = np.arange(len(pieces), dtype=np.int32)[None]
+        batch = {
+            "input_ids": ids,
+            "token_type_ids": np.array([kinds], np.int32),
+            "position_ids": place,
+            "example_ids": np.ones_like(ids),
+        }
+        logits: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
+        # 16 rows of the table, 10 pieces.
+        log_probs = np.asarray(jax.nn.log_softmax(logits[0, :, : len(PIECES)]), np.float64)
+        counted = [i for i, piece in enumerate(pieces) if not piece.startswith("[")]
+        total = sum(log_probs[i - 1, ids[0, i]] for i in counted)
+        assert prediction["tokens"] == len(counted)
+        assert prediction["log_probability"] == pytest.approx(total, rel=1e-4, abs=1e-6)
+        if counted:
+            expected = math.exp(-total / len(counted))
+            assert prediction["perplexity"] == pytest.approx(expected, rel=1e-3)
+        else:
+            assert prediction["perplexity"] is None
+
+
+def test_metrics_of_running_text_are_the_nats_of_the_text_by_its_words_and_characters(make_data):
+    """In closed form: 600 tokens of ln 2 nats are 600 bits, of 100 words and 400 characters."""
+    names = ("word_perplexity", "bits_per_character", "perplexity")
+    data = make_data(data__segments="running_text", metrics=names)
+    rows: Any = SimpleNamespace(
+        text_counts={"words": 100, "characters": 400, "predicted_tokens": 600}
+    )
+    loss = math.log(2)
+    means = {"loss": loss, "causal_lm_loss": loss, "causal_lm_accuracy": 0.3}
+    values = data.evaluate(rows, [], means)
+    assert list(values) == ["loss", *names]
+    assert values["perplexity"] == pytest.approx(2)
+    assert values["word_perplexity"] == pytest.approx(2**6)
+    assert values["bits_per_character"] == pytest.approx(1.5)
+    diverged = data.evaluate(rows, [], means | {"causal_lm_loss": 1e4})
+    assert all(map(math.isfinite, diverged.values()))
+
+
+def test_without_counts_of_the_text_only_metrics_of_tokens_are_reported(make_data):
+    data = make_data()
+    values = data.evaluate(None, [], {"loss": 0.0, "causal_lm_loss": 0.0, "causal_lm_accuracy": 1})
+    assert values == {"loss": 0, "causal_lm_loss": 0, "causal_lm_accuracy": 1, "perplexity": 1}
+
+
+def test_a_configuration_without_metrics_reports_all_that_exist(make_data):
+    names = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
+    assert make_data(metrics=()).metrics == names
+    more = ("word_perplexity", "bits_per_character")
+    assert make_data(metrics=(), data__segments="running_text").metrics == names + more
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"model__mask": "bidirectional"},
+            "config.task='causal_lm' predicts each token from those before it and needs"
+            " config.model.mask='causal', not 'bidirectional'.",
+        ),
+        (
+            {"model__mask": "window", "model__window": 2},
+            "needs config.model.mask='causal', not 'window'.",
+        ),
+        (
+            {"model__next_sentence": True},
+            "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
+            " set config.model.next_sentence=False.",
+        ),
+        (
+            {"metrics": ("bits_per_character",)},
+            "config.metrics: bits_per_character needs config.data.segments='running_text', not"
+            " 'pairs', whose rows are not each text once.",
+        ),
+        (
+            {"metrics": ("f1",)},
+            "config.metrics: 'f1' is none of causal_lm_loss, causal_lm_accuracy, perplexity,"
+            " word_perplexity, bits_per_character.",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_one_line(changes, message, make_data):
+    with pytest.raises(ValueError) as error:
+        make_data(**changes)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_without_masks_is_refused(monkeypatch):
+    from bert_jax.models import MODELS
+    from tests.extension import toy_configs, toy_encoder
+
+    monkeypatch.setitem(MODELS, "bag", toy_encoder.BAG)
+    config = toy_configs.use_bag(defaults.causal_lm(), 16)
+    with pytest.raises(ValueError, match="mask='causal', which config.model.name='bag' lacks"):
+        make_task_data(config)
+
+
+def test_weights_without_a_head_give_no_probabilities(make_data):
+    data = make_data()
+    data.check_trained(["bert/pooler/kernel"], "DIR")
+    with pytest.raises(ValueError, match="in DIR were imported without a head that predicts words"):
+        data.check_trained(["masked_lm/bias"], "DIR")
+
+
+def test_the_model_of_gpt_is_causal_by_default():
+    fields = {"name": "gpt", **tiny.SIZES}
+    model = make_config(fields)
+    assert init_params(CausalLM(model), make_key(0, "init")).keys() == {"gpt"}
