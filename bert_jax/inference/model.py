@@ -62,6 +62,7 @@ class TrainedModel:
         reads_cls = "head" not in config or config.head.get("pool", "cls") == "cls"
         self.has_pooler = row.pools and config.model.next_sentence and reads_cls
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.config)
+        self._add_fields = make_add_fields(self.config, self.tokenizer)
         self.task: Task = make_pretraining(self.config, self.has_pooler)
         if row.reads_forward:
             self.task = make_task_data(config).make_task(self.config, self.tokenizer)

@@ -306,8 +306,8 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_built(text, tm
         prepare(make_config(text, mode="static", masking="span"), str(folder))
     with pytest.raises(ValueError, match="has 22 entries.* set model.vocab_size=22"):
         prepare(make_config(text, vocab_size=21), str(folder))
-    with pytest.raises(ValueError, match="Unknown data.vocab='train:words'.*train:wordpiece"):
-        prepare(make_config(text, vocab="train:words"), str(folder))
+    with pytest.raises(ValueError, match="Unknown data.vocab='train:letters'.*train:wordpiece"):
+        prepare(make_config(text, vocab="train:letters"), str(folder))
     with pytest.raises(ValueError, match="Unknown data.source='here'"):
         prepare(make_config(text, source="here"), str(folder))
     assert not (folder / "manifest.json").exists()
