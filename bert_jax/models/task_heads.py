@@ -102,7 +102,7 @@ class MultipleChoiceModel(nn.Module):
 
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
     """[batch, sequences, n, ...] -> [batch * sequences, n, ...], of what encoders take."""
-    arrays = {name: x for name, x in batch.items() if isinstance(x, jax.Array) and x.ndim > 2}
+    arrays = {name: array for name, array in batch.items() if name != "carry" and array.ndim > 2}
     return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
 
 

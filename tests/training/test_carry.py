@@ -13,8 +13,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
+from bert_jax.models import MODELS
 from bert_jax.tasks.objectives import Sum
-from bert_jax.training import state as state_lib
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, init_carry, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
@@ -73,8 +73,8 @@ class Task:
 
 @pytest.fixture(autouse=True)
 def rules(monkeypatch):
-    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),))
-    monkeypatch.setattr(state_lib, "MODELS", {"recurrent": row})
+    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),), example_fields=None)
+    monkeypatch.setitem(MODELS, "recurrent", row)
 
 
 def make_batches(count: int) -> list[dict[str, np.ndarray]]:
