@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from types import SimpleNamespace
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -13,8 +14,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
+from bert_jax.models import MODELS
 from bert_jax.tasks.objectives import Sum
-from bert_jax.training import state as state_lib
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, init_carry, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
@@ -42,13 +43,22 @@ class Recurrent(nn.Module):
 class Task:
     """The sum of the states is to be the target."""
 
-    loss_terms = ("error",)
-    model = SimpleNamespace(name="recurrent")
+    loss_terms: tuple[str, ...] = ("error",)
 
-    def make_model(self):
+    @property
+    def model(self) -> Any:
+        return SimpleNamespace(name="recurrent")
+
+    def at_phase(self, phase) -> Any:
+        return self
+
+    def head_flops_per_token(self):
+        return 0.0
+
+    def make_model(self) -> Any:
         return Recurrent()
 
-    def example_batch(self):
+    def example_batch(self) -> Any:
         return {"x": jnp.zeros((1, LENGTH, SIZE)), "carry": ()}
 
     def transform(self, key, batch):
@@ -73,8 +83,8 @@ class Task:
 
 @pytest.fixture(autouse=True)
 def rules(monkeypatch):
-    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),))
-    monkeypatch.setattr(state_lib, "MODELS", {"recurrent": row})
+    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),), example_fields=None)
+    monkeypatch.setitem(MODELS, "recurrent", row)
 
 
 def make_batches(count: int) -> list[dict[str, np.ndarray]]:
