@@ -9,9 +9,13 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from jax.sharding import PartitionSpec
 
 from bert_jax.config import defaults
+from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten
 from bert_jax.examples.texts import Text
 from bert_jax.models.bidirectional_lm import BidirectionalOutputs
 from bert_jax.models.elmo import ElmoConfig
@@ -21,6 +25,7 @@ from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM, Bidirectio
 from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 from bert_jax.training.run import make_task_data
+from bert_jax.training.state import abstract_state
 from tests.tiny import PRNG_IMPL
 
 WORDS = "the cat sat on a mat".split()
@@ -350,3 +355,14 @@ def test_an_import_without_a_softmax_gives_no_probabilities():
     with pytest.raises(ValueError, match="DIR were imported without a softmax: they give features"):
         make_data().check_trained(["softmax/kernel"], "DIR")
     make_data().check_trained(["elmo/x"], "DIR")
+
+
+def test_the_softmax_and_the_states_are_split_over_the_mesh():
+    mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+    task, tx = make_task(), optax.sgd(0.1)
+    state = abstract_state(task, tx, mesh, batch_size=8)
+    specs = {name: leaf.sharding.spec for name, leaf in flatten(state.params["softmax"]).items()}
+    assert specs == {"kernel": PartitionSpec("tensor", "fsdp"), "bias": PartitionSpec("tensor")}
+    for leaf in jax.tree.leaves(state.carry):
+        assert leaf.shape[0] == 8 and leaf.sharding.spec == PartitionSpec(("data", "fsdp"))
+    assert len(jax.tree.leaves(state.carry)) == 8  # cell and output, 2 layers, 2 directions

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from types import SimpleNamespace
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -42,13 +43,22 @@ class Recurrent(nn.Module):
 class Task:
     """The sum of the states is to be the target."""
 
-    loss_terms = ("error",)
-    model = SimpleNamespace(name="recurrent")
+    loss_terms: tuple[str, ...] = ("error",)
 
-    def make_model(self):
+    @property
+    def model(self) -> Any:
+        return SimpleNamespace(name="recurrent")
+
+    def at_phase(self, phase) -> Any:
+        return self
+
+    def head_flops_per_token(self):
+        return 0.0
+
+    def make_model(self) -> Any:
         return Recurrent()
 
-    def example_batch(self):
+    def example_batch(self) -> Any:
         return {"x": jnp.zeros((1, LENGTH, SIZE)), "carry": ()}
 
     def transform(self, key, batch):
