@@ -75,9 +75,9 @@ def test_an_invalid_flag_is_reported_without_importing_jax(command, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--config.task=cola2"], "config.task='cola2'. Available: pretraining, classification"),
+        (["--config.task=cola2"], "config.task='cola2'. Available: pretraining, causal_lm"),
         (["--config.task=tagging"], "such as configs/classification.py"),
-        (["--config.optimizer.name=sgd"], "Unknown optimizer 'sgd'. Available: bert_adam, adamw."),
+        (["--config.optimizer.name=sgd"], "Unknown optimizer 'sgd'. Available: bert_adam, adamw, "),
         (["--config.data.source=books"], "Unknown data.source='books'. Available: installed_docs"),
         (
             ["--config.mesh.data=3"],
@@ -131,7 +131,7 @@ def test_help_lists_the_commands():
     "name, message",
     [
         ("trian", "Unknown command 'trian'. Did you mean train? Available: train, evaluate,"),
-        ("", "The command is missing. Available: train, evaluate, predict, prepare, tokenize,"),
+        ("", "The command is missing. Available: train, evaluate, predict, sweep, prepare,"),
     ],
 )
 def test_an_unknown_command_is_reported_with_the_closest_one(name, message):
