@@ -34,11 +34,12 @@ from bert_jax.models.bidirectional_lm import (
 from bert_jax.models.heads import WordScores
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.sampled_softmax import sampled_cross_entropy
+from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks import health
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores
 from bert_jax.tasks.pretraining import PretrainingData
 from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
-from bert_jax.tasks.text_answers import TextAnswers, WholeTexts, perplexity
+from bert_jax.tasks.text_answers import TextAnswers, WholeTexts
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation may report; the rest follow from the first ones.
@@ -255,16 +256,14 @@ class BidirectionalLMData(PretrainingData):
     def evaluate(
         self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
     ) -> dict[str, float]:
-        values, text = dict(means), rows.text_counts
+        values = dict(means)
         for name, loss in (
             ("perplexity", "bidirectional_lm_loss"),
             ("forward_perplexity", "forward_loss"),
             ("backward_perplexity", "backward_loss"),
         ):
             values[name] = perplexity(values[loss])
-        nats = values["bidirectional_lm_loss"] * text["predicted_tokens"]
-        values["word_perplexity"] = perplexity(nats / text["words"])
-        values["bits_per_character"] = nats / text["characters"] / math.log(2)
+        values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
 
     def verdict(

@@ -28,6 +28,7 @@ from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMScores, WordScores, causal_lm_flops_per_token
 from bert_jax.models.model import EncoderConfig
+from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks import health, objectives
 from bert_jax.tasks.objectives import Sums
 from bert_jax.tasks.pretraining import PretrainingData
@@ -38,8 +39,6 @@ from bert_jax.text.tokenization import Tokenizer
 METRICS = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
 # The same with counts of the text, which the preparation of running text stores.
 OF_RUNNING_TEXT = ("word_perplexity", "bits_per_character")
-# exp of more overflows; a model with such a loss has diverged.
-_LARGEST_EXPONENT = 700.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +147,9 @@ class CausalLMData(PretrainingData):
         self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
     ) -> dict[str, float]:
         loss = means["causal_lm_loss"]
-        values = {**means, "perplexity": _exp(loss)}
+        values = {**means, "perplexity": perplexity(loss)}
         if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
-            text = rows.text_counts
-            nats = loss * text["predicted_tokens"]
-            values["word_perplexity"] = _exp(nats / text["words"])
-            values["bits_per_character"] = nats / text["characters"] / math.log(2)
+            values |= text_scores(loss, rows.text_counts)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
 
     def verdict(
@@ -231,12 +227,8 @@ def _describe(values: list[float]) -> Prediction:
     return {
         "tokens": len(values),
         "log_probability": total,
-        "perplexity": _exp(-total / len(values)) if values else None,
+        "perplexity": perplexity(-total / len(values)) if values else None,
     }
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, _LARGEST_EXPONENT))
 
 
 def _check_model(fields: Mapping[str, Any]) -> None:

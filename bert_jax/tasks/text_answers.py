@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,11 +9,10 @@ import numpy as np
 from bert_jax.corpus.batch import Batch, EvaluationBatch
 from bert_jax.corpus.streams import StreamFormat
 from bert_jax.examples.texts import TextRow
+from bert_jax.scores.language_model import perplexity
 from bert_jax.tasks.task import Prediction
 from bert_jax.text.tokenization import Tokenizer
 
-# exp of more overflows; a model with such a loss has diverged.
-_LARGEST_EXPONENT = 700.0
 # A batch is padded to a power of two, at least to this one.
 _SHORTEST = 16
 
@@ -63,11 +61,6 @@ class MaskAnswers:
             is_next, random_next = map(float, answers["next_sentence"])
             pair = {"is_next": is_next, "random_next": random_next}
         return {"next_sentence": pair, "masks": masks}
-
-
-def perplexity(loss: float) -> float:
-    """Returns exp(loss) of a mean loss in nats; a finite number for every loss."""
-    return math.exp(min(loss, _LARGEST_EXPONENT))
 
 
 @dataclasses.dataclass(frozen=True)
