@@ -95,16 +95,16 @@ TASKS = {
 _SMALL = {
     "optimizer.name": "adamw",
     "optimizer.schedule": "linear",
-    "optimizer.learning_rate": 3e-4,
+    "optimizer.learning_rate": 5e-4,
     "phases": ((128, 1.0),),
     "eval.every": "2 epochs",
     "checkpoint.every": "2 epochs",
     "head.lstm_size": 256,
 }
 _SMALL_OF_KIND = {
-    "classification": {"epochs": 6.0},
-    "tagging": {"epochs": 12.0},
-    "span": {"epochs": 12.0, "head.doc_stride": 64},
+    "classification": {"epochs": 4.0},
+    "tagging": {"epochs": 6.0},
+    "span": {"epochs": 4.0, "head.doc_stride": 96},
 }
 # A classifier on frozen features (paper, section 5.3): a BiLSTM of two layers with 768 units.
 FEATURES = {

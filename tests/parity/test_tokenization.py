@@ -224,10 +224,10 @@ def strings_in(value):
     "program, name, lowercase",
     [
         ("python", "bert-base-uncased", True),
-        ("rust", "bert-base-uncased", True),
-        ("python", "bert-base-cased", False),
         ("rust", "bert-base-chinese", True),
         ("python", "bert-base-multilingual-cased", False),
+        pytest.param("rust", "bert-base-uncased", True, marks=pytest.mark.slow),
+        pytest.param("python", "bert-base-cased", False, marks=pytest.mark.slow),
         # The other program's words are compared with every character above; its pieces differ from
         # those of the first program by the words alone.
         pytest.param("rust", "bert-base-cased", False, marks=pytest.mark.slow),

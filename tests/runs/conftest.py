@@ -1,4 +1,4 @@
-"""Whole runs of the small model, in this process and in others, with all optimizations of XLA."""
+"""Whole runs of the small model: on the 8 devices of this process, and as users run the program."""
 
 import dataclasses
 import json
@@ -12,11 +12,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bert_jax.training.train import train
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# Without what makes other tests compile faster.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
+# Programs run as they do for users of a machine without accelerators: one device, and without what
+# tests/conftest.py sets to compile faster.
+_FASTER = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+FASTER = {name: value for name, value in os.environ.items() if name in _FASTER}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in FASTER}
+ENVIRONMENT["JAX_NUM_CPU_DEVICES"] = "1"
 # Two phases, so that runs stop and resume in both of them and between them.
 SMALL = tiny.make_overrides(
     model__vocab_size=96,
@@ -150,23 +155,16 @@ def make_run(tmp_path_factory) -> Callable[..., Run]:
 
 @pytest.fixture(scope="session")
 def finished_run(make_run) -> Run:
-    """An uninterrupted run, with the checkpoint of each of its steps."""
+    """An uninterrupted run of the program, with the checkpoint of each of its steps."""
     run = make_run(checkpoint__every="1", checkpoint__keep=100)
     code, _, err = run.finish()
     assert code == 0, err
     return run
 
 
-@pytest.fixture(scope="module", autouse=True)
-def all_optimizations():
-    """Makes this process compile as the program does for users, and as its other processes do."""
-    import jax
-
-    def compile_with(disabled: bool) -> None:
-        jax.config.update("jax_disable_most_optimizations", disabled)
-        jax.clear_caches()
-
-    before = jax.config.read("jax_disable_most_optimizations")
-    compile_with(False)
-    yield
-    compile_with(before)
+@pytest.fixture(scope="session")
+def finished_here(make_run) -> Run:
+    """The same run in this process: on 8 devices, compiled with fewer optimizations."""
+    run = make_run(checkpoint__every="1", checkpoint__keep=100)
+    train(run.config, str(run.workdir))
+    return run

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from bert_jax.commands import fill_mask
-from bert_jax.config import checks, store
+from bert_jax.config import store
 from bert_jax.corpus.held_out import held_out_sentences
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.examples.texts import Text
 from bert_jax.inference.predict import Predictor, predict
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
-from bert_jax.training.train import train
 from tests import tiny
+from tests.runs import conftest
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY
 
 TOPICS = [first + second for first in "klmn" for second in ("aka", "olo", "umu")]
@@ -50,41 +50,6 @@ def corpus(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def make_config(corpus):
-    """Returns a function that makes the configuration of the small model on the corpus."""
-    from configs import base
-
-    def make(**changes):
-        config = base.get_config()
-        sizes = {"vocab_size": 24, "hidden_size": 32, "num_layers": 1}
-        values = tiny.make_overrides(**{f"model__{k}": v for k, v in sizes.items()}) | {
-            "steps": STEPS,
-            "phases": ((24, 1.0),),
-            "global_batch_size": 16,
-            "model.initializer_range": 0.1,
-            "model.dropout_rate": 0.0,
-            "model.attention_dropout_rate": 0.0,
-            "data.source": f"text:{corpus}/corpus.txt",
-            "data.form": "sentences",
-            "data.vocab": f"{corpus}/vocab.txt",
-            "data.dupe_factor": 2,
-            "data.validation_share": 0.1,
-            "data.dir": str(corpus / "data"),
-            "data.num_processes": 1,
-            "optimizer.learning_rate": 1e-2,
-            "optimizer.warmup": "10%",
-            "log.every": "50",
-            "eval.every": "0",
-            "checkpoint.every": "0",
-        }
-        config.update_from_flattened_dict(values | changes)
-        checks.check(config)
-        return config
-
-    return make
-
-
 @dataclasses.dataclass
 class Run:
     workdir: str
@@ -95,24 +60,72 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(make_config, tmp_path_factory) -> Run:
-    """A finished training run."""
-    workdir = str(tmp_path_factory.mktemp("run"))
-    train(make_config(), workdir)
-    return Run(workdir, metrics.read_metrics(workdir))
+def make_run(corpus, tmp_path_factory):
+    """Returns a function (**changes) -> a run of the small model on the corpus, not begun."""
+    sizes = {"vocab_size": 24, "hidden_size": 32, "num_layers": 1}
+    values = tiny.make_overrides(**{f"model__{k}": v for k, v in sizes.items()}) | {
+        "steps": STEPS,
+        "phases": ((24, 1.0),),
+        "global_batch_size": 16,
+        "model.initializer_range": 0.1,
+        "data.source": f"text:{corpus}/corpus.txt",
+        "data.form": "sentences",
+        "data.vocab": f"{corpus}/vocab.txt",
+        "data.dupe_factor": 2,
+        "data.validation_share": 0.1,
+        "data.dir": str(corpus / "data"),
+        "data.num_processes": 1,
+        "optimizer.learning_rate": 1e-2,
+        "optimizer.warmup": "10%",
+        "log.every": "50",
+        "eval.every": "0",
+        "checkpoint.every": "0",
+    }
+
+    def make(**changes) -> conftest.Run:
+        return conftest.Run(tmp_path_factory.mktemp("run"), values | changes)
+
+    return make
 
 
 @pytest.fixture(scope="module")
-def static_run(make_config, tmp_path_factory) -> Run:
+def train(make_run):
+    """Returns a function (**changes) -> run that the program trained."""
+
+    def run_program(**changes) -> Run:
+        run = make_run(**changes)
+        code, _, err = run.finish()
+        assert code == 0, err
+        return Run(str(run.workdir), metrics.read_metrics(str(run.workdir)))
+
+    return run_program
+
+
+@pytest.fixture(scope="module")
+def run(train) -> Run:
+    return train()
+
+
+@pytest.fixture(scope="module")
+def static_run(train) -> Run:
     """A shorter one with the masks of the released program's procedure."""
-    workdir = str(tmp_path_factory.mktemp("static_run"))
-    train(make_config(**{"data.mode": "static", "data.dir": "", "steps": 60}), workdir)
-    return Run(workdir, metrics.read_metrics(workdir))
+    return train(**{"data.mode": "static", "data.dir": "", "steps": 60})
 
 
 @pytest.fixture(scope="module")
 def predictor(run) -> Predictor:
     return Predictor(store.load(run.workdir), run.workdir, top_k=3)
+
+
+def start(module: str, *flags: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", module, *flags],
+        cwd=REPOSITORY,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 # --------------------------------------------------------------------------------- training
@@ -146,27 +159,23 @@ def test_every_report_is_in_metrics_and_in_the_events(run):
             assert written[row["step"]] == pytest.approx(values[name], rel=1e-6)
 
 
-def test_the_folder_of_a_run_describes_it(run, make_config):
-    assert store.differences(store.load(run.workdir), make_config()) == []
+def test_the_folder_of_a_run_describes_it(run, make_run):
+    assert store.differences(store.load(run.workdir), make_run().config) == []
     assert pathlib.Path(run.workdir, "vocab.txt").is_file()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {
-            "dtype": "bfloat16",
-            "optimizer.name": "adamw",
-            "optimizer.schedule": "linear",
-            "model.remat": True,
-        },
-        {"microbatch_size": 16, "phases": ((16, 0.5, 32), (24, 0.5)), "data.dir": ""},
-    ],
-    ids=["bfloat16, adamw and remat", "microbatches and two phases"],
-)
-def test_other_ways_to_train_learn_too(changes, make_config, tmp_path):
-    train(make_config(**{"steps": 60, "log.every": "20"} | changes), str(tmp_path))
-    rows = [row for row in metrics.read_metrics(str(tmp_path)) if row["split"] == "train"]
+def test_all_options_together_learn_too(train):
+    """bfloat16, AdamW, recomputed activations, microbatches, and two phases."""
+    changes = {
+        "dtype": "bfloat16",
+        "optimizer.name": "adamw",
+        "optimizer.schedule": "linear",
+        "model.remat": True,
+        "microbatch_size": 16,
+        "phases": ((16, 0.5, 32), (24, 0.5)),
+        "data.dir": "",
+    }
+    rows = train(**{"steps": 60, "log.every": "20"} | changes).of("train")
     assert [row["step"] for row in rows] == [20, 40, 60]
     assert rows[-1]["masked_lm_loss"] < rows[0]["masked_lm_loss"] - 0.3
 
@@ -179,17 +188,16 @@ def test_static_masks_train_too(static_run):
 # --------------------------------------------------------------------------------- evaluation
 
 
-def test_evaluating_the_folder_gives_the_numbers_of_training(run, capsys):
-    values = evaluate_lib.evaluate(store.load(run.workdir), run.workdir)
-    (in_training,) = run.of("validation")
-    assert values == {name: in_training[name] for name in values}
+def test_evaluating_the_folder_gives_the_numbers_of_training(run):
+    done = start("bert_jax.main", "--mode=evaluate", f"--workdir={run.workdir}")
+    assert (done.returncode, done.stderr) == (0, "")
     results = json.loads(pathlib.Path(run.workdir, "results.json").read_text())
-    assert results["eval"] == values
+    (in_training,) = run.of("validation")
+    assert results["eval"] == {name: in_training[name] for name in results["eval"]}
     assert results["step"] == STEPS
-    output = capsys.readouterr().out
-    assert f"checkpoint of step {STEPS}" in output
-    assert "always saying" in output
-    assert "health: " in output
+    assert f"checkpoint of step {STEPS}" in done.stdout
+    assert "always saying" in done.stdout
+    assert "health: " in done.stdout
 
 
 def test_the_last_part_of_a_batch_counts_exactly(static_run):
@@ -330,17 +338,6 @@ def test_words_of_held_out_text_are_masked(run):
 
 
 # --------------------------------------------------------------------------------- as a user
-
-
-def start(module: str, *flags: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", module, *flags],
-        cwd=REPOSITORY,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def test_fill_mask_prints_candidates_with_their_probabilities(run):

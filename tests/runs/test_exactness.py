@@ -98,17 +98,25 @@ def stop_after(monkeypatch, step, number=signal.SIGTERM):
     monkeypatch.setattr(reporting.Reporter, "push", push_and_signal)
 
 
-def test_a_run_stopped_after_each_of_its_steps(make_run, finished_run, monkeypatch, capfd):
+# The first step; before, at and after a report (2), a checkpoint (3), an evaluation (7), the change
+# of the phase (10), and the last one.
+SOME_STEPS = (1, 2, 3, 6, 7, 8, 10, 11, 19)
+
+
+@pytest.mark.parametrize(
+    "steps", [SOME_STEPS, pytest.param(range(1, 20), marks=pytest.mark.slow)], ids=["some", "each"]
+)
+def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, monkeypatch, capfd, steps):
     run = make_run(checkpoint__keep=100)
-    for step in range(1, 20):
+    for step in steps:
         with monkeypatch.context() as patch:
             stop_after(patch, step, signal.SIGINT if step % 2 else signal.SIGTERM)
             assert int(train(run.config, str(run.workdir))[0].step) == step
         assert f"after step {step}, which is saved" in capfd.readouterr().out
-        assert_same_state(run, finished_run, step)
+        assert_same_state(run, finished_here, step)
     state, is_complete = train(run.config, str(run.workdir))
     assert is_complete and int(state.step) == 20
-    assert_same_run(run, finished_run)
+    assert_same_run(run, finished_here)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
@@ -137,7 +145,9 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     assert (run.checkpoints / "11.sha256.json").is_file()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_from_outside_saves_and_says_how_to_resume(make_run, finished_run, number):
     run = make_run(checkpoint__every="0")
     process = run.start()

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.training import feed, reporting
 from bert_jax.training.train import train
+from tests.runs.conftest import FASTER
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def assert_same_params(run, step, other, other_step):
             assert arrays[name].tobytes() == expected[name].tobytes(), name
 
 
-def test_abort_ends_at_once_and_keeps_the_last_checkpoint(make_run, finished_run, spoil):
+def test_abort_ends_at_once_and_keeps_the_last_checkpoint(make_run, finished_here, spoil):
     run = make_run(checkpoint__every="4")
     spoil(7)
     with pytest.raises(ValueError, match="next_sentence_loss .*not finite at step 7") as raised:
@@ -46,11 +47,11 @@ def test_abort_ends_at_once_and_keeps_the_last_checkpoint(make_run, finished_run
     assert "config.nonfinite=abort" in str(raised.value)
     assert (run.checkpoints / "4.sha256.json").is_file()
     assert not (run.checkpoints / "8").exists()
-    assert_same_params(run, 4, finished_run, 4)
+    assert_same_params(run, 4, finished_here, 4)
 
 
 def test_the_saved_batch_is_the_batch_and_a_repaired_run_ends_as_if_uninterrupted(
-    make_run, finished_run, monkeypatch
+    make_run, finished_here, monkeypatch
 ):
     run = make_run(checkpoint__every="4")
     host_batch, seen = feed.Feed.host_batch, {}
@@ -72,8 +73,8 @@ def test_the_saved_batch_is_the_batch_and_a_repaired_run_ends_as_if_uninterrupte
         for name in set(seen) - {"next_sentence_weights"}:
             np.testing.assert_array_equal(dumped[name], seen[name])
     train(run.config, str(run.workdir))
-    assert run.metrics() == finished_run.metrics()
-    assert_same_params(run, 20, finished_run, 20)
+    assert run.metrics() == finished_here.metrics()
+    assert_same_params(run, 20, finished_here, 20)
 
 
 def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil, capfd):
@@ -116,7 +117,7 @@ def test_skip_aborts_after_too_many_in_a_row_also_when_resumed_among_them(
 
 def test_the_command_reports_it_in_one_line_with_exit_code_2(make_run):
     run = make_run(optimizer__learning_rate=1e38, optimizer__warmup="0")
-    code, _, err = run.finish()
+    code, _, err = run.finish(**FASTER)
     assert code == 2, err
     [line] = [line for line in err.splitlines() if line.startswith("error:")]
     assert "not finite at step" in line

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.devices import processes
+from tests.runs.conftest import FASTER
 
 
 def start_two(run):
@@ -17,7 +18,8 @@ def start_two(run):
         port = free.getsockname()[1]
     flags = [f"--coordinator=localhost:{port}", "--num_processes=2"]
     return [
-        run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES="4") for number in (0, 1)
+        run.start(*flags, f"--process_id={number}", **FASTER, JAX_NUM_CPU_DEVICES="4")
+        for number in (0, 1)
     ]
 
 
@@ -41,16 +43,16 @@ def wait_for_step(run, started, step):
 
 
 @pytest.fixture(scope="module")
-def together(make_run, finished_run):
+def together(make_run):
     run = make_run(checkpoint__keep=100)
     return run, finish(start_two(run))
 
 
-def test_two_processes_train_as_one(together, finished_run):
+def test_two_processes_train_as_one(together, finished_here):
     run, (_, second) = together
     ours = [line for line in second.splitlines() if not line.startswith("[Gloo]")]
     assert not ours  # only the first prints
-    for row, expected in zip(run.metrics(), finished_run.metrics(), strict=True):
+    for row, expected in zip(run.metrics(), finished_here.metrics(), strict=True):
         assert row.keys() == expected.keys()
         for name in row.keys() - {"split"}:
             np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)

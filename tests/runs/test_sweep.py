@@ -87,7 +87,7 @@ def sweep(tmp_path):
         return subprocess.Popen(
             [*command, f"--workdir={workdir}", "--seeds=2", *flags],
             cwd=REPOSITORY,
-            env=ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "1"},
+            env=ENVIRONMENT,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

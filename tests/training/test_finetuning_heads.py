@@ -91,6 +91,8 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
         "microbatch_size": 4,
         "data.lengths": (24,),
         "epochs": 12.0,
+        "eval.every": "6 epochs",
+        "checkpoint.every": "6 epochs",
     }
     run = new_run("classification", changes).train()
     assert "head       the last layer -> last token -> pooler" in run.printed
@@ -129,7 +131,11 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
             {"head.multiple_choice": "bilstm", "head.pool": "max"},
             marks=pytest.mark.slow,
         ),
-        ("span", {"head.span": "bilstm", "head.null_answers": True, "metrics": ("f1", "exact")}),
+        pytest.param(
+            "span",
+            {"head.span": "bilstm", "head.null_answers": True, "metrics": ("f1", "exact")},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "tagging",
             {"head.tagging": "bilstm_crf", "head.layers": "mix_with_embeddings"},

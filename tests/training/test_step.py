@@ -69,7 +69,14 @@ def run_with_dropout(mesh_shape):
     )
 
 
-@pytest.mark.parametrize("mesh_shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
+@pytest.mark.parametrize(
+    "mesh_shape",
+    [
+        (2, 2, 2),
+        pytest.param((8, 1, 1), marks=pytest.mark.slow),
+        pytest.param((1, 8, 1), marks=pytest.mark.slow),
+    ],
+)
 def test_training_with_dropout_is_the_same_on_every_mesh(mesh_shape):
     state, history = run_with_dropout((1, 1, 1))
     other_state, other_history = run_with_dropout(mesh_shape)
