@@ -11,17 +11,21 @@ import pytest
 from bert_jax.config import checks, defaults, store
 from bert_jax.config.fields import fields
 from bert_jax.models import MODELS
+from bert_jax.optim.optimizers import OPTIMIZERS
+from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.bidirectional_lm import BidirectionalLM
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training.optim import OPTIMIZERS, SCHEDULES
 from bert_jax.training.run import make_model_config, make_task_data
 from bert_jax.training.state import init_params
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt"
-PRETRAINING = ("base", "chinese", "large", "medium", "mini", "small", "tiny")
+PRETRAINING = (
+    *("base", "chinese", "large", "medium", "mini", "small", "tiny"),
+    *("fast", "fast:large", "fast:medium", "fast:small", "fast:mini", "fast:tiny"),
+)
 CAUSAL = (
     *("gpt", "gpt:tiny", "left_to_right"),
     *(f"left_to_right:{size}" for size in ("large", "medium", "small", "mini", "tiny")),
@@ -175,4 +179,5 @@ def test_no_default_of_version_0_1_0_is_missing():
     """The fields that were added since have the values that loading an old run fills in."""
     for make in (defaults.pretraining, defaults.classification):
         model = make().model
-        assert {name: model[name] for name in store.ADDED_FIELDS} == store.ADDED_FIELDS
+        added = store.ADDED_FIELDS | store.ADDED_STACK_FIELDS
+        assert {name: model[name] for name in added} == added

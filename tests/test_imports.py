@@ -32,6 +32,7 @@ FLOORS = (
     "formats",
     "text",
     "scores",
+    "optim",
     "devices",
     "config",
     "files",

@@ -18,9 +18,10 @@ from bert_jax.benchmark.workload import (
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.models.bert import BertConfig
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.progress import peak_flops
 from bert_jax.training.state import init_state, make_key
 from bert_jax.training.step import flops_per_token, train_step

@@ -18,10 +18,11 @@ ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
-    " model.attention_dropout_rate model.window model.highway_layers model.cell_clip"
+    " model.attention_dropout_rate model.window model.global_every model.window_rotary_base"
+    " model.type_vocab_size model.highway_layers model.cell_clip"
     " model.projection_clip data.seed data.short_seq_prob"
-    " data.max_predictions_per_seq data.mask_share data.same_share data.random_share"
-    " data.validation_share data.num_processes"
+    " data.max_predictions_per_seq data.eval_masked_lm_prob data.mask_share data.same_share"
+    " data.random_share data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
     " head.mix_l2 head.lm_weight head.dropout_rate"
@@ -29,7 +30,8 @@ _MAY_BE_ZERO = (
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
     "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
-    " data.validation_share optimizer.beta1 optimizer.beta2 head.dropout_rate"
+    " data.eval_masked_lm_prob"
+    " data.validation_share optimizer.beta1 optimizer.beta2 optimizer.tail head.dropout_rate"
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
 _CHOICES = {
@@ -166,8 +168,10 @@ def check_labelled(config: ConfigDict) -> None:
 
 def _check_model(model: ConfigDict) -> None:
     # Encoders other than BERT may have neither token types nor attention heads.
-    if model.get("type_vocab_size", 2) < 2:
-        raise ValueError("config.model.type_vocab_size=1 is too few: a row has two segments.")
+    if model.get("type_vocab_size", 2) == 1:
+        raise ValueError(
+            "config.model.type_vocab_size=1 is too few: a row has two segments (0: no token types)."
+        )
     if model.hidden_size % model.get("num_heads", 1):
         raise ValueError(
             f"config.model.hidden_size={model.hidden_size} is not divisible by"

@@ -59,6 +59,7 @@ def pretraining() -> ConfigDict:
     model.num_heads = 12
     model.intermediate_size = 3072
     model.max_position_embeddings = 512
+    # Token types; 0: none.
     model.type_vocab_size = 2
     # Of the embeddings and of the output of each sub-layer; and of attention probabilities.
     model.dropout_rate = 0.1
@@ -70,12 +71,26 @@ def pretraining() -> ConfigDict:
     model.layer_norm_epsilon = 1e-12
     # Layer normalization after (`post`) or before (`pre`) each sub-layer.
     model.norm_place = "post"
+    # Whether, with `pre`, a norm precedes the first sub-layer too, besides that of the embeddings.
+    model.first_norm = True
+    # Normalization: layer_norm, rms_norm.
+    model.norm = "layer_norm"
+    # Normalize queries and keys over the features of a head.
+    model.query_key_norm = False
+    # Whether dense layers and layer norms have biases.
+    model.biases = True
     # Position information: learned, sinusoidal, rotary, none.
     model.positions = "learned"
+    # With rotary positions: the longest wavelength is 2 pi times this; and the same of blocks that
+    # attend to a window, where 0 is the same value.
+    model.rotary_base = 10_000.0
+    model.window_rotary_base = 0.0
     # Positions that a position attends to: bidirectional, causal, window (a local window).
     model.mask = "bidirectional"
     # With mask `window`: the maximum distance; otherwise 0.
     model.window = 0
+    # With mask `window`: every n-th block, the first included, attends to all positions; 0: none.
+    model.global_every = 0
     # Feed-forward sub-layer: plain, gated.
     model.feed_forward = "plain"
     # Implementation of attention: einsum, dot_product, cudnn.
@@ -124,6 +139,9 @@ def pretraining() -> ConfigDict:
     # Pairs: fraction of the documents split with a random, shorter target length.
     data.short_seq_prob = 0.1
     data.masked_lm_prob = 0.15
+    # The same in evaluations of dynamic masks, so that runs with other rates can be compared; 0:
+    # masked_lm_prob.
+    data.eval_masked_lm_prob = 0.15
     # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
     # (the longest phrases of data.lexicon, and the words outside them).
     data.masking = "subword"
@@ -150,13 +168,16 @@ def pretraining() -> ConfigDict:
     data.num_processes = 0
 
     config.optimizer = optimizer = ConfigDict()
-    # A row of bert_jax.training.optim.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad.
+    # A row of bert_jax.optim.optimizers.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad,
+    # lamb, muon.
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
-    # A row of bert_jax.training.optim.SCHEDULES: bert_linear, linear, constant, cosine,
-    # gpt_linear, gpt_cosine.
+    # A row of bert_jax.optim.schedules.SCHEDULES: bert_linear, linear, trapezoid, constant,
+    # cosine, gpt_linear, gpt_cosine.
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
+    # Schedule `trapezoid`: fraction of the run, at its end, in which the rate falls to 0.
+    optimizer.tail = 0.5
     optimizer.weight_decay = 0.01
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.999

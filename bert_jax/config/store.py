@@ -24,6 +24,16 @@ ADDED_FIELDS = {
     "initializer": "truncated_normal",
     "lm_head": "transform",
 }
+# The same of encoders with attention heads, which configurations of any earlier version lack.
+ADDED_STACK_FIELDS = {
+    "norm": "layer_norm",
+    "first_norm": True,
+    "query_key_norm": False,
+    "biases": True,
+    "rotary_base": 10_000.0,
+    "window_rotary_base": 0.0,
+    "global_every": 0,
+}
 # The same of config.head, which configurations of any earlier version lack.
 ADDED_HEAD_FIELDS = {
     "classification": "linear",
@@ -39,7 +49,7 @@ ADDED_HEAD_FIELDS = {
     "lm_weight": 0.0,
 }
 # The same of config.optimizer, which configurations of any earlier version lack.
-ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0}
+ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "tail": 0.5}
 # Fields of config.data of a corpus that earlier configurations lack, with those values.
 ADDED_DATA_FIELDS = {
     "lexicon": "",
@@ -59,6 +69,7 @@ _FREE_TO_CHANGE = (
     "mesh.",
     "data.dir",
     "data.num_processes",
+    "data.eval_masked_lm_prob",
 )
 
 
@@ -122,11 +133,14 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     values = {name: _tuples(value) for name, value in values.items()}
     if "name" not in values["model"]:
         values["model"] = ADDED_FIELDS | values["model"]
+    if "num_heads" in values["model"]:
+        values["model"] = ADDED_STACK_FIELDS | values["model"]
     if "head" in values and "source" not in values["data"]:  # of a task on labelled examples
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     if "source" in values["data"]:
-        values["data"] = ADDED_DATA_FIELDS | values["data"]
+        evaluated = {"eval_masked_lm_prob": values["data"]["masked_lm_prob"]}
+        values["data"] = ADDED_DATA_FIELDS | evaluated | values["data"]
     return ConfigDict(values)
 
 

@@ -61,6 +61,11 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
 
 
 def _bert_class(config: ConfigDict, params: Arrays) -> str:
+    if not config.model.type_vocab_size:
+        raise ValueError(
+            "transformers' BERT has token types, and config.model.type_vocab_size=0: export the run"
+            " with to_stablehlo."
+        )
     task = find_task(config.task)
     if task.head:
         _check_bert_head(config, task)

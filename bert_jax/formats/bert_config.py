@@ -18,6 +18,14 @@ _FIELDS = {
     "initializer_range": "initializer_range",
     "layer_norm_eps": "layer_norm_epsilon",
 }
+# Fields of `config.model` that are the same for every BERT and GPT.
+STACK = {
+    "norm": "layer_norm",
+    "first_norm": True,
+    "query_key_norm": False,
+    "biases": True,
+    "global_every": 0,
+}
 # Fields of `config.model` that are the same for every BERT of the two programs.
 ARCHITECTURE = {
     "name": "bert",
@@ -27,6 +35,7 @@ ARCHITECTURE = {
     "window": 0,
     "feed_forward": "plain",
     "lm_head": "transform",
+    **STACK,
 }
 # The defaults of both programs for missing keys.
 _DEFAULTS = {

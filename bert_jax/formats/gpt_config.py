@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.formats.bert_config import number
+from bert_jax.formats.bert_config import STACK, number
 
 # Key of the file -> field of `config.model`, in the order in which transformers writes them.
 _FIELDS = {
@@ -27,6 +27,7 @@ ARCHITECTURE = {
     "feed_forward": "plain",
     "lm_head": "tied",
     "activation": "gelu_tanh",
+    **STACK,
 }
 # The inner layer has this many times the features of the outer one, in both programs.
 _INNER = 4

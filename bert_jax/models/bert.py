@@ -20,7 +20,7 @@ class BertConfig(TransformerConfig):
 
     Attributes:
       name: "bert".
-      type_vocab_size: number of token types.
+      type_vocab_size: number of token types; 0: there are none.
     """
 
     name: str = "bert"
@@ -28,19 +28,21 @@ class BertConfig(TransformerConfig):
 
 
 class BertEmbeddings(Embeddings):
-    """Word + position + token type -> layer norm -> dropout; see `Embeddings`."""
+    """Word + position + token type, if any -> layer norm -> dropout; see `Embeddings`."""
 
     config: BertConfig
 
     def setup(self):
         super().setup()
-        self.token_type_embeddings = embedding(self.config, self.config.type_vocab_size)
+        if self.config.type_vocab_size:
+            self.token_type_embeddings = embedding(self.config, self.config.type_vocab_size)
         self.layer_norm = layer_norm(self.config)
 
     def __call__(self, batch: Batch, deterministic: bool) -> jax.Array:
         """int32[batch, seq] ids -> float[batch, seq, hidden]."""
         x = self.words_and_positions(batch)
-        x += self.token_type_embeddings(batch["token_type_ids"])
+        if self.config.type_vocab_size:
+            x += self.token_type_embeddings(batch["token_type_ids"])
         return self.dropout(self.layer_norm(x), deterministic)
 
 

@@ -92,9 +92,10 @@ def _without_padding(config: EncoderConfig, bias: jax.Array) -> jax.Array:
     return jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
 
 
-def masked_lm_flops_per_prediction(config: EncoderConfig) -> float:
-    """FLOPs of the matrix products of `MaskedLMHead` for one position, in a forward pass."""
-    return 2.0 * (config.hidden_size**2 + config.hidden_size * config.padded_vocab_size)
+def word_flops(config: EncoderConfig) -> float:
+    """FLOPs of the matrix products between a hidden state and its logits, in a forward pass."""
+    transform = config.hidden_size**2 if config.lm_head == "transform" else 0
+    return 2.0 * (transform + config.hidden_size * config.padded_vocab_size)
 
 
 class NextSentenceHead(nn.Module):
@@ -141,8 +142,7 @@ class PreTrainingModel(nn.Module):
         # Only the masked positions are multiplied by the vocabulary.
         positions = batch["masked_lm_positions"][:, :, None]
         masked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
-        head = MaskedLMHead(model, name="masked_lm")
-        masked_lm_logits = head(masked, encoder.word_embedding())
+        masked_lm_logits = word_scores(model, masked, encoder.word_embedding()).logits()
         if pooled is not None:
             next_sentence_logits = NextSentenceHead(model, name="next_sentence")(pooled)
         return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden)
@@ -175,11 +175,11 @@ class CausalLMScores(nn.Module):
 
 
 def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
-    """Returns the scores of the word after each position; in a compact method.
+    """Returns the scores of words at positions; in a compact method.
 
     Args:
       config: of the encoder.
-      hidden: float[batch, seq, hidden], its last hidden states.
+      hidden: float[batch, positions, hidden], its last hidden states.
       embedding: float32[padded vocab, hidden], its table of words.
     """
     if config.lm_head == "transform":
@@ -219,10 +219,3 @@ class CausalLMDecoder(nn.Module):
         hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
         scores = word_scores(self.model, hidden, encoder.word_embedding())
         return scores.logits()[:, 0], cache
-
-
-def causal_lm_flops_per_token(config: EncoderConfig) -> float:
-    """FLOPs of the matrix products between hidden state and logits, in a forward pass."""
-    if config.lm_head == "transform":
-        return masked_lm_flops_per_prediction(config)
-    return 2.0 * config.hidden_size * config.padded_vocab_size

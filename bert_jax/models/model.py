@@ -18,6 +18,7 @@ ACTIVATIONS = ("gelu_tanh", "gelu")
 DTYPES = ("float32", "bfloat16")
 INITIALIZERS = ("truncated_normal", "normal")
 LM_HEADS = ("transform", "tied")
+NORMS = ("layer_norm", "rms_norm")
 
 Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
@@ -70,6 +71,10 @@ class EncoderConfig:
       lm_head: of a model that predicts words: `transform`, dense -> activation -> layer norm ->
         product with the table of word embeddings, plus a bias (Devlin et al. 2019); `tied`, the
         product alone (Radford et al. 2018).
+      norm: `layer_norm` (Ba et al. 2016); `rms_norm`, which neither subtracts the mean nor adds a
+        bias (Zhang & Sennrich 2019).
+      biases: whether dense layers and layer norms of the encoder, and those before a product with
+        the table of words, have biases.
 
     Raises:
       ValueError: for a value that is not allowed.
@@ -89,10 +94,16 @@ class EncoderConfig:
     prng_impl: str = "threefry4x32"
     initializer: str = "truncated_normal"
     lm_head: str = "transform"
+    norm: str = "layer_norm"
+    biases: bool = True
 
     def __post_init__(self):
         self._check_one_of(
-            activation=ACTIVATIONS, dtype=DTYPES, initializer=INITIALIZERS, lm_head=LM_HEADS
+            activation=ACTIVATIONS,
+            dtype=DTYPES,
+            initializer=INITIALIZERS,
+            lm_head=LM_HEADS,
+            norm=NORMS,
         )
 
     def _check_one_of(self, **allowed: tuple[str, ...]) -> None:

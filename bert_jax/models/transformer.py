@@ -28,6 +28,14 @@ class TransformerConfig(EncoderConfig):
       mask: what a position attends to within its example: `bidirectional`, all positions;
         `causal`, itself and those before; `window`, those at most `window` positions away.
       window: with mask="window", at least 1; otherwise 0.
+      global_every: with mask="window", every n-th block, the first included, attends to all
+        positions of the example instead (Warner et al. 2024); 0: none does.
+      first_norm: with norm_place="pre", whether a norm precedes the first sub-layer too; False
+        leaves it to the norm of the embeddings (Warner et al. 2024).
+      query_key_norm: whether queries and keys are normalised over the features of a head, with a
+        scale, before they are rotated (Dehghani et al. 2023).
+      rotary_base: with positions="rotary", the longest wavelength is 2 pi times this.
+      window_rotary_base: the same of blocks that attend to a window; 0: `rotary_base`.
       feed_forward: `plain`, or `gated` (Shazeer 2020).
       attention: `einsum`, our implementation; `dot_product`, `jax.nn.dot_product_attention` by XLA;
         `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two can neither apply
@@ -46,6 +54,11 @@ class TransformerConfig(EncoderConfig):
     positions: str = "learned"
     mask: str = "bidirectional"
     window: int = 0
+    global_every: int = 0
+    first_norm: bool = True
+    query_key_norm: bool = False
+    rotary_base: float = 10_000.0
+    window_rotary_base: float = 0.0
     feed_forward: str = "plain"
     attention: str = "einsum"
 
@@ -76,6 +89,10 @@ class TransformerConfig(EncoderConfig):
         """Features of an attention head."""
         return self.hidden_size // self.num_heads
 
+    def is_global(self, layer: int) -> bool:
+        """Whether a block, counted from 0, attends to all positions in spite of a window."""
+        return self.global_every > 0 and layer % self.global_every == 0
+
     def _check_positions(self) -> None:
         if self.positions == "rotary" and self.head_dim % 2:
             raise ValueError(
@@ -98,6 +115,14 @@ class TransformerConfig(EncoderConfig):
                 f"window={self.window} has no effect with mask={self.mask!r}: set"
                 " window=0, or mask='window'."
             )
+        if self.mask != "window" and (self.global_every or self.window_rotary_base):
+            raise ValueError(
+                f"global_every={self.global_every} and window_rotary_base="
+                f"{self.window_rotary_base} have no effect with mask={self.mask!r}: set both to 0,"
+                " or mask='window'."
+            )
+        if not self.first_norm and self.norm_place != "pre":
+            raise ValueError("first_norm=False needs norm_place='pre'.")
 
     def _check_attention(self) -> None:
         if self.attention != "einsum" and self.attention_dropout_rate:

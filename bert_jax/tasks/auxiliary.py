@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config.phases import Phase
-from bert_jax.models.heads import WordScores, causal_lm_flops_per_token, word_scores
+from bert_jax.models.heads import WordScores, word_flops, word_scores
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores, next_tokens
 from bert_jax.tasks.task import Batch, Stateless, Task, TaskSettings
@@ -180,7 +180,7 @@ class WithLosses(Stateless):
         return self.task.answers(outputs.outputs, batch)
 
     def head_flops_per_token(self) -> float:
-        more = causal_lm_flops_per_token(self.model) if self.losses.lm_weight else 0.0
+        more = word_flops(self.model) if self.losses.lm_weight else 0.0
         return self.task.head_flops_per_token() + more
 
 

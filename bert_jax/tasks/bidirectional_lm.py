@@ -77,6 +77,9 @@ class BidirectionalLM:
     def at_phase(self, phase: Phase) -> "BidirectionalLM":
         return dataclasses.replace(self, sequence_length=phase.sequence_length)
 
+    def to_evaluate(self) -> "BidirectionalLM":
+        return self
+
     def make_model(self) -> BidirectionalLanguageModel:
         return BidirectionalLanguageModel(self.model, self.num_samples, self.num_words)
 

@@ -26,7 +26,7 @@ from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_config
-from bert_jax.models.heads import CausalLMScores, WordScores, causal_lm_flops_per_token
+from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks import health, objectives
@@ -80,7 +80,7 @@ class CausalLM(Stateless):
         return {}
 
     def head_flops_per_token(self) -> float:
-        return causal_lm_flops_per_token(self.model)
+        return word_flops(self.model)
 
 
 @dataclasses.dataclass(frozen=True)

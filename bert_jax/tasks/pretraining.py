@@ -21,14 +21,14 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
-from bert_jax.config.phases import Phase
+from bert_jax.config.phases import Phase, most_masks
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.corpus.rows import CorpusRows
 from bert_jax.examples.texts import Text, encode_text, read_texts, text_batches
 from bert_jax.models.heads import (
     PreTrainingModel,
     PreTrainingOutputs,
-    masked_lm_flops_per_prediction,
+    word_flops,
 )
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import health, masking, objectives
@@ -55,6 +55,7 @@ class Pretraining(Stateless):
       rule: how to mask on the device; None when the batches come with masks (static).
       sequence_length, max_predictions_per_seq: of the batches.
       next_sentence: whether next sentences are predicted.
+      evaluation_prob: fraction of the tokens that evaluations mask; 0: that of `rule`.
     """
 
     model: EncoderConfig
@@ -62,6 +63,7 @@ class Pretraining(Stateless):
     sequence_length: int
     max_predictions_per_seq: int
     next_sentence: bool = True
+    evaluation_prob: float = 0.0
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
@@ -77,6 +79,14 @@ class Pretraining(Stateless):
             sequence_length=phase.sequence_length,
             max_predictions_per_seq=predictions,
         )
+
+    def to_evaluate(self) -> "Pretraining":
+        if not self.rule or self.evaluation_prob in (0, self.rule.masked_lm_prob):
+            return self
+        prob = self.evaluation_prob
+        predictions = most_masks(self.sequence_length, prob, self.rule.rounding)
+        rule = dataclasses.replace(self.rule, masked_lm_prob=prob, max_predictions=predictions)
+        return dataclasses.replace(self, rule=rule, max_predictions_per_seq=predictions)
 
     def make_model(self) -> PreTrainingModel:
         return PreTrainingModel(self.model, self.next_sentence)
@@ -112,7 +122,7 @@ class Pretraining(Stateless):
 
     def head_flops_per_token(self) -> float:
         predicted = self.max_predictions_per_seq / self.sequence_length
-        return predicted * masked_lm_flops_per_prediction(self.model)
+        return predicted * word_flops(self.model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +203,9 @@ class PretrainingData:
                 random_share=self.data["random_share"],
                 unit_weights=self._unit_weights(),
             )
-        return Pretraining(model, rule, 8, 1, self.next_sentence)
+        # Workdirs of version 0.1.0 lack the field.
+        evaluation_prob = self.data.get("eval_masked_lm_prob", 0.0)
+        return Pretraining(model, rule, 8, 1, self.next_sentence, evaluation_prob)
 
     def _unit_weights(self) -> tuple[float, ...]:
         """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""
@@ -205,7 +217,7 @@ class PretrainingData:
         _check_has_mask(tokenizer)
         pieces = len(tokenizer.pieces)
         top_k = min(self.top_k, pieces)
-        return MaskedWords(model, None, 8, 1, self.next_sentence, pieces, top_k)
+        return MaskedWords(model, None, 8, 1, self.next_sentence, num_pieces=pieces, top_k=top_k)
 
     def answers_of(self, rows: CorpusRows) -> "NoAnswers":
         return NoAnswers()

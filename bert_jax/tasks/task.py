@@ -42,6 +42,10 @@ class Task(Protocol):
         """Returns the task at the sequence length of a phase."""
         ...
 
+    def to_evaluate(self) -> "Task":
+        """Returns the task as it is evaluated, at the same sequence length."""
+        ...
+
     def make_model(self) -> nn.Module:
         """Returns the linen module (batch, deterministic) -> outputs."""
         ...
@@ -83,7 +87,10 @@ class Task(Protocol):
 
 
 class Stateless:
-    """The parts of a `Task` whose model carries nothing from a batch to the next one."""
+    """The parts of a `Task` that carries nothing to the next batch and is evaluated as trained."""
+
+    def to_evaluate(self) -> Any:
+        return self
 
     def init_carry(self, batch_size: int) -> Any:
         return ()

@@ -65,7 +65,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     splits = run.evaluation_rows(phase)
     if not splits:
         return None
-    config, mesh, task = run.config, run.mesh, run.task_at(phase)
+    config, mesh, task = run.config, run.mesh, run.task_at(phase).to_evaluate()
     batch_size, limit = config.eval.batch_size or phase.batch_size, None
     if has_corpus(config):
         batch_size = config.eval.batch_size or config.microbatch_size or phase.batch_size

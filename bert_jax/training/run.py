@@ -21,11 +21,12 @@ from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.models import make_add_fields, make_config
 from bert_jax.models.model import AddFields, EncoderConfig
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import make_key
 from bert_jax.training.step import flops_per_token
 

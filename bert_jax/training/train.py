@@ -18,6 +18,8 @@ from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes, sharding
 from bert_jax.files.prefetch import Prefetcher
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.task import Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
@@ -25,7 +27,6 @@ from bert_jax.training.evaluate import make_evaluator, write_results
 from bert_jax.training.feed import Feed
 from bert_jax.training.initial import check_source
 from bert_jax.training.open import open_run
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, restore_or_init

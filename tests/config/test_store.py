@@ -56,8 +56,9 @@ def test_the_bytes_are_indented_json_with_sorted_names(make_config, tmp_path):
 def test_a_configuration_of_version_0_1_0_has_the_values_that_were_built_in(make_config, tmp_path):
     config = make_config()
     old = json.loads(json.dumps(config.to_dict()))
-    for name, value in store.ADDED_FIELDS.items():
+    for name, value in (store.ADDED_FIELDS | store.ADDED_STACK_FIELDS).items():
         assert old["model"].pop(name) == value
+    assert old["data"].pop("eval_masked_lm_prob") == old["data"]["masked_lm_prob"]
     for name, value in store.ADDED_OPTIMIZER_FIELDS.items():
         assert old["optimizer"].pop(name) == value
     (tmp_path / "config.json").write_text(json.dumps(old))

@@ -14,13 +14,14 @@ from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
 from bert_jax.models import make_config
 from bert_jax.models.reading import HeadConfig
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import SpanTask
 from bert_jax.tasks.tagging import Tagging
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
 from bert_jax.training.state import abstract_params, abstract_state, parameter_rules
 from tests.tiny import SIZES, make_model, make_task
 

@@ -19,13 +19,13 @@ def gelu(x, activation):
 
 
 def dense(x, p):
-    return x @ p["kernel"] + p["bias"]
+    return x @ p["kernel"] + p.get("bias", 0)
 
 
-def layer_norm(x, p):
-    centred = x - x.mean(-1, keepdims=True)
+def layer_norm(x, p, config):
+    centred = x - x.mean(-1, keepdims=True) if config.norm == "layer_norm" else x
     deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
-    return centred / deviation * p["scale"] + p["bias"]
+    return centred / deviation * p["scale"] + p.get("bias", 0)
 
 
 def softmax(x):
@@ -33,15 +33,15 @@ def softmax(x):
     return x / x.sum(-1, keepdims=True)
 
 
-def rotate(x, positions):
+def rotate(x, positions, base):
     """[seq, head_dim]: features i and i + head_dim / 2 as complex numbers, turned."""
     half = x.shape[-1] // 2
-    speeds = 10_000.0 ** (-np.arange(half) / half)
+    speeds = base ** (-np.arange(half) / half)
     turned = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * positions[:, None] * speeds)
     return np.concatenate([turned.real, turned.imag], -1)
 
 
-def is_visible(config, ids, positions):
+def is_visible(config, ids, positions, everything):
     """bool[seq, seq], one pair after the other."""
     visible = np.zeros((len(ids), len(ids)), bool)
     for i in range(len(ids)):
@@ -52,11 +52,11 @@ def is_visible(config, ids, positions):
                 "causal": distance >= 0,
                 "window": abs(distance) <= config.window,
             }[config.mask]
-            visible[i, j] = ids[i] == ids[j] != 0 and allowed
+            visible[i, j] = ids[i] == ids[j] != 0 and (allowed or everything)
     return visible
 
 
-def attend(x, visible, positions, p, config):
+def attend(x, visible, positions, p, config, base):
     """One row's [seq, hidden]; one head after the other."""
     query, key, value = (dense(x, p[name]) for name in ("query", "key", "value"))
     width = x.shape[-1] // config.num_heads
@@ -64,8 +64,10 @@ def attend(x, visible, positions, p, config):
     for start in range(0, x.shape[-1], width):
         part = slice(start, start + width)
         q, k = query[:, part], key[:, part]
+        if config.query_key_norm:
+            q, k = layer_norm(q, p["query_norm"], config), layer_norm(k, p["key_norm"], config)
         if config.positions == "rotary":
-            q, k = rotate(q, positions), rotate(k, positions)
+            q, k = rotate(q, positions, base), rotate(k, positions, base)
         probs.append(softmax(q @ k.T / math.sqrt(width) - 10_000 * ~visible))
         heads.append(probs[-1] @ value[:, part])
     return dense(np.concatenate(heads, -1), p["output"]), np.stack(probs)
@@ -92,25 +94,33 @@ def encode(bert, config, batch, row):
         x = x.copy()
         x[:, 0::2] += np.sin(angles)
         x[:, 1::2] += np.cos(angles)
-    x = x + tables["token_type_embeddings"]["embedding"][batch["token_type_ids"][row]]
-    x = layer_norm(x, tables["layer_norm"])
-    visible = is_visible(config, batch["example_ids"][row], positions)
+    if config.type_vocab_size:
+        x = x + tables["token_type_embeddings"]["embedding"][batch["token_type_ids"][row]]
+    x = layer_norm(x, tables["layer_norm"], config)
     all_hidden, attention = [x], []
     for i in range(config.num_layers):
         p = bert["encoder"][f"layer_{i}"]
+        everything = config.global_every > 0 and i % config.global_every == 0
+        visible = is_visible(config, batch["example_ids"][row], positions, everything)
+        base = config.rotary_base
+        if config.mask == "window" and not everything and config.window_rotary_base:
+            base = config.window_rotary_base
+        sizes = (p["attention"], config, base)
         if config.norm_place == "pre":
-            y = layer_norm(x, p["attention"]["layer_norm"])
-            y, probs = attend(y, visible, positions, p["attention"], config)
+            y = x
+            if config.first_norm or i > 0:
+                y = layer_norm(x, p["attention"]["layer_norm"], config)
+            y, probs = attend(y, visible, positions, *sizes)
             x = x + y
-            x = x + feed(layer_norm(x, p["layer_norm"]), p, config)
+            x = x + feed(layer_norm(x, p["layer_norm"], config), p, config)
         else:
-            y, probs = attend(x, visible, positions, p["attention"], config)
-            x = layer_norm(x + y, p["attention"]["layer_norm"])
-            x = layer_norm(x + feed(x, p, config), p["layer_norm"])
+            y, probs = attend(x, visible, positions, *sizes)
+            x = layer_norm(x + y, p["attention"]["layer_norm"], config)
+            x = layer_norm(x + feed(x, p, config), p["layer_norm"], config)
         all_hidden.append(x)
         attention.append(probs)
     if config.norm_place == "pre":
-        all_hidden[-1] = layer_norm(x, bert["encoder"]["layer_norm"])
+        all_hidden[-1] = layer_norm(x, bert["encoder"]["layer_norm"], config)
     return all_hidden, attention
 
 
@@ -120,7 +130,7 @@ def heads(params, config, batch, row, x):
     pooled = np.tanh(dense(x[0], params["bert"]["pooler"]))
     head = params["masked_lm"]
     masked = dense(x[batch["masked_lm_positions"][row]], head["transform"])
-    masked = layer_norm(gelu(masked, config.activation), head["layer_norm"])
+    masked = layer_norm(gelu(masked, config.activation), head["layer_norm"], config)
     return masked @ words.T + head["bias"], dense(pooled, params["next_sentence"])
 
 
@@ -172,6 +182,26 @@ def packed_batch(make_config, make_batch):
         {"mask": "causal"},
         {"mask": "window", "window": 2},
         {"feed_forward": "gated"},
+        {"norm": "rms_norm"},
+        {"biases": False},
+        {"query_key_norm": True},
+        {"type_vocab_size": 0},
+        {"mask": "window", "window": 2, "global_every": 2},
+        # ModernBERT (Warner et al. 2024).
+        {
+            "norm_place": "pre",
+            "first_norm": False,
+            "biases": False,
+            "type_vocab_size": 0,
+            "positions": "rotary",
+            "rotary_base": 160_000.0,
+            "window_rotary_base": 10_000.0,
+            "mask": "window",
+            "window": 2,
+            "global_every": 3,
+            "num_layers": 4,
+            "feed_forward": "gated",
+        },
         {"attention": "dot_product", "attention_dropout_rate": 0.0},
         {
             "norm_place": "pre",

@@ -32,6 +32,13 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
         ),
         ({"initializer": "uniform"}, "initializer='uniform' is none of truncated_normal, normal."),
         ({"lm_head": "untied"}, "lm_head='untied' is none of transform, tied."),
+        ({"norm": "batch_norm"}, "norm='batch_norm' is none of layer_norm, rms_norm."),
+        ({"first_norm": False}, "first_norm=False needs norm_place='pre'."),
+        (
+            {"global_every": 3},
+            "global_every=3 and window_rotary_base=0.0 have no effect with mask='bidirectional':"
+            " set both to 0, or mask='window'.",
+        ),
         ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
         ({"attention": "flash"}, "attention='flash' is none of einsum, dot_product, cudnn."),
         (

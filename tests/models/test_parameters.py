@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert
-from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, masked_lm_flops_per_prediction
+from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_count, parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.models.task_heads import (
@@ -141,7 +141,7 @@ def test_flops_are_those_of_the_matrix_products(make_config, make_batch, feed_fo
         (Bert(config), 48 * encoder),
         (
             PreTrainingModel(config, next_sentence=False),
-            48 * encoder + 10 * masked_lm_flops_per_prediction(config),
+            48 * encoder + 10 * word_flops(config),
         ),
     ):
         params = parameter_shapes(model, batch)

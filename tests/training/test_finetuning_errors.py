@@ -79,7 +79,7 @@ def assert_refused(
             {"model.vocab_size": 9},
             r"has \d+ entries, more than",
         ),
-        ("classification", {"optimizer.name": "lamb"}, "Unknown optimizer 'lamb'"),
+        ("classification", {"optimizer.name": "sgd"}, "Unknown optimizer 'sgd'"),
         (
             "classification",
             {"model.mask": "causal"},

@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from bert_jax.devices import sharding
-from bert_jax.training.optim import OptimizerConfig, make_optimizer
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.training.state import abstract_state, init_params, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
 from tests.tiny import make_batch, make_task

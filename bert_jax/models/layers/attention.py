@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.layers.norm import residual
+from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotate
 from bert_jax.models.transformer import ATTENTIONS, TransformerConfig
 
@@ -87,9 +87,15 @@ def _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation: st
 
 
 class SelfAttention(nn.Module):
-    """Attention over all heads -> dense -> dropout, with residual sum and layer normalisation."""
+    """Attention over all heads -> dense -> dropout, with residual sum and layer normalisation.
+
+    Attributes:
+      config: of the stack.
+      has_norm: False leaves the layer normalisation out.
+    """
 
     config: TransformerConfig
+    has_norm: bool = True
 
     @nn.compact
     def __call__(
@@ -126,6 +132,9 @@ class SelfAttention(nn.Module):
                 return y_BSD.reshape(*y_BSD.shape[:2], config.num_heads, config.head_dim)
 
             query_BSHK, key_BTHK, value_BTHK = project("query"), project("key"), project("value")
+            if config.query_key_norm:
+                query_BSHK = layer_norm(config, "query_norm", biases=False)(query_BSHK)
+                key_BTHK = layer_norm(config, "key_norm", biases=False)(key_BTHK)
             if rotation is not None:
                 query_BSHK, key_BTHK = rotate(query_BSHK, rotation), rotate(key_BTHK, rotation)
             if extend is not None:
@@ -142,4 +151,4 @@ class SelfAttention(nn.Module):
             y_BSD = dense(config, config.hidden_size, "output")(y_BSHK.reshape(x_BSD.shape))
             return drop_output(y_BSD, deterministic)
 
-        return residual(config, x_BSD, attend), probs_BHST
+        return residual(config, x_BSD, attend, self.has_norm), probs_BHST

@@ -23,7 +23,7 @@ STACK_RULES: Rules = (
     (r"(^|/)(intermediate|gate)/bias$", PartitionSpec("tensor")),
     (r"(^|/)output/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"(^|/)output/bias$", PartitionSpec()),
-    (r"(^|/)layer_norm/(bias|scale)$", PartitionSpec()),
+    (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
 )
 
 
@@ -40,9 +40,14 @@ class Block(nn.Module):
 
     norm_place="pre": the layer norms of 3 and 5 are applied before 1 and 4 instead; the sums add
     the input before the layer norm.
+
+    Attributes:
+      config: of the stack.
+      number: of the block, from 0; without `config.first_norm`, the first has no norm before 1.
     """
 
     config: TransformerConfig
+    number: int = 0
 
     @nn.compact
     def __call__(
@@ -66,7 +71,8 @@ class Block(nn.Module):
           extend: adds the keys and values of earlier positions; None: there are none.
         """
         config = self.config
-        x, probs = SelfAttention(config, name="attention")(
+        has_norm = config.first_norm or self.number > 0
+        x, probs = SelfAttention(config, has_norm, name="attention")(
             x, bias, rotation, deterministic, keep_attention, extend
         )
         dropout = Dropout(config.dropout_rate, config.prng_impl)
@@ -106,17 +112,23 @@ class Stack(nn.Module):
         else:
             visible = is_cached_visible(places, cache.capacity)
         bias = attention_bias(visible, config.mask_value)
-        rotation = None
-        if config.positions == "rotary":
-            rotation = positions.rotation(places, config.head_dim)
+        window_base = config.window_rotary_base or config.rotary_base
+        rotation = self._rotation(places, window_base)
+        # Of the blocks that attend to everything, where the others attend to a window.
+        global_bias, global_rotation = bias, rotation
+        if config.global_every:
+            everything = is_visible(ids, places, "bidirectional")
+            global_bias = attention_bias(everything, config.mask_value)
+            global_rotation = self._rotation(places, config.rotary_base)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
         remat = config.remat and cache is None
         make_block = nn.remat(Block, static_argnums=(4, 5)) if remat else Block
         extend = None if cache is None else Extender(cache, places, ids > 0)
         all_hidden, attention = [x], []
         for i in range(config.num_layers):
-            block = make_block(config, name=f"layer_{i}")
-            x, probs = block(x, bias, rotation, deterministic, keep_attention, extend)
+            block = make_block(config, i, name=f"layer_{i}")
+            of_block = (global_bias, global_rotation) if config.is_global(i) else (bias, rotation)
+            x, probs = block(x, *of_block, deterministic, keep_attention, extend)
             all_hidden.append(x)
             attention.append(probs)
         if config.norm_place == "pre":
@@ -127,6 +139,11 @@ class Stack(nn.Module):
             tuple(attention) if keep_attention else (),
             extend and extend.cache(),
         )
+
+    def _rotation(self, places: jax.Array, base: float) -> positions.Rotation | None:
+        if self.config.positions != "rotary":
+            return None
+        return positions.rotation(places, self.config.head_dim, base)
 
 
 def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:

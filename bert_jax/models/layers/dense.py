@@ -24,10 +24,12 @@ def initializer(config: EncoderConfig) -> Initializer:
 def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.Dense:
     """Returns a dense layer, float[batch, n, in] -> dtype[batch, n, features].
 
-    The kernel starts from `initializer`, the bias from zero. Parameters are float32.
+    The kernel starts from `initializer`, the bias, if config.biases, from zero. Parameters are
+    float32.
     """
     return nn.Dense(
         features,
+        use_bias=config.biases,
         dtype=jnp.dtype(config.dtype),
         kernel_init=initializer(config),
         dot_general=lambda x, kernel, *_, **__: matmul(x, kernel),

@@ -1,4 +1,4 @@
-"""Layer normalisation, and its place in a residual sub-layer."""
+"""Normalisation, and its place in a residual sub-layer."""
 
 from collections.abc import Callable
 
@@ -10,22 +10,36 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.models.transformer import TransformerConfig
 
 
-def layer_norm(config: EncoderConfig, name: str | None = None) -> nn.LayerNorm:
-    """Returns layer normalisation over the last dimension, float[...] -> dtype[...].
+def layer_norm(
+    config: EncoderConfig, name: str | None = None, biases: bool | None = None
+) -> nn.LayerNorm | nn.RMSNorm:
+    """Returns the normalisation over the last dimension that config.norm names.
 
-    Statistics are float32. The variance is that of the centred values: E[x^2] - E[x]^2, the default
-    of flax, loses all digits far from zero.
+    float[...] -> dtype[...]. Statistics are float32. The variance is that of the centred values:
+    E[x^2] - E[x]^2, the default of flax, loses all digits far from zero.
+
+    Args:
+      config: of the encoder.
+      name: of the submodule.
+      biases: whether a layer norm adds a bias; None: `config.biases`.
     """
+    dtype = jnp.dtype(config.dtype)
+    if config.norm == "rms_norm":
+        return nn.RMSNorm(config.layer_norm_epsilon, dtype=dtype, name=name)
     return nn.LayerNorm(
         config.layer_norm_epsilon,
-        dtype=jnp.dtype(config.dtype),
+        dtype=dtype,
+        use_bias=config.biases if biases is None else biases,
         use_fast_variance=False,
         name=name,
     )
 
 
 def residual(
-    config: TransformerConfig, x: jax.Array, sub_layer: Callable[[jax.Array], jax.Array]
+    config: TransformerConfig,
+    x: jax.Array,
+    sub_layer: Callable[[jax.Array], jax.Array],
+    has_norm: bool = True,
 ) -> jax.Array:
     """The residual sum of a sub-layer with its layer normalisation.
 
@@ -36,7 +50,10 @@ def residual(
       config: of the stack.
       x: float[batch, seq, hidden].
       sub_layer: function of an array of that shape, which keeps it.
+      has_norm: False leaves the normalisation out.
     """
+    if not has_norm:
+        return x + sub_layer(x)
     norm = layer_norm(config, "layer_norm")
     if config.norm_place == "pre":
         return x + sub_layer(norm(x))

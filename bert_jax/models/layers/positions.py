@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# The longest wavelength is 2 pi times this (Vaswani et al. 2017, section 3.5).
+# Of sinusoidal embeddings: the longest wavelength is 2 pi times this (Vaswani et al. 2017, 3.5).
 BASE = 10_000.0
 
 # (cosines, sines), float32[batch, seq, 1, head_dim / 2] each.
 Rotation = tuple[jax.Array, jax.Array]
 
 
-def _angles(position_ids: jax.Array, features: int) -> jax.Array:
-    """Position * BASE**(-2i / features): int32[batch, seq] -> float32[batch, seq, features / 2]."""
-    frequencies = BASE ** (-np.arange(0, features, 2) / features)
+def _angles(position_ids: jax.Array, features: int, base: float) -> jax.Array:
+    """Position * base**(-2i / features): int32[batch, seq] -> float32[batch, seq, features / 2]."""
+    frequencies = base ** (-np.arange(0, features, 2) / features)
     return position_ids[:, :, None].astype(jnp.float32) * jnp.float32(frequencies)[None, None]
 
 
@@ -32,19 +32,20 @@ def sinusoidal(position_ids: jax.Array, features: int) -> jax.Array:
     Returns:
       float32[batch, seq, features].
     """
-    angles = _angles(position_ids, features)
+    angles = _angles(position_ids, features, BASE)
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return pairs.reshape(*position_ids.shape, features)
 
 
-def rotation(position_ids: jax.Array, head_dim: int) -> Rotation:
-    """The cosines and sines that `rotate` needs, the same for all layers and heads.
+def rotation(position_ids: jax.Array, head_dim: int, base: float = BASE) -> Rotation:
+    """The cosines and sines that `rotate` needs, the same for all heads.
 
     Args:
       position_ids: int32[batch, seq].
       head_dim: even.
+      base: the longest wavelength is 2 pi times this.
     """
-    angles = _angles(position_ids, head_dim)[:, :, None]
+    angles = _angles(position_ids, head_dim, base)[:, :, None]
     return jnp.cos(angles), jnp.sin(angles)
 
 
@@ -52,7 +53,7 @@ def rotate(x: jax.Array, by: Rotation) -> jax.Array:
     """Rotates queries or keys by their position (Su et al. 2021, section 3.2.2).
 
     Features i and i + head_dim / 2 are a complex number, which is multiplied by
-    exp(1j * position * 10000**(-2i / head_dim)). Products of queries and keys then depend on the
+    exp(1j * position * base**(-2i / head_dim)). Products of queries and keys then depend on the
     difference of their positions alone. The paper pairs neighbouring features; pairs of halves, as
     in GPT-NeoX, are the same up to the order of features and avoid strided access.
 

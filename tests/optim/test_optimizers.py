@@ -12,13 +12,10 @@ import optax
 import pytest
 
 from bert_jax.devices.trees import flatten, path_name, unflatten
-from bert_jax.training.optim import (
-    OPTIMIZERS,
-    SCHEDULES,
-    OptimizerConfig,
-    decay_mask,
-    make_optimizer,
-)
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.optimizers import OPTIMIZERS, decay_mask
+from bert_jax.optim.schedules import SCHEDULES
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.training.state import init_params
 from tests.tiny import make_task
 
@@ -71,6 +68,13 @@ def params():
         ("linear", 999_999, 1e-4 / 990_000),
         ("linear", 1_000_000, 0),
         ("linear", 1_100_000, 0),
+        ("trapezoid", 9_999, 9.999e-5),
+        ("trapezoid", 10_000, 1e-4),
+        ("trapezoid", 800_000, 1e-4),
+        ("trapezoid", 900_000, 5e-5),  # the tail is the last fifth
+        ("trapezoid", 999_999, 5e-10),
+        ("trapezoid", 1_000_000, 0),
+        ("trapezoid", 1_100_000, 0),
         ("constant", 0, 0),
         ("constant", 9_999, 9.999e-5),
         ("constant", 10_000, 1e-4),
@@ -95,19 +99,21 @@ def params():
     ],
 )
 def test_rates_of_the_million_steps_of_the_paper(name, step, rate):
-    schedule = SCHEDULES[name](1e-4, 1_000_000, 10_000)
+    config = make_config(schedule=name, learning_rate=1e-4, tail=0.2)
+    schedule = SCHEDULES[name](config, 1_000_000, 10_000)
     np.testing.assert_allclose(schedule(step), rate, rtol=1e-6, atol=1e-11)
     np.testing.assert_allclose(jax.jit(schedule)(step), rate, rtol=1e-6, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_without_warmup_the_first_rate_is_the_peak(name):
-    assert SCHEDULES[name](1e-4, 100, 0)(0) == np.float32(1e-4)
+    assert SCHEDULES[name](make_config(learning_rate=1e-4), 100, 0)(0) == np.float32(1e-4)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_may_be_all_warmup(name):
-    rates = jax.vmap(SCHEDULES[name](1e-4, 10, 10))(jnp.arange(10))
+    schedule = SCHEDULES[name](make_config(learning_rate=1e-4, tail=1e-6), 10, 10)
+    rates = jax.vmap(schedule)(jnp.arange(10))
     decay = 1 - np.arange(10) / 10 if name == "gpt_linear" else 1
     np.testing.assert_allclose(rates, 1e-5 * np.arange(10) * decay, rtol=1e-6)
 
@@ -123,7 +129,8 @@ def make_gradients(params):
 def rate_of(schedule, step, peak):
     """`bert_linear`: `optimization.py`'s polynomial decay of power 1 from step 0, and instead of it
     the warm-up. `linear`: the same from the end of the warm-up. `cosine`: the same with a cosine.
-    The others: as GPT's `opt.py` writes them."""
+    `trapezoid`: the peak, but for the second half of the steps. The others: as GPT's `opt.py`
+    writes them."""
     if schedule.startswith("gpt_"):
         x, warmup = min(step / NUM_STEPS, 1), WARMUP_STEPS / NUM_STEPS
         s = float(step < WARMUP_STEPS)
@@ -134,6 +141,9 @@ def rate_of(schedule, step, peak):
         return peak * step / WARMUP_STEPS
     if schedule == "constant":
         return peak
+    if schedule == "trapezoid":
+        half = round(NUM_STEPS / 2)
+        return peak * min(1, max(0, NUM_STEPS - step) / half)
     if schedule == "cosine":
         x = min(1, (step - WARMUP_STEPS) / (NUM_STEPS - WARMUP_STEPS))
         return peak * (1 + math.cos(math.pi * x)) / 2
@@ -295,6 +305,84 @@ def test_the_first_step_of_adagrad_in_closed_form():
     np.testing.assert_allclose(updates["kernel"], expected, rtol=1e-6)
 
 
+LAYER_MATRIX = "bert/encoder/layer_0/output/kernel"
+
+
+@pytest.fixture
+def layer_params():
+    shapes = {
+        LAYER_MATRIX: (24, 16),
+        "bert/encoder/layer_0/output/bias": (16,),
+        "bert/embeddings/word_embeddings/embedding": (40, 16),
+        "classifier/kernel": (16, 3),
+    }
+    rng = np.random.default_rng(4)
+    return unflatten({n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items()})
+
+
+def test_muon_makes_the_momentum_of_matrices_orthogonal_and_leaves_the_rest_to_adam(layer_params):
+    """The singular vectors are those of the momentum, the singular values near 1."""
+    values = {"learning_rate": 0.02, "weight_decay": 0.0, "clip_norm": 0.0, "no_decay": ()}
+    muon, adam = (
+        make_optimizer(make_config(name, "constant", **values), NUM_STEPS, 0)[0]
+        for name in ("muon", "adamw")
+    )
+    rng, momentum = np.random.default_rng(5), 0.0
+    state, adam_state = muon.init(layer_params), adam.init(layer_params)
+    for step in range(1, 6):
+        grads = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), layer_params)
+        updates, state = jax.jit(muon.update)(grads, state, layer_params)
+        others, adam_state = jax.jit(adam.update)(grads, adam_state, layer_params)
+        found, others = flatten(updates), flatten(others)
+        for name in found.keys() - {LAYER_MATRIX}:
+            np.testing.assert_allclose(found[name], others[name], rtol=1e-6, err_msg=name)
+        gradient = flatten(grads)[LAYER_MATRIX].astype(np.float64)
+        momentum = 0.95 * momentum + 0.05 * gradient
+        looked_ahead = 0.95 * momentum / (1 - 0.95 ** (step + 1))
+        looked_ahead += 0.05 * gradient / (1 - 0.95**step)
+        left, _, right = np.linalg.svd(looked_ahead, full_matrices=False)
+        direction = found[LAYER_MATRIX] / (-0.02 * 0.2 * math.sqrt(24))
+        in_their_basis = left.T @ direction @ right.T
+        singular = np.diag(in_their_basis)
+        np.testing.assert_allclose(in_their_basis, np.diag(singular), atol=1e-3)
+        assert (0.6 < singular).all() and (singular < 1.3).all()
+
+
+def test_the_first_step_of_muon_is_torchs(layer_params):
+    """Later ones differ: torch does not correct the bias of the momentum."""
+    torch = pytest.importorskip("torch")
+    values = {"learning_rate": 0.02, "weight_decay": 0.1, "clip_norm": 0.0, "no_decay": ()}
+    tx, _ = make_optimizer(make_config("muon", "constant", **values), NUM_STEPS, 0)
+    before, grads = flatten(layer_params)[LAYER_MATRIX], jax.tree.map(np.cos, layer_params)
+    updates, _ = tx.update(grads, tx.init(layer_params), layer_params)
+    theirs = torch.nn.Parameter(torch.tensor(before))
+    theirs.grad = torch.tensor(flatten(grads)[LAYER_MATRIX])
+    options = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    torch.optim.Muon([theirs], **options).step()
+    moved, expected = flatten(updates)[LAYER_MATRIX], theirs.detach().numpy() - before
+    # torch iterates in bfloat16.
+    assert np.linalg.norm(moved - expected) < 0.02 * np.linalg.norm(expected)
+
+
+def test_lambs_direction_has_the_norm_of_its_parameter(params):
+    """And the direction of AdamW; parameters that do not decay keep its length too."""
+    values = {"weight_decay": 0.5, "clip_norm": 0.0}
+    grads = jax.tree.map(lambda p: np.cos(p), params)
+    found, expected = (
+        flatten(
+            OPTIMIZERS[name](make_config(name, **values)).update(
+                grads, OPTIMIZERS[name](make_config(name, **values)).init(params), params
+            )[0]
+        )
+        for name in ("lamb", "adamw")
+    )
+    for name in ("dense/bias", "layer_norm/scale"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
+    norm = np.linalg.norm(params["dense"]["kernel"])
+    direction = expected["dense/kernel"] / np.linalg.norm(expected["dense/kernel"])
+    np.testing.assert_allclose(found["dense/kernel"], norm * direction, rtol=1e-5)
+
+
 def test_the_released_epsilon_is_outside_the_root():
     tx = OPTIMIZERS["bert_adam"](make_config(weight_decay=0.0))
     grads = jnp.float32(1e-5)
@@ -319,7 +407,8 @@ def test_every_optimizer_with_every_schedule_makes_updates(name, schedule, param
     state = tx.init(params)
     for _ in range(2):  # the rate of the first update is 0
         updates, state = jax.jit(tx.update)(jax.tree.map(np.ones_like, params), state, params)
-    for moment in ("sum_of_squares",) if name == "adagrad" else ("mu", "nu"):
+    moments = {"adagrad": ("sum_of_squares",), "muon": ()}.get(name, ("mu", "nu"))
+    for moment in moments:
         shapes = jax.tree.map(jnp.shape, optax.tree_utils.tree_get(state, moment))
         assert shapes == jax.tree.map(jnp.shape, params)
     assert jax.tree.structure(updates) == jax.tree.structure(params)
@@ -357,13 +446,14 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
     "changes, message",
     [
         (
-            {"name": "lamb"},
-            r"Unknown optimizer 'lamb'\. Available: bert_adam, adamw, gpt_adam, adagrad\.",
+            {"name": "sgd"},
+            r"Unknown optimizer 'sgd'\. Available: bert_adam, adamw, gpt_adam, adagrad,"
+            r" lamb, muon\.",
         ),
         (
             {"schedule": "noam"},
-            r"Unknown schedule 'noam'\. Available: bert_linear, linear, constant, cosine,"
-            r" gpt_linear, gpt_cosine\.",
+            r"Unknown schedule 'noam'\. Available: bert_linear, linear, trapezoid, constant,"
+            r" cosine, gpt_linear, gpt_cosine\.",
         ),
     ],
 )

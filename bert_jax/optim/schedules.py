@@ -1,0 +1,106 @@
+"""Learning rates as functions of the step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax.optim.settings import OptimizerConfig
+
+
+def bert_linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """The released code's: linear decay from step 0 to 0, replaced by the warm-up at its start.
+
+    The rate drops slightly at the end of the warm-up: with a peak of 1e-4, a million steps and
+    10,000 of warm-up it is 9.999e-5 at step 9,999 and 9.9e-5 at step 10,000.
+    """
+    peak = config.learning_rate
+    decay = lambda step: peak * (num_steps - step) / num_steps  # noqa: E731
+    return _after_warmup(decay, peak, warmup_steps)
+
+
+def linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Warm-up to the peak, then linear decay to 0 at the last step."""
+    peak, decay_steps = config.learning_rate, max(1, num_steps - warmup_steps)
+    decay = lambda step: peak * (num_steps - step) / decay_steps  # noqa: E731
+    return _after_warmup(decay, peak, warmup_steps)
+
+
+def trapezoid(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Warm-up to the peak, which stays, then linear decay to 0 in the last `tail` of the steps.
+
+    Zhai et al. 2022 (section 3.5) and Hägele et al. 2024 train with such a "cooldown".
+    """
+    peak, tail_steps = config.learning_rate, max(1, round(config.tail * num_steps))
+    return _after_warmup(
+        lambda step: peak * jnp.minimum(1.0, (num_steps - step) / tail_steps), peak, warmup_steps
+    )
+
+
+def constant(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Warm-up, then the constant peak."""
+    del num_steps
+    peak = config.learning_rate
+    return _after_warmup(lambda step: jnp.full_like(step, peak), peak, warmup_steps)
+
+
+def cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Warm-up to the peak, then half a cosine to 0 at the last step (Loshchilov & Hutter 2017)."""
+    peak, decay_steps = config.learning_rate, max(1, num_steps - warmup_steps)
+    return _after_warmup(
+        lambda step: peak * _half_cosine((num_steps - step) / decay_steps), peak, warmup_steps
+    )
+
+
+def gpt_cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """`warmup_cosine` of GPT's `opt.py`: the cosine begins at step 0, as the line of bert_linear.
+
+    The rate drops slightly at the end of the warm-up.
+    """
+    peak = config.learning_rate
+    return _after_warmup(
+        lambda step: peak * _half_cosine((num_steps - step) / num_steps), peak, warmup_steps
+    )
+
+
+def gpt_linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """`warmup_linear` of GPT's `opt.py`: linear decay from step 0 to 0, also during the warm-up.
+
+    With x = step / num_steps, the rate is peak * (1 - x), times step / warmup_steps below
+    `warmup_steps`; so the peak itself is never reached.
+    """
+    risen = constant(config, num_steps, warmup_steps)
+    return lambda step: risen(step) * jnp.maximum(1.0 - step / num_steps, 0.0)
+
+
+def _half_cosine(left: Any) -> jax.Array:
+    """(1 + cos(pi * x)) / 2 at x = 1 - left, by the sine, which is exact near the end; from 1 to 0.
+
+    `left` is the share of the decay that is left; below 0 it counts as 0.
+    """
+    return jnp.square(jnp.sin(0.5 * jnp.pi * jnp.maximum(left, 0.0)))
+
+
+def _after_warmup(rest: optax.Schedule, peak: float, warmup_steps: int) -> optax.Schedule:
+    """peak * step / warmup_steps below `warmup_steps`, then `rest`, never below 0."""
+
+    def schedule(step):
+        step = jnp.asarray(step, jnp.float32)
+        warmup = peak * step / max(1, warmup_steps)
+        return jnp.where(step < warmup_steps, warmup, jnp.maximum(rest(step), 0.0))
+
+    return schedule
+
+
+# (settings, updates of the whole run, the first of them that are warm-up) -> the schedule.
+SCHEDULES: dict[str, Callable[[OptimizerConfig, int, int], optax.Schedule]] = {
+    "bert_linear": bert_linear,
+    "linear": linear,
+    "trapezoid": trapezoid,
+    "constant": constant,
+    "cosine": cosine,
+    "gpt_linear": gpt_linear,
+    "gpt_cosine": gpt_cosine,
+}

@@ -1,0 +1,26 @@
+"""The settings of the optimizer."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """Settings of the optimizer; bert_jax/config/defaults.py describes the fields.
+
+    `encoder` is the top-level name of the encoder's parameters.
+    """
+
+    name: str
+    learning_rate: float
+    schedule: str
+    weight_decay: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    clip_norm: float
+    no_decay: tuple[str, ...]
+    encoder: str
+    layer_decay: float = 1.0
+    frozen_layers: int = 0
+    initial_accumulator: float = 1.0
+    tail: float = 0.5
