@@ -6,7 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.formats import bert_config, gpt_config
+from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import PROBLEM_TYPES
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.tasks import find_task
@@ -30,6 +30,7 @@ class Family:
       find_class: (configuration of a run, its parameters) -> name of the class; raises ValueError.
       make_config: (configuration, class, tensors, id of padding, labels) -> config.json.
       has_token_types: whether the encoder reads token types.
+      frames_text: whether its text is between [CLS] and [SEP].
     """
 
     title: str
@@ -37,6 +38,7 @@ class Family:
     find_class: Callable[[ConfigDict, Arrays], str]
     make_config: Callable[[ConfigDict, str, Arrays, int, Sequence[str]], dict[str, Any]]
     has_token_types: bool
+    frames_text: bool
 
 
 def family_of(config: ConfigDict) -> Family:
@@ -137,8 +139,40 @@ def _gpt_config(
     }
 
 
+def _modernbert_class(config: ConfigDict, params: Arrays) -> str:
+    if not find_task(config.task).fills_masks:
+        raise ValueError(
+            f"transformers has no class for a ModernBERT with config.task={config.task!r} whose"
+            " head is that of this package: export the run with to_stablehlo."
+        )
+    return "ModernBertForMaskedLM"
+
+
+def _modernbert_config(
+    config: ConfigDict, name: str, tensors: Arrays, pad_id: int, labels: Sequence[str]
+) -> dict[str, Any]:
+    # Their defaults are ids of the published vocabulary.
+    tokens = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+    return {
+        "architectures": [name],
+        **modernbert.model_keys(config.model),
+        **tokens,
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+
+
 # By the name of the encoder.
 FAMILIES = {
-    "bert": Family("BERT", bert_config.ARCHITECTURE, _bert_class, _bert_config, True),
-    "gpt": Family("GPT", gpt_config.ARCHITECTURE, _gpt_class, _gpt_config, False),
+    "bert": Family("BERT", bert_config.ARCHITECTURE, _bert_class, _bert_config, True, True),
+    "modernbert": Family(
+        "ModernBERT",
+        modernbert.ARCHITECTURE,
+        _modernbert_class,
+        _modernbert_config,
+        has_token_types=False,
+        frames_text=True,
+    ),
+    "gpt": Family("GPT", gpt_config.ARCHITECTURE, _gpt_class, _gpt_config, False, False),
 }

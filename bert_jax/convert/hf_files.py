@@ -22,10 +22,11 @@ def tokenizer_files(run: TrainedRun, family: Family) -> dict[str, str]:
         return _gpt_files(run, content, length)
     tokenizer = tokenizer_json(run.tokenizer, content)
     settings = tokenizer_config(run.tokenizer, length)
-    if not family.has_token_types:
-        # Text to be continued does not end in [SEP]; and GPT's class in transformers would add the
-        # embeddings of the words 0 and 1 for token types.
+    if not family.frames_text:  # text to be continued does not end in [SEP]
         tokenizer["post_processor"] = None
+    if not family.has_token_types:
+        # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
+        # ModernBERT's classes refuse them.
         settings["model_input_names"].remove("token_type_ids")
     return {
         "tokenizer.json": json_text(tokenizer),

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_jax.convert.imported import Imported
 from bert_jax.convert.outputs import Batch, Outputs, without_padding
-from bert_jax.formats import bert_config, gpt_config
+from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
 from bert_jax.formats.weight_table import export_params
 from bert_jax.models import MODELS
@@ -171,9 +171,37 @@ def _run_gpt(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     return {"hidden states": torch.stack(encoded.hidden_states), "next-word logits": logits}
 
 
+def _modernbert_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
+    import transformers
+
+    has_head = any(name.startswith("masked_lm/") for name in imported.own_params)
+    return transformers.ModernBertForMaskedLM if has_head else transformers.ModernBertModel, {}
+
+
+def _modernbert_config(imported: Imported) -> Any:
+    import transformers
+
+    values = modernbert.model_keys(imported.own_config.model)
+    return transformers.ModernBertConfig(**{**values, "attn_implementation": "eager"})
+
+
+def _run_modernbert(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["example_ids"]}
+    encoded = getattr(model, "model", model)(**inputs, output_hidden_states=True)
+    # The last of them is not normalised there.
+    states = (*encoded.hidden_states[:-1], encoded.last_hidden_state)
+    values = {"hidden states": torch.stack(states)}
+    if hasattr(model, "decoder"):
+        values["masked-LM logits"] = model.decoder(model.head(encoded.last_hidden_state))
+    return values
+
+
 # By the name of the encoder.
 _FAMILIES = {
     "bert": _Family(_bert_class, _bert_config, _run_bert, "bert"),
+    "modernbert": _Family(_modernbert_class, _modernbert_config, _run_modernbert, "model"),
     "gpt": _Family(_gpt_class, _gpt_config, _run_gpt, "transformer"),
 }
 

@@ -81,7 +81,7 @@ def model_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[
 
 
 def number(value: Any, field: str, where: str) -> int | float:
-    """Returns the value of a field, a float for a rate, a range or an epsilon.
+    """Returns the value of a field, a float for a rate, a range, an epsilon or a base.
 
     Args:
       value: of the file.
@@ -91,7 +91,7 @@ def number(value: Any, field: str, where: str) -> int | float:
     Raises:
       ValueError: it is not a number of that kind.
     """
-    is_float = field.endswith(("rate", "range", "epsilon"))
+    is_float = field.endswith(("rate", "range", "epsilon", "base"))
     if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
         kind = "a number" if is_float else "an integer"
         raise ValueError(f"{where}={value!r}, which is not {kind}.")

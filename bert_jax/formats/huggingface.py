@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.formats import bert_names, foreign
+from bert_jax.formats import foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.gpt_huggingface import open_gpt
 from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
+from bert_jax.formats.modernbert import open_modernbert
+from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
 
@@ -49,7 +51,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads everything but the tensors of a folder, or of a safetensors file in one.
 
     Raises:
-      ValueError: it is incomplete or neither a BERT nor a GPT.
+      ValueError: it is incomplete or a model that this package lacks.
     """
     path = _transformer_folder(path)
     arrays = _read(path)
@@ -59,7 +61,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     if model_type not in _MODEL_TYPES:
         raise ValueError(
             f"{config_path} has model_type={model_type!r}: only"
-            f" {' and '.join(map(repr, _MODEL_TYPES))} are supported."
+            f" {', '.join(map(repr, _MODEL_TYPES))} are supported."
         )
     return _MODEL_TYPES[model_type](path, values, arrays, choices)
 
@@ -110,6 +112,7 @@ def _open_bert(
 _MODEL_TYPES: dict[str, Callable[..., ForeignCheckpoint]] = {
     "bert": _open_bert,
     "openai-gpt": open_gpt,
+    "modernbert": open_modernbert,
 }
 
 

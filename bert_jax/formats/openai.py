@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.gpt_config import released_fields
 from bert_jax.formats.gpt_huggingface import check_choices, describe, find_vocabulary
-from bert_jax.formats.gpt_names import released_names
+from bert_jax.formats.names.gpt import released_names
 from bert_jax.formats.weight_table import Arrays
 
 SHAPES = "params_shapes.json"

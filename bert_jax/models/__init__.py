@@ -11,9 +11,10 @@ from bert_jax.models.bert import BERT
 from bert_jax.models.elmo import ELMO
 from bert_jax.models.gpt import GPT
 from bert_jax.models.model import AddFields, Batch, Encoder, EncoderConfig, Model
+from bert_jax.models.modernbert import MODERNBERT
 from bert_jax.text.tokenization import Tokenizer
 
-MODELS: dict[str, Model] = {"bert": BERT, "gpt": GPT, "elmo": ELMO}
+MODELS: dict[str, Model] = {"bert": BERT, "modernbert": MODERNBERT, "gpt": GPT, "elmo": ELMO}
 
 # Fields of EncoderConfig that are `config.dtype` and `config.prng_impl`.
 _OF_THE_RUN = ("dtype", "prng_impl")

@@ -5,7 +5,7 @@ import dataclasses
 import flax.linen as nn
 import jax
 
-from bert_jax.formats import bert_names
+from bert_jax.formats.names.bert import TABLES
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.layers.dense import embedding
 from bert_jax.models.layers.norm import layer_norm
@@ -61,5 +61,5 @@ BERT = Model(
     encoder=Bert,
     rules=RULES,
     flops_per_token=flops_per_token,
-    formats=bert_names.TABLES,
+    formats=TABLES,
 )

@@ -6,7 +6,7 @@ and 40,478 pieces. Unlike BERT's, its embeddings have neither token types nor a 
 
 import dataclasses
 
-from bert_jax.formats import gpt_names
+from bert_jax.formats.names.gpt import TABLES
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.model import Model
 from bert_jax.models.stack_encoder import RULES, StackEncoder
@@ -46,6 +46,6 @@ GPT = Model(
     encoder=Gpt,
     rules=RULES,
     flops_per_token=flops_per_token,
-    formats=gpt_names.TABLES,
+    formats=TABLES,
     renews_special_tokens=True,
 )

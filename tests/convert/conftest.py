@@ -109,7 +109,7 @@ def theirs(save) -> pathlib.Path:
 @pytest.fixture
 def google(tmp_path, save):
     """Returns a function that writes the same model in the format of google-research/bert."""
-    from bert_jax.formats import bert_names
+    from bert_jax.formats.names import bert as bert_names
     from bert_jax.formats.weight_table import export_params
     from tests.convert.bundle_writer import write_bundle
     from tests.convert.hf_folders import HF_SIZES, from_hf

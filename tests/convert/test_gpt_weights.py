@@ -8,7 +8,8 @@ import pytest
 
 from bert_jax.commands import convert
 from bert_jax.convert.trained_run import read_run
-from bert_jax.formats import format_of, gpt_names
+from bert_jax.formats import format_of
+from bert_jax.formats.names import gpt as gpt_names
 from bert_jax.training.initial import read_params
 from tests.convert.hf_folders import edit, edit_config
 

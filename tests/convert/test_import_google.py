@@ -11,7 +11,7 @@ from bert_jax.commands import convert
 from bert_jax.convert.certificate import weights_sha256
 from bert_jax.convert.outputs import largest_differences, make_batch, run_ours
 from bert_jax.convert.trained_run import TrainedRun, read_run
-from bert_jax.formats import bert_names
+from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from tests.convert.bundle_writer import write_bundle
 from tests.convert.hf_folders import CLASSES, PIECES, read_certificate

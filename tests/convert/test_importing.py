@@ -9,7 +9,7 @@ from bert_jax.commands import convert
 from bert_jax.config import store
 from bert_jax.convert.certificate import weights_sha256
 from bert_jax.convert.trained_run import read_run
-from bert_jax.formats import bert_names
+from bert_jax.formats.names import bert as bert_names
 from tests.convert.conftest import VOCABULARY
 from tests.convert.hf_folders import CLASSES, edit, from_hf, read_certificate
 

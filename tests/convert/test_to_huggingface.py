@@ -13,7 +13,7 @@ from bert_jax.convert import to_huggingface
 from bert_jax.convert.certificate import weights_sha256
 from bert_jax.convert.trained_run import read_run
 from bert_jax.devices.trees import unflatten
-from bert_jax.formats import bert_names
+from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import import_params
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel

@@ -1,6 +1,6 @@
 """GPT against transformers' OpenAIGPTModel and OpenAIGPTLMHeadModel on the same random weights.
 
-The table of names is deliberately independent of `formats/gpt_names.py`.
+The table of names is deliberately independent of `formats/names/gpt.py`.
 """
 
 from typing import Any

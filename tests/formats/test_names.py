@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_jax.formats import bert_names
 from bert_jax.formats.foreign import is_lowercase
+from bert_jax.formats.names import bert as bert_names
 
 
 def test_google_names_are_those_of_the_released_program():
