@@ -22,7 +22,7 @@ from bert_jax.convert.trained_run import TrainedRun, check_output_folder, read_r
 from bert_jax.devices.trees import unflatten
 from bert_jax.files.atomic import whole_folder
 from bert_jax.files.checksums import file_sha256
-from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.tasks import find_task
 from bert_jax.training.run import make_model_config
 
@@ -31,8 +31,9 @@ _INPUTS = {
     "input_ids": ("batch", "seq"),
     "token_type_ids": ("batch", "seq"),
     "attention_mask": ("batch", "seq"),
-    "masked_lm_positions": ("batch", "predictions"),
 }
+_POSITIONS = {"masked_lm_positions": ("batch", "predictions")}
+PortableModel = PreTrainingModel | CausalLMModel
 
 
 def export(workdir: str, out: str) -> None:
@@ -47,12 +48,13 @@ def export(workdir: str, out: str) -> None:
     """
     check_output_folder(out)
     run = read_run(workdir)
-    if not find_task(run.config.task).fills_masks:
+    row = find_task(run.config.task)
+    if not (row.fills_masks or row.reads_forward):
         raise ValueError(
-            f"{workdir} was trained for {run.config.task!r}: to_stablehlo writes models of"
-            " pre-training; to_hf writes the others."
+            f"{workdir} was trained for {run.config.task!r}: to_stablehlo writes models of masked"
+            " words and of next words; to_hf writes fine-tuned BERTs."
         )
-    model = _portable_model(run.config)
+    model = _portable_model(run.config, row.reads_forward)
     program = make_program(model, run.params)
     with whole_folder(out) as temporary:
         folder = pathlib.Path(temporary)
@@ -68,22 +70,29 @@ def export(workdir: str, out: str) -> None:
     )
 
 
-def _portable_model(config: ConfigDict) -> PreTrainingModel:
+def _portable_model(config: ConfigDict, reads_forward: bool) -> PortableModel:
     """Returns the model in float32, with an attention that lowers on all platforms."""
     config = config.copy_and_resolve_references()
     config.dtype = "float32"
     config.model.update({"attention": "einsum", "remat": False})
+    if reads_forward:
+        return CausalLMModel(make_model_config(config))
     return PreTrainingModel(make_model_config(config), config.model.next_sentence)
 
 
-def make_program(model: PreTrainingModel, params: Mapping[str, np.ndarray]) -> jax.export.Exported:
+def _inputs(model: PortableModel) -> dict[str, tuple[str, ...]]:
+    """Returns the dimensions of the int32 inputs, by name."""
+    return _INPUTS | (_POSITIONS if isinstance(model, PreTrainingModel) else {})
+
+
+def make_program(model: PortableModel, params: Mapping[str, np.ndarray]) -> jax.export.Exported:
     """Returns the lowered forward pass: (parameters by path, inputs by name) -> outputs by name."""
     scope = jax.export.SymbolicScope([f"seq <= {model.model.max_position_embeddings}"])
     inputs = {
         name: jax.ShapeDtypeStruct(
             jax.export.symbolic_shape(", ".join(shape), scope=scope), "int32"
         )
-        for name, shape in _INPUTS.items()
+        for name, shape in _inputs(model).items()
     }
     weights = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in params.items()}
     forward = jax.jit(functools.partial(_forward, model))
@@ -91,7 +100,7 @@ def make_program(model: PreTrainingModel, params: Mapping[str, np.ndarray]) -> j
 
 
 def _forward(
-    model: PreTrainingModel, params: dict[str, jax.Array], inputs: dict[str, jax.Array]
+    model: PortableModel, params: dict[str, jax.Array], inputs: dict[str, jax.Array]
 ) -> dict[str, jax.Array]:
     ids = inputs["input_ids"]
     batch = {
@@ -100,9 +109,11 @@ def _forward(
         "position_ids": jax.lax.broadcasted_iota(jnp.int32, ids.shape, 1),
         "example_ids": inputs["attention_mask"],
         "cls_positions": jnp.zeros((ids.shape[0], 1), jnp.int32),
-        "masked_lm_positions": inputs["masked_lm_positions"],
+        **{name: inputs[name] for name in _POSITIONS if name in inputs},
     }
     outputs: Any = model.apply({"params": unflatten(params)}, batch, deterministic=True)
+    if isinstance(model, CausalLMModel):
+        return {"next_word_logits": outputs[..., : model.model.vocab_size]}
     named = {
         "hidden": outputs.hidden,
         "masked_lm_logits": outputs.masked_lm_logits[..., : model.model.vocab_size],
@@ -113,13 +124,13 @@ def _forward(
 
 
 def _describe(
-    model: PreTrainingModel, program: jax.export.Exported, run: TrainedRun
+    model: PortableModel, program: jax.export.Exported, run: TrainedRun
 ) -> dict[str, Any]:
     """Returns the content of model.json."""
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
     return {
         "inputs": {
-            name: {"dtype": "int32", "shape": list(shape)} for name, shape in _INPUTS.items()
+            name: {"dtype": "int32", "shape": list(shape)} for name, shape in _inputs(model).items()
         },
         "outputs": {
             name: {"dtype": aval.dtype.name, "shape": [_size(n) for n in aval.shape]}

@@ -14,7 +14,7 @@ from bert_jax.commands import convert
 from bert_jax.config import store
 from bert_jax.convert import stablehlo
 from bert_jax.devices.trees import unflatten
-from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.training.run import make_model_config
 from tests.convert.documented import documented_code
 
@@ -81,6 +81,31 @@ def test_any_size_gives_our_numbers(export, random_params, next_sentence):
         assert outputs.keys() == expected.keys()
         for name, array in expected.items():
             np.testing.assert_allclose(outputs[name], array, atol=1e-5, rtol=0, err_msg=name)
+
+
+def test_a_left_to_right_model_gives_the_logits_of_next_words(export, random_params):
+    workdir, folder = export(
+        task="causal_lm", model__mask="causal", model__next_sentence=False, model__vocab_size=60
+    )
+    config = store.load(str(workdir))
+    params, model = random_params(config), CausalLMModel(make_model_config(config))
+    program, weights = load(folder)
+    description = json.loads((folder / "model.json").read_text())
+    assert description["inputs"].keys() == {"input_ids", "token_type_ids", "attention_mask"}
+    for batch, seq in [(1, 1), (3, 7)]:
+        inputs = make_inputs(batch, seq, 1)
+        del inputs["masked_lm_positions"]
+        outputs = jax.jit(program.call)(weights, inputs)
+        rows = {
+            "input_ids": inputs["input_ids"],
+            "token_type_ids": inputs["token_type_ids"],
+            "position_ids": np.broadcast_to(np.arange(seq), (batch, seq)),
+            "example_ids": inputs["attention_mask"],
+        }
+        expected = model.apply({"params": unflatten(params)}, rows, deterministic=True)
+        assert outputs.keys() == {"next_word_logits"} == description["outputs"].keys()
+        logits = outputs["next_word_logits"]
+        np.testing.assert_allclose(logits, expected[..., :60], atol=1e-5, rtol=0)
 
 
 def test_the_program_is_lowered_for_all_platforms_and_described(export):
