@@ -31,9 +31,9 @@ def main(argv: Sequence[str]) -> None:
         if "[MASK]" not in text:
             raise ValueError(f"There is no [MASK] in {text!r}.")
 
-    from bert_jax.corpus.held_out import held_out_sentences
     from bert_jax.corpus.manifest import Manifest
     from bert_jax.examples.texts import Text
+    from bert_jax.inference.held_out import held_out_sentences
     from bert_jax.inference.model import check_fills_masks
     from bert_jax.inference.predict import Predictor
 

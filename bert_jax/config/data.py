@@ -11,6 +11,8 @@ from bert_jax.config.phases import make_phases
 
 # Weights are stored as int8 numbers of classes, of which three have another meaning.
 MAX_WEIGHTS = 125
+# Examples of a row are stored as uint8.
+MAX_EXAMPLES = 255
 _SHARES = ("mask_share", "same_share", "random_share")
 
 
@@ -53,6 +55,7 @@ class DataConfig:
     random_share: float = 0.1
     lexicon: str = ""
     lexicon_weights: tuple[str, ...] = ()
+    pack: int = 1
 
     def __post_init__(self):
         allowed = {
@@ -72,6 +75,10 @@ class DataConfig:
                 raise ValueError(f"data.{name}={got} must be at least 0 and below 1.")
         if self.dupe_factor < 1:
             raise ValueError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
+        if not 1 <= self.pack <= MAX_EXAMPLES:
+            raise ValueError(
+                f"data.pack={self.pack} must be at least 1 and at most {MAX_EXAMPLES}."
+            )
         if min(self.sequence_lengths) < 8:
             raise ValueError(
                 f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
@@ -112,6 +119,11 @@ class DataConfig:
             raise ValueError(
                 f"data.segments={self.segments} needs data.mode=dynamic: the released program,"
                 " which static data reproduces, makes pairs."
+            )
+        if self.pack > 1 and self.counts_text:
+            raise ValueError(
+                f"data.pack={self.pack} has no effect with data.segments={self.segments}, whose"
+                " rows are full: set data.pack=1."
             )
         if self.mask_rounding == "bernoulli" and self.masking != "subword":
             raise ValueError(

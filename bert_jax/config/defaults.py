@@ -160,6 +160,9 @@ def pretraining() -> ConfigDict:
     data.mask_rounding = "half_even"
     # Maximum predictions of a sequence; 0: the largest number that mask_rounding gives.
     data.max_predictions_per_seq = 0
+    # Most examples of a row: more than 1 packs several, which do not attend to each other, into
+    # rows that they fill better. Steps, epochs and examples then count rows.
+    data.pack = 1
     # Fraction of the documents held out for evaluation.
     data.validation_share = 0.01
     # Folder of vocabulary and shards; empty: `data` in the workdir.

@@ -68,13 +68,23 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-def most_masks(length: int, prob: float, rounding: str) -> int:
+def most_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int:
     """Returns the largest number of masked tokens in a sequence, by config.data.mask_rounding.
 
     With `bernoulli` any number is possible; six standard deviations above the mean are allowed,
-    which fewer than one row in ten million exceeds.
+    which fewer than one row in ten million exceeds. The others round the number of each example: up
+    by at most a half (`half_even`; an example has 3 tokens or more) or by less than 1.
+
+    Args:
+      length: tokens of the sequence.
+      prob: config.data.masked_lm_prob.
+      rounding: config.data.mask_rounding.
+      examples: in the sequence, at most.
     """
     mean = length * prob
+    if examples > 1 and rounding != "bernoulli":
+        more = examples / 2 if rounding == "half_even" else examples
+        return min(length, math.ceil(mean + max(more, examples * (1 - 3 * prob))))
     if rounding == "bernoulli":
         return min(length, math.ceil(mean + 6 * math.sqrt(mean * (1 - prob))))
     return max(1, math.ceil(mean) if rounding == "stochastic" else round(mean))
@@ -82,7 +92,7 @@ def most_masks(length: int, prob: float, rounding: str) -> int:
 
 def _default_predictions(data: ConfigDict, sequence_length: int) -> int:
     return data.max_predictions_per_seq or most_masks(
-        sequence_length, data.masked_lm_prob, data.mask_rounding
+        sequence_length, data.masked_lm_prob, data.mask_rounding, data.get("pack", 1)
     )
 
 

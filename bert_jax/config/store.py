@@ -57,6 +57,7 @@ ADDED_DATA_FIELDS = {
     "mask_share": 0.8,
     "same_share": 0.1,
     "random_share": 0.1,
+    "pack": 1,
 }
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)

@@ -17,6 +17,8 @@ _BATCH_SIZE = 256
 def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[dict[str, Any]]:
     """Yields the rows of a split in order, with the fields of google-research/bert's records.
 
+    A row of several examples has `example_ids` too, the number of the example of each token.
+
     `input_ids input_mask segment_ids` have as many numbers as the sequence length,
     `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
     unused places are 0. Dynamic data have no masks: those three are empty lists then. The other
@@ -55,6 +57,7 @@ def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]
             row["next_sentence_weights"] > 0
         ].tolist(),
         **({"mask_units": row["mask_units"].tolist()} if "mask_units" in row else {}),
+        **({"example_ids": row["example_ids"].tolist()} if row["example_ids"].max() > 1 else {}),
     }
 
 
@@ -99,13 +102,17 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer, classes: Sequence[st
         names |= {"backward": "reverse_ids", "previous": "previous_ids"}
         pieces = {n: " ".join(tokenizer.pieces[i] for i in example[f]) for n, f in names.items()}
         return "\n".join(f"{name}: {text}" for name, text in pieces.items())
-    ids, kinds = example["input_ids"], example["segment_ids"]
-    length = sum(example["input_mask"])
-    middle = kinds.index(1) if 1 in kinds else length
-    lines = [f"A: {tokenizer.decode(ids[:middle])}"]
-    for label in example["next_sentence_labels"]:
-        lines.append(f"B: {tokenizer.decode(ids[middle:length])}")
-        lines.append("random_next" if label else "is_next")
+    labels = iter(example["next_sentence_labels"])
+    numbers = example.get("example_ids", example["input_mask"])
+    lines = []
+    for number in range(1, max(numbers) + 1):
+        places = [place for place, of in enumerate(numbers) if of == number]
+        for name, kind in (("A", 0), ("B", 1)):
+            ids = [example["input_ids"][i] for i in places if example["segment_ids"][i] == kind]
+            if ids:
+                lines.append(f"{name}: {tokenizer.decode(ids)}")
+        if ids:  # of B
+            lines.append("random_next" if next(labels) else "is_next")
     masks = zip(
         example["masked_lm_positions"],
         example["masked_lm_ids"],
@@ -156,6 +163,8 @@ def summarize(manifest: Manifest) -> str:
                 f"{split} at {length}: {s['rows']:,} rows of {s['mean_length']:.1f} tokens"
                 f" ({s['padding_share']:.1%} padding)"
             )
+            if "examples" in s:
+                line += f", {s['examples']:,} examples"
             if s["mean_b_length"]:
                 line += (
                     f", {s['random_next_share']:.1%} random next,"

@@ -4,6 +4,7 @@
     tokenize      chunks of the source -> token ids on disk
     pairs         documents -> spans of A and B, of full sentences, or of a stream
                   (static: with masks; one process a length then, as for a stream)
+    packing       examples -> rows of several, if data.pack is above 1
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
@@ -79,6 +80,7 @@ class Preparation:
         corpus = self._describe_corpus(num_duplicates)
         forms = stages.make_forms(self.config, tokenizer)
         self._sample(splits, forms, tokenizer, phrases)
+        self._pack(splits, forms)
         self._write(splits, forms, phrases)
         content = {
             "version": VERSION,
@@ -237,13 +239,37 @@ class Preparation:
             target = self._pairs(split, length)
             _join([part for part in parts if part.startswith(f"{target}.")], target)
 
+    # ---- rows
+
+    def _row_files(self, split: str, length: int) -> tuple[str, str]:
+        """Returns the files of the records in the order of their rows, and of the rows' sizes.
+
+        The second is empty if each record is a row.
+        """
+        pairs = self._pairs(split, length)
+        return (f"{pairs}-packed", f"{pairs}-sizes") if self.config.pack > 1 else (pairs, "")
+
+    def _pack(self, splits: dict[str, Split], forms: dict[int, Any]) -> None:
+        """Puts several examples into a row, if data.pack says so."""
+        tasks = []
+        for split in splits:
+            for length, form in forms.items():
+                packed, sizes = self._row_files(split, length)
+                if sizes and not os.path.exists(sizes):
+                    dtype = stages.record_dtype(self.config, form)
+                    pairs = self._pairs(split, length)
+                    tasks.append((pairs, dtype, length, self.config.pack, packed, sizes))
+        if tasks:
+            self._work("packing", stages.pack_rows, tasks, self._text_bytes())
+
     # ---- shards
 
     def _shards(self, split: str, form: Any) -> list[tuple[str, tuple[int, int]]]:
         """Returns the names of the shards, and the bounds [first, last) of their rows."""
         length = form.sequence_length
-        dtype = stages.record_dtype(self.config, form)
-        num_rows = os.path.getsize(self._pairs(split, length)) // dtype.itemsize
+        records, sizes = self._row_files(split, length)
+        itemsize = 1 if sizes else stages.record_dtype(self.config, form).itemsize
+        num_rows = os.path.getsize(sizes or records) // itemsize
         starts = range(0, num_rows, rows_per_file(length))
         return [
             (
@@ -263,10 +289,10 @@ class Preparation:
                 for name, bounds in self._shards(split, form):
                     path, counts = os.path.join(self.data_dir, name), self._counts_path(name)
                     if not (os.path.exists(counts) and os.path.exists(path)):
-                        pairs = self._pairs(split, length)
+                        records, sizes = self._row_files(split, length)
                         dtype = stages.record_dtype(self.config, form)
-                        task = (self.corpus, split, pairs, bounds, form, dtype, path, counts)
-                        tasks.append((*task, phrases))
+                        task = (self.corpus, split, records, bounds, form, dtype, path, counts)
+                        tasks.append((*task, phrases, sizes))
         self._work("shards", stages.write, tasks, self._text_bytes())
 
     def _describe_split(

@@ -51,6 +51,7 @@ def write_shard(
     form: RowFormat | StreamFormat,
     path: str,
     matcher: PhraseMatcher | None = None,
+    sizes: str = "",
 ) -> dict[str, Any]:
     """Writes rows to an ArrayRecord file, complete or not at all.
 
@@ -60,10 +61,11 @@ def write_shard(
         runs (pairs.RUN), of running text (running_text.RUNNING) or of rows of a stream
         (streams.STREAM_ROW).
       dtype: of its items.
-      bounds: numbers of the first item to write and of the one after the last.
+      bounds: numbers of the first row to write and of the one after the last.
       form: of the rows.
       path: the file to write.
       matcher: finds the phrases that are units of masking, if they are.
+      sizes: file of uint8[rows], the items of each row; empty: one.
 
     Returns:
       JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
@@ -73,14 +75,20 @@ def write_shard(
     """
     counts = RowCounts(form.vocab_size)
     block_of: Any = make_block
-    if dtype != STREAM_ROW:
-        block_of = functools.partial(_make_block, matcher=matcher)
+    first_items, of_rows = np.arange(bounds[1] + 1), None
+    if sizes:
+        of_rows = np.fromfile(sizes, np.uint8, bounds[1])
+        first_items = np.append(0, np.cumsum(of_rows, dtype=np.int64))
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
             for first in range(*bounds, ROWS_PER_BLOCK):
-                size = min(ROWS_PER_BLOCK, bounds[1] - first)
-                items = np.fromfile(records, dtype, size, offset=first * dtype.itemsize)
+                last = min(first + ROWS_PER_BLOCK, bounds[1])
+                start, stop = first_items[[first, last]].tolist()
+                items = np.fromfile(records, dtype, stop - start, offset=start * dtype.itemsize)
+                if dtype != STREAM_ROW:
+                    of_block = None if of_rows is None else of_rows[first:last]
+                    block_of = functools.partial(_make_block, matcher=matcher, sizes=of_block)
                 block = block_of(documents, items, form, counts)
                 writer.write(block.to_bytes())
             writer.close()
@@ -103,8 +111,12 @@ def _make_block(
     form: RowFormat,
     counts: RowCounts,
     matcher: PhraseMatcher | None,
+    sizes: np.ndarray | None = None,
 ) -> Block:
-    """Returns the rows of spans of the token store, of one example each."""
+    """Returns the rows of spans of the token store.
+
+    `sizes` is uint8[rows], the examples of each row; None: one.
+    """
     has_masks = form.max_predictions > 0
     cls, sep, end = (
         form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id, form.last_id)
@@ -132,15 +144,21 @@ def _make_block(
             for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
         ]
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
-    counts.add(pairs, input_ids)
-    num_masked, positions = np.zeros(len(items), "<u2"), np.empty(0, "<u2")
+    sizes = np.ones(len(items), np.uint8) if sizes is None else sizes
+    counts.add(pairs, input_ids, sizes)
+    num_masked, positions = np.zeros(len(sizes), "<u2"), np.empty(0, "<u2")
     places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
     if has_masks:
-        num_masked = items["num_masked"]
-        is_mask = np.arange(form.max_predictions) < num_masked[:, None]
+        of_items = items["num_masked"]
+        is_mask = np.arange(form.max_predictions) < of_items[:, None]
         positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
         lengths = example_lengths(pairs["a_length"], pairs["b_length"])
-        places = np.repeat(np.cumsum(lengths) - lengths, num_masked) + positions
+        begins = np.cumsum(lengths) - lengths
+        places = np.repeat(begins, of_items) + positions
+        first_of_rows = np.cumsum(sizes, dtype=np.int64) - sizes
+        in_row = begins - np.repeat(begins[first_of_rows], sizes)
+        positions = (positions + np.repeat(in_row, of_items)).astype("<u2")
+        num_masked = np.add.reduceat(of_items, first_of_rows, dtype="<u2")
     units = None
     if matcher is not None:
         codes = matcher.match(input_ids)
@@ -155,7 +173,7 @@ def _make_block(
         a_lengths=pairs["a_length"],
         b_lengths=pairs["b_length"],
         num_masked=num_masked,
-        num_examples=np.ones(len(items), np.uint8),
+        num_examples=sizes,
         next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
         mask_units=units,
     )
@@ -166,6 +184,14 @@ def _running_text(documents: Documents, row: RunningText, separator: bytes) -> t
     document, start, length, after_separator = row
     front = separator if after_separator else b""
     return front, documents.run(document, start, length - after_separator, separator)
+
+
+def lengths_of(items: np.ndarray) -> np.ndarray:
+    """Returns int64[items], the tokens of the examples of pairs, instances or runs."""
+    if items.dtype == RUN:
+        return items["length"].astype(np.int64) + 2
+    pairs = items if items.dtype == PAIR else items["pair"]
+    return example_lengths(pairs["a_length"], pairs["b_length"])
 
 
 class ShardRows:

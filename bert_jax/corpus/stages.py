@@ -13,9 +13,10 @@ from bert_jax.config.data import DataConfig, parse_weights
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
 from bert_jax.corpus.loader import permute
+from bert_jax.corpus.packing import pack
 from bert_jax.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.corpus.running_text import RUNNING, running_text
-from bert_jax.corpus.shards import write_shard
+from bert_jax.corpus.shards import lengths_of, write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
@@ -26,6 +27,8 @@ from bert_jax.text.vocabulary import WordCounts, count_words
 
 # Of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP]; rows of running text are nothing but the text.
 NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
+# Records that are copied at once, which bounds the memory.
+_ITEMS_AT_ONCE = 1 << 16
 
 cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
@@ -179,6 +182,28 @@ def sample_static(
     documents.close()
 
 
+def pack_rows(
+    records: str, dtype: np.dtype, sequence_length: int, most: int, packed: str, sizes: str
+) -> None:
+    """Writes the records of examples in the order of their rows, and the examples of each row.
+
+    Args:
+      records: a file of pairs, instances or runs.
+      dtype: of its items.
+      sequence_length: of the rows.
+      most: examples of a row.
+      packed: the file of the items in their new order.
+      sizes: the file of uint8[rows], written last.
+    """
+    items = np.memmap(records, dtype, "r") if os.path.getsize(records) else np.empty(0, dtype)
+    order, counts = pack(lengths_of(items), sequence_length, most)
+    with whole_file(packed) as part, open(part, "wb") as file:
+        for start in range(0, len(order), _ITEMS_AT_ONCE):
+            file.write(items[order[start : start + _ITEMS_AT_ONCE]].tobytes())
+    with whole_file(sizes) as part:
+        counts.astype(np.uint8).tofile(part)
+
+
 def write(
     corpus: str,
     split: str,
@@ -189,12 +214,16 @@ def write(
     path: str,
     counts: str,
     phrases: Phrases | None = None,
+    sizes: str = "",
 ) -> None:
-    """Writes one shard from records of `dtype`, and the counts of its rows."""
+    """Writes one shard from records of `dtype`, and the counts of its rows.
+
+    `sizes` is the file of the number of records of each row; empty: one.
+    """
     order = f"{split}-stream" if form.is_stream else split
     documents = Documents(corpus, order, form.id_dtype)
     matcher = phrases.matcher() if phrases else None
-    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path, matcher))
+    write_json(counts, write_shard(documents, pairs, dtype, bounds, form, path, matcher, sizes))
     documents.close()
 
 
@@ -210,7 +239,7 @@ def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat 
     return {
         length: RowFormat(
             sequence_length=length,
-            examples_per_row=1,
+            examples_per_row=config.pack,
             max_predictions=most if config.mode == "static" else 0,
             end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
             mask_units=config.masking == "phrase" and config.mode != "static",

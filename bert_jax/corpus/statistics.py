@@ -17,10 +17,19 @@ class RowCounts:
         # int64[vocab]: occurrences of each id, special tokens included.
         self.token_counts = np.zeros(vocab_size, np.int64)
 
-    def add(self, pairs: np.ndarray, input_ids: np.ndarray) -> None:
-        """Counts rows: their pairs (pairs.PAIR), and all their ids before masking."""
+    def add(
+        self, pairs: np.ndarray, input_ids: np.ndarray, sizes: np.ndarray | None = None
+    ) -> None:
+        """Counts rows.
+
+        Args:
+          pairs: of their examples (pairs.PAIR).
+          input_ids: all their ids before masking.
+          sizes: int[rows], the examples of each; None: one.
+        """
         self.token_counts += np.bincount(input_ids, minlength=self.token_counts.size)
-        self.sums["rows"] += pairs.size
+        self.sums["rows"] += pairs.size if sizes is None else sizes.size
+        self.sums["examples"] += pairs.size
         self.sums["tokens"] += input_ids.size
         self.sums["a_tokens"] += int(pairs["a_length"].sum(dtype=np.int64))
         self.sums["b_tokens"] += int(pairs["b_length"].sum(dtype=np.int64))
@@ -49,6 +58,9 @@ class RowCounts:
         that knows only their frequencies. The fraction of `most_frequent_token` is the accuracy of
         a model that always predicts it.
 
+        Means of A and B, and the shares of pairs, are those of examples; where rows have several,
+        there is also their number, `examples`.
+
         With phrases as units of masking, `mask_units` has the number of `units` and of `phrases`,
         `phrases_by_class`, and the share of phrases' tokens in all that can be masked; for static
         masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
@@ -59,7 +71,7 @@ class RowCounts:
           unpredicted: ids that are never predicted; None: the markers of examples.
         """
         sums = self.sums
-        rows = sums["rows"]
+        rows, examples = sums["rows"], sums["examples"]
         predicted = self.token_counts.copy()
         special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
         predicted[list(special if unpredicted is None else unpredicted)] = 0
@@ -70,11 +82,12 @@ class RowCounts:
             "rows": rows,
             "tokens": sums["tokens"],
             "mean_length": sums["tokens"] / rows,
-            "mean_a_length": sums["a_tokens"] / rows,
-            "mean_b_length": sums["b_tokens"] / rows,
+            **({"examples": examples} if examples > rows else {}),
+            "mean_a_length": sums["a_tokens"] / examples,
+            "mean_b_length": sums["b_tokens"] / examples,
             "padding_share": 1 - sums["tokens"] / (rows * sequence_length),
-            "random_next_share": sums["random_next"] / rows,
-            "truncated_rows_share": sums["truncated_rows"] / rows,
+            "random_next_share": sums["random_next"] / examples,
+            "truncated_rows_share": sums["truncated_rows"] / examples,
             "truncated_tokens": sums["truncated_tokens"],
             "unknown_token_share": int(predicted[tokenizer.unk_id]) / total,
             "unigram_entropy": float(-(probabilities * np.log(probabilities)).sum()),

@@ -56,6 +56,7 @@ class Pretraining(Stateless):
       sequence_length, max_predictions_per_seq: of the batches.
       next_sentence: whether next sentences are predicted.
       evaluation_prob: fraction of the tokens that evaluations mask; 0: that of `rule`.
+      examples_per_row: the most examples of a row.
     """
 
     model: EncoderConfig
@@ -64,6 +65,7 @@ class Pretraining(Stateless):
     max_predictions_per_seq: int
     next_sentence: bool = True
     evaluation_prob: float = 0.0
+    examples_per_row: int = 1
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
@@ -84,7 +86,8 @@ class Pretraining(Stateless):
         if not self.rule or self.evaluation_prob in (0, self.rule.masked_lm_prob):
             return self
         prob = self.evaluation_prob
-        predictions = most_masks(self.sequence_length, prob, self.rule.rounding)
+        sizes = self.sequence_length, prob, self.rule.rounding, self.examples_per_row
+        predictions = most_masks(*sizes)
         rule = dataclasses.replace(self.rule, masked_lm_prob=prob, max_predictions=predictions)
         return dataclasses.replace(self, rule=rule, max_predictions_per_seq=predictions)
 
@@ -205,7 +208,8 @@ class PretrainingData:
             )
         # Workdirs of version 0.1.0 lack the field.
         evaluation_prob = self.data.get("eval_masked_lm_prob", 0.0)
-        return Pretraining(model, rule, 8, 1, self.next_sentence, evaluation_prob)
+        pack = self.data.get("pack", 1)
+        return Pretraining(model, rule, 8, 1, self.next_sentence, evaluation_prob, pack)
 
     def _unit_weights(self) -> tuple[float, ...]:
         """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""

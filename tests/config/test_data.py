@@ -99,7 +99,7 @@ def test_shares_add_up_within_the_precision_of_floats():
 
 def test_a_manifest_omits_what_has_no_effect_or_was_built_in_before():
     shares = {"mask_share", "same_share", "random_share"}
-    lexicon = {"lexicon", "lexicon_weights"}
+    lexicon = {"lexicon", "lexicon_weights", "pack"}
     other = {"mask_share": 0.8, "same_share": 0.0, "random_share": 0.2}
     phrases = {"masking": "phrase", "lexicon": "names.txt"}
     for changes, omitted in (
@@ -107,8 +107,9 @@ def test_a_manifest_omits_what_has_no_effect_or_was_built_in_before():
         (other, FOR_MASKS | shares | lexicon),
         ({"mode": "static"}, shares | lexicon),
         ({"mode": "static", **other}, lexicon | {"mask_share"}),
-        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights"}),
-        ({"mode": "static", **phrases, "lexicon_weights": ("a=1",)}, shares),
+        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights", "pack"}),
+        ({"mode": "static", **phrases, "lexicon_weights": ("a=1",)}, shares | {"pack"}),
+        ({"mode": "static", "pack": 2}, shares | lexicon - {"pack"}),
     ):
         assert dataclasses.replace(CONFIG, **changes).omitted == omitted
 

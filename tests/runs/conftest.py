@@ -31,6 +31,7 @@ SMALL = tiny.make_overrides(
     global_batch_size=8,
     data__form="sentences",
     data__dupe_factor=2,
+    data__pack=3,
     data__validation_share=0.1,
     data__num_processes=1,
     optimizer__learning_rate=1e-3,

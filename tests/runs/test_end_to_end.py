@@ -12,9 +12,9 @@ import pytest
 
 from bert_jax.commands import fill_mask
 from bert_jax.config import store
-from bert_jax.corpus.held_out import held_out_sentences
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.examples.texts import Text
+from bert_jax.inference.held_out import held_out_sentences
 from bert_jax.inference.predict import Predictor, predict
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
