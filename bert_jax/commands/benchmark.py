@@ -5,6 +5,7 @@
     python -m bert_jax benchmark prepare --times=1,10         from text to shards
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      training of a tagger
+    python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
 
 Add --help to one of them for its flags.
 """
@@ -95,6 +96,26 @@ def finetune(argv: Sequence[str]) -> None:
     run(config, arguments, flags.seeds)
 
 
+def recipe(argv: Sequence[str]) -> None:
+    parser = _parser(
+        "recipe", "Trains recipes (NAME=CONFIG;FIELD=VALUE;...) for the same time." + _CONFIG
+    )
+    parser.flag("seconds", 60.0, "Of training, for each run.")
+    parser.flag("seeds", 3, "Runs of each recipe.", least=1)
+    parser.flag("output", "race", "Folder of the runs and of race.json and race.svg.")
+    flags, words = parser.parse_known(argv)
+    recipes = [word for word in words if not word.startswith("-")]
+    if not recipes:
+        raise ValueError("The recipes are missing: NAME=CONFIG, such as fast=configs/fast.py:tiny.")
+    if flags.seconds <= 0:
+        raise ValueError(f"--seconds={flags.seconds} must be above 0.")
+
+    from bert_jax.benchmark.recipe import parse_recipe, run
+
+    rest = [word for word in words if word.startswith("-")]
+    run(list(map(parse_recipe, recipes)), rest, flags.seconds, flags.seeds, flags.output)
+
+
 def _parser(name: str, description: str) -> Parser:
     return Parser(
         f"bert_jax benchmark {name}", f"{description}\n\n    python -m bert_jax benchmark {name}"
@@ -107,5 +128,5 @@ def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> Non
 
 
 BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
-    function.__name__: function for function in (step, train, prepare, finetune)
+    function.__name__: function for function in (step, train, prepare, finetune, recipe)
 }

@@ -43,18 +43,12 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
 def training_cost(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
     """Returns the seconds and the tokens of a training run, from the lines of its metrics.jsonl.
 
-    Each line has the speed since the line before. Work that was lost when a process was killed, and
-    done again, is counted once.
+    Work that was lost when a process was killed, and done again, is counted once.
     """
-    seconds = tokens = 0.0
-    before = 0
+    speed: dict[str, Any] = {}
     for row in rows:
-        if row["split"] == "train" and (speed := row.get("speed")):
-            window = (row["step"] - before) / max(speed["steps_per_second"], 1e-9)
-            seconds += window
-            tokens += window * speed["tokens_per_second"]
-            before = row["step"]
-    return seconds, tokens
+        speed = row.get("speed") or speed
+    return speed.get("seconds", 0.0), speed.get("tokens", 0)
 
 
 def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -66,8 +66,9 @@ def is_best_when_low(metric: str) -> bool:
 class MetricsFile:
     """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
 
-    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measurements of time
-    (such as tokens per second) are under "speed", separate from the reproducible numbers.
+    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measurements of time are under "speed",
+    separate from the reproducible numbers: such as tokens per second since the last report, and
+    `seconds` and `tokens` of the whole run so far, without evaluations.
     """
 
     def __init__(self, workdir: str, first_step: int):
@@ -108,6 +109,12 @@ class MetricsFile:
         """Closes both files."""
         self._file.close()
         self._events.close()
+
+
+def last_speed(workdir: str, step: int) -> dict[str, float]:
+    """Returns what the last line up to a step has under "speed"; empty if there is none."""
+    rows = [row for row in read_metrics(workdir) if row["step"] <= step]
+    return next((row["speed"] for row in reversed(rows) if "speed" in row), {})
 
 
 def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:

@@ -68,33 +68,58 @@ def describe_devices(mesh: jax.sharding.Mesh) -> str:
 
 
 class Clock:
-    """Measures speed between two reports, and the time waited for data."""
+    """Measures speed between two reports, the time waited for data, and what a run took so far.
 
-    def __init__(self):
-        self._start = time.perf_counter()
+    Args:
+      seconds, tokens: what it took before.
+    """
+
+    def __init__(self, seconds: float = 0.0, tokens: int = 0):
+        self._seconds, self._all_tokens = seconds, tokens
+        self._reset()
+
+    def _reset(self) -> None:
+        self._start, self._is_running = time.perf_counter(), True
+        self._elapsed = 0.0
         self._tokens = self._rows = self._steps = 0
         self._waited = self._flops = 0.0
+
+    def stop(self) -> dict[str, float]:
+        """Stops until the next `read`; returns `seconds` and `tokens` of the run so far.
+
+        Seconds are those between `begin` of a phase and its end, without what is between `stop` and
+        `read`; tokens are positions, padding included.
+        """
+        if self._is_running:
+            elapsed = time.perf_counter() - self._start
+            self._elapsed += elapsed
+            self._seconds += elapsed
+            self._is_running = False
+        return {"seconds": self._seconds, "tokens": self._all_tokens}
 
     def count(self, rows: int, tokens: int, flops: float, waited: float) -> None:
         """Counts one update: rows, positions, model FLOPs, seconds waited for data."""
         self._steps += 1
         self._rows += rows
         self._tokens += tokens
+        self._all_tokens += tokens
         self._flops += flops
         self._waited += waited
 
     def read(self) -> dict[str, float]:
-        """Returns the speed since the last reading, and resets the clock."""
-        seconds = max(time.perf_counter() - self._start, 1e-9)
+        """Returns the speed since the last reading and the values of `stop`; starts again."""
+        so_far = self.stop()
+        seconds = max(self._elapsed, 1e-9)
         speed = {
             "steps_per_second": self._steps / seconds,
             "tokens_per_second": self._tokens / seconds,
             "examples_per_second": self._rows / seconds,
             "waiting_for_data": min(1.0, self._waited / seconds),
+            **so_far,
         }
         if peak := peak_flops():
             speed["mfu"] = self._flops / seconds / peak
-        self.__init__()
+        self._reset()
         return speed
 
 

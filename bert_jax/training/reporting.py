@@ -42,6 +42,8 @@ class Reporter:
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
         self._file = None
+        before = metrics.last_speed(run.workdir, int(state.step))
+        self._clock = progress.Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
         if processes.is_main():
             self._file = metrics.MetricsFile(run.workdir, int(state.step))
 
@@ -50,7 +52,7 @@ class Reporter:
         self._phase = phase
         self._host_batch = host_batch
         self._loss_terms = self._run.task_at(phase).loss_terms
-        self._clock = progress.Clock()
+        self._clock.read()
         self._waited = 0.0
 
     def push(
@@ -130,10 +132,15 @@ class Reporter:
             self._file.write(step, "train", values, speed)
         self._screen.line(progress.progress_line(step, self._run.steps, values, speed))
 
+    def pause(self) -> None:
+        """Stops the clock until the next report, once all updates are done."""
+        self.drain()
+        self._clock.stop()
+
     def report_evaluation(self, step: int, values: dict[str, float], is_last: bool) -> None:
         """Writes and prints the metrics of an evaluation; after the last one, the verdict."""
         if self._file:
-            self._file.write(step, "validation", values, {})
+            self._file.write(step, "validation", values, self._clock.stop())
         self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))
         if is_last:
             for line in verdict(self._run, values, self._phase):

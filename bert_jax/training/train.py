@@ -154,6 +154,7 @@ def train_phase(
                 reporter.log(step)
             values, is_best = {}, False
             if evaluate is not None and is_due("eval", step):
+                reporter.pause()
                 values = evaluate(state.params)
                 is_best = patience.add(values) and config.checkpoint.use == "best"
                 is_last = patience.is_over or step == run.steps

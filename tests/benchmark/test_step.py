@@ -102,7 +102,10 @@ def test_invalid_flags_are_refused(argv, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["speed"], "Unknown benchmark 'speed'. Available: step, train, prepare, finetune."),
+        (
+            ["speed"],
+            "Unknown benchmark 'speed'. Available: step, train, prepare, finetune, recipe.",
+        ),
         ([], "The benchmark is missing. Available: step"),
         (["train", "--steps=0"], "argument --steps: 0 must be at least 1"),
         (["prepare", "--times=1,x"], "--times=1,x are not positive integers, such as 1,10."),

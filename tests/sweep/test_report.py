@@ -127,15 +127,22 @@ def make_run(workdir, name, rows, eval=None, log="7 parameters\n"):
 
 
 ROWS = [
-    {"step": 10, "split": "train", "speed": {"steps_per_second": 2.0, "tokens_per_second": 100.0}},
+    {"step": 10, "split": "train", "speed": {"seconds": 5.0, "tokens": 500}},
     {"step": 10, "split": "validation", "loss": 9.0, "masked_lm_loss": 9.0},
-    {"step": 30, "split": "train", "speed": {"steps_per_second": 4.0, "tokens_per_second": 200.0}},
-    {"step": 30, "split": "validation", "loss": 3.0, "masked_lm_loss": 2.0},
+    {"step": 30, "split": "train", "speed": {"seconds": 10.0, "tokens": 1500}},
+    {
+        "step": 30,
+        "split": "validation",
+        "loss": 3.0,
+        "masked_lm_loss": 2.0,
+        "speed": {"seconds": 10.5, "tokens": 1500},
+    },
 ]
 
 
 def test_time_and_tokens_are_those_of_the_updates():
-    assert results.training_cost(ROWS) == (10 / 2 + 20 / 4, 5 * 100 + 5 * 200)
+    assert results.training_cost(ROWS) == (10.5, 1500)
+    assert results.training_cost(ROWS[1:2]) == (0, 0)
 
 
 def test_a_corpus_has_the_metrics_of_its_last_evaluation(tmp_path):
@@ -153,7 +160,7 @@ def test_a_corpus_has_the_metrics_of_its_last_evaluation(tmp_path):
         },
         "steps": 30,
         "parameters": 7,
-        "seconds": 10.0,
+        "seconds": 10.5,
         "tokens": 1500,
     }
 

@@ -111,8 +111,13 @@ class Run:
         return json.loads((self.workdir / "labels.json").read_text())
 
     def rows(self, split="validation"):
+        """The lines of a split, without what depends on the clock in those of evaluations."""
         lines = (self.workdir / "metrics.jsonl").read_text().splitlines()
-        return [row for row in map(json.loads, lines) if row["split"] == split]
+        rows = [row for row in map(json.loads, lines) if row["split"] == split]
+        if split == "validation":
+            for row in rows:
+                del row["speed"]
+        return rows
 
     def params(self, use="newest"):
         """Parameters of a checkpoint by path, and its step."""

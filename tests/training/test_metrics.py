@@ -67,6 +67,13 @@ def test_resuming_from_a_checkpoint_writes_no_step_twice(tmp_path):
     assert {e.step for e in events.Scalars("train/loss")} == {1, 2, 3, 4, 5}
 
 
+def test_the_last_speed_is_that_of_the_last_line_up_to_a_step(tmp_path):
+    write(tmp_path, 0, 1, 2, 3)
+    rows = read_metrics(str(tmp_path))
+    assert metrics.last_speed(str(tmp_path), 2) == rows[1]["speed"]
+    assert metrics.last_speed(str(tmp_path), 0) == {}
+
+
 def test_an_incomplete_last_line_is_left_out(tmp_path):
     write(tmp_path, 0, 1, 2)
     path = tmp_path / "metrics.jsonl"

@@ -101,6 +101,22 @@ def test_the_clock_counts_between_two_readings():
     assert clock.read()["tokens_per_second"] == 0
 
 
+def test_the_clock_knows_what_the_run_took_without_what_it_was_stopped_for(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now)
+    clock = progress.Clock(seconds=7.0, tokens=50)  # before the run was resumed
+    clock.count(rows=1, tokens=10, flops=1.0, waited=0.0)
+    now = 102.0
+    assert clock.stop() == clock.stop() == {"seconds": 9.0, "tokens": 60}
+    now = 200.0  # an evaluation
+    speed = clock.read()
+    assert (speed["seconds"], speed["tokens"], speed["tokens_per_second"]) == (9.0, 60, 5.0)
+    clock.count(rows=1, tokens=10, flops=1.0, waited=0.0)
+    now = 201.0
+    speed = clock.read()
+    assert (speed["seconds"], speed["tokens"], speed["tokens_per_second"]) == (10.0, 70, 10.0)
+
+
 def test_without_a_terminal_there_is_no_bar(capsys):
     screen = progress.Screen(10)
     screen.tick(3)
