@@ -19,6 +19,16 @@ from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.optim.settings import OptimizerConfig
 
 
+def check_names(config: OptimizerConfig) -> None:
+    """Raises ValueError for an optimizer or a schedule that does not exist."""
+    for what, name, table in (
+        ("optimizer", config.name, OPTIMIZERS),
+        ("schedule", config.schedule, SCHEDULES),
+    ):
+        if name not in table:
+            raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
+
+
 def make_optimizer(
     config: OptimizerConfig, num_steps: int, warmup_steps: int
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
@@ -35,12 +45,7 @@ def make_optimizer(
     Raises:
       ValueError: for an optimizer or a schedule that does not exist.
     """
-    for what, name, table in (
-        ("optimizer", config.name, OPTIMIZERS),
-        ("schedule", config.schedule, SCHEDULES),
-    ):
-        if name not in table:
-            raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
+    check_names(config)
     schedule = SCHEDULES[config.schedule](config, num_steps, warmup_steps)
     clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
     stages = [clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule)]

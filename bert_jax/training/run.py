@@ -21,7 +21,7 @@ from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.models import make_add_fields, make_config
 from bert_jax.models.model import AddFields, EncoderConfig
-from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.make import check_names, make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
@@ -133,7 +133,9 @@ def optimizer_config(config: ConfigDict) -> OptimizerConfig:
       ValueError: for an optimizer or a schedule that does not exist.
     """
     values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
-    return OptimizerConfig(**values, encoder=config.model.name)
+    settings = OptimizerConfig(**values, encoder=config.model.name)
+    check_names(settings)
+    return settings
 
 
 def make_task_data(config: ConfigDict, **more: Any) -> TaskData:

@@ -223,7 +223,7 @@ BROKEN = {
     "activation": (configure(afn="relu"), "afn='relu': only 'gelu' is supported"),
     "two rates": (configure(embd_pdrop=0.2), "embd_pdrop=0.2: only one rate for both"),
     "no size": (configure(n_embd=None), "config.json lacks n_embd"),
-    "another model": (configure(model_type="gpt2"), "'gpt2': only 'bert' and 'openai-gpt'"),
+    "another model": (configure(model_type="gpt2"), "'gpt2': only 'bert', 'openai-gpt', 'modern"),
     "vocabulary of another size": (configure(vocab_size=70), "58 pieces and the model 73"),
 }
 

@@ -28,7 +28,7 @@ REAL = dict(vocab_size=30522, sequence_length=512)
         pytest.param(
             dict(hidden_size=48, num_heads=4, num_layers=12), (16, 7), 1e-4, id="12 narrow layers"
         ),
-        pytest.param(BASE | REAL, (256, 99), 1e-4, id="BERT-Base"),
+        pytest.param(BASE | REAL, (256, 99), 1e-4, id="BERT-Base", marks=pytest.mark.slow),
     ],
 )
 def test_every_output(make_model, make_rows, ours, theirs, assert_same, sizes, lengths, tolerance):

@@ -38,7 +38,10 @@ def loss_and_gradient(task, params, batch):
             id="BERT-Tiny",
         ),
         pytest.param(
-            dict(hidden_size=48, num_heads=4, num_layers=12), (16, 7, 12), id="12 narrow layers"
+            dict(hidden_size=48, num_heads=4, num_layers=12),
+            (16, 7, 12),
+            id="12 narrow layers",
+            marks=pytest.mark.slow,
         ),
     ],
 )
