@@ -17,10 +17,11 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 # Compiling is most of the time of small models. What compares bits, compares like with like.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# Without them, fusions compile in 60 % of the time. XLA ends a process at a flag that it does not
-# know, so only the version that this was tried with gets it.
+# With them, a training step of the small model compiles in 60 % of the time. XLA ends a process at
+# a flag that it does not know, so only the version that they were tried with gets them.
 if importlib.metadata.version("jaxlib").startswith("0.10."):
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    _flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ.setdefault("XLA_FLAGS", _flags)
 # What one process has compiled, the others load: the workers of a session, which are processes of
 # the first, and the commands that tests start.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

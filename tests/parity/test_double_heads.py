@@ -129,7 +129,14 @@ def their_losses(model, batch):
     return outputs.logits, outputs.mc_logits, lm_loss.mean(), outputs.mc_loss
 
 
-@pytest.mark.parametrize("lengths", [(48,) * 4, (48, 17, 5, 31, 2, 9), (11,) * 6])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (48, 17, 5, 31, 2, 9),
+        pytest.param((48,) * 4, marks=pytest.mark.slow),
+        pytest.param((11,) * 6, marks=pytest.mark.slow),
+    ],
+)
 def test_logits_losses_and_gradients_are_the_same(both, lengths):
     task, params, theirs = both
     batch = make_batch(lengths)

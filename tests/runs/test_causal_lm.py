@@ -196,6 +196,7 @@ def test_it_gives_features(run):
     assert features["embeddings"].shape == (16,)
 
 
+@pytest.mark.slow
 def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(folder, tmp_path):
     config = make_config("left_to_right", folder)
     config.data.segments, config.data.dir = "full_sentences", str(tmp_path / "data")

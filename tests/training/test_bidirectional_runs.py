@@ -105,6 +105,7 @@ def test_a_killed_run_ends_as_if_uninterrupted(new_run, finished):
         assert_same_state(run, finished, step)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_between_phases_resumes_exactly(new_run, finished, monkeypatch):
     run, stop_at = new_run(), STEPS // 2
     push = reporting.Reporter.push

@@ -80,6 +80,7 @@ def assert_same_run(run, other):
         assert params[path].tobytes() == array.tobytes(), path
 
 
+@pytest.mark.slow
 def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
     new_run, files, monkeypatch, tmp_path
 ):

@@ -143,6 +143,7 @@ def short_run(theirs, tmp_path):
     return config
 
 
+@pytest.mark.slow
 def test_pretraining_starts_from_a_foreign_folder(short_run, theirs, tmp_path, capsys):
     resolve(short_run, frozenset(), str(tmp_path / "new"))
     state, _ = train(short_run, str(tmp_path / "new"))

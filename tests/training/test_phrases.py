@@ -44,6 +44,7 @@ def make_run(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_run_with_phrases_resumes_bit_for_bit(make_run, monkeypatch, capsys):
     whole, stopped = make_run("whole"), make_run("stopped")
     assert train(whole.config, str(whole.workdir))[1]
