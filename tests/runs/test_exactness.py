@@ -119,6 +119,40 @@ def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, monkeypa
     assert_same_run(run, finished_here)
 
 
+# All parts of modern encoders at once, an optimizer with two kinds of states, all axes of the mesh.
+MODERN = {
+    "model__num_layers": 2,
+    "model__norm_place": "pre",
+    "model__first_norm": False,
+    "model__norm": "rms_norm",
+    "model__query_key_norm": True,
+    "model__biases": False,
+    "model__positions": "rotary",
+    "model__mask": "window",
+    "model__window": 4,
+    "model__global_every": 2,
+    "model__feed_forward": "gated",
+    "model__type_vocab_size": 0,
+    "model__next_sentence": False,
+    "data__masked_lm_prob": 0.3,
+    "optimizer__name": "muon",
+    "optimizer__schedule": "trapezoid",
+    "mesh__data": 2,
+    "mesh__fsdp": 2,
+    "mesh__tensor": 2,
+}
+
+
+def test_a_modern_encoder_resumes_on_a_mesh(make_run, monkeypatch):
+    whole, run = make_run(**MODERN), make_run(**MODERN)
+    train(whole.config, str(whole.workdir))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 13)
+        assert int(train(run.config, str(run.workdir))[0].step) == 13
+    train(run.config, str(run.workdir))
+    assert_same_run(run, whole)
+
+
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     make_run, monkeypatch
 ):
