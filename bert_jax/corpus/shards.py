@@ -22,7 +22,7 @@ from bert_jax.corpus.pairs import PAIR, RUN, Run
 from bert_jax.corpus.running_text import RUNNING, RunningText
 from bert_jax.corpus.static_instances import KEEP
 from bert_jax.corpus.statistics import RowCounts
-from bert_jax.corpus.streams import STREAM_ROW, StreamBlock, StreamFormat, make_block
+from bert_jax.corpus.streams import StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.lexicon import PhraseMatcher
@@ -74,31 +74,32 @@ def write_shard(
       OSError: the file cannot be written, for example because the disk is full.
     """
     counts = RowCounts(form.vocab_size)
-    block_of: Any = make_block
-    first_items, of_rows = np.arange(bounds[1] + 1), None
+    num_rows, before = bounds[1] - bounds[0], bounds[0]  # items of the rows before
+    of_rows = np.ones(num_rows, np.uint8)
     if sizes:
-        of_rows = np.fromfile(sizes, np.uint8, bounds[1])
-        first_items = np.append(0, np.cumsum(of_rows, dtype=np.int64))
+        of_rows = np.fromfile(sizes, np.uint8, num_rows, offset=bounds[0])
+        before = int(np.fromfile(sizes, np.uint8, bounds[0]).sum(dtype=np.int64))
+    starts = before + np.append(0, np.cumsum(of_rows, dtype=np.int64))
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
-            for first in range(*bounds, ROWS_PER_BLOCK):
-                last = min(first + ROWS_PER_BLOCK, bounds[1])
-                start, stop = first_items[[first, last]].tolist()
+            for first in range(0, num_rows, ROWS_PER_BLOCK):
+                last = min(first + ROWS_PER_BLOCK, num_rows)
+                start, stop = starts[[first, last]].tolist()
                 items = np.fromfile(records, dtype, stop - start, offset=start * dtype.itemsize)
-                if dtype != STREAM_ROW:
-                    of_block = None if of_rows is None else of_rows[first:last]
-                    block_of = functools.partial(_make_block, matcher=matcher, sizes=of_block)
-                block = block_of(documents, items, form, counts)
+                if isinstance(form, StreamFormat):
+                    block: Any = make_block(documents, items, form, counts)
+                else:
+                    of_block = of_rows[first:last]
+                    block = _make_block(documents, items, form, counts, matcher, of_block)
                 writer.write(block.to_bytes())
             writer.close()
         except RuntimeError as error:
             raise OSError(errno.EIO, str(error), path) from error
         size, sha256 = os.path.getsize(part), file_sha256(part)
-    name, rows = os.path.basename(path), bounds[1] - bounds[0]
     return {
-        "name": name,
-        "rows": rows,
+        "name": os.path.basename(path),
+        "rows": num_rows,
         "bytes": size,
         "sha256": sha256,
         "counts": counts.to_json(),
@@ -111,11 +112,11 @@ def _make_block(
     form: RowFormat,
     counts: RowCounts,
     matcher: PhraseMatcher | None,
-    sizes: np.ndarray | None = None,
+    sizes: np.ndarray,
 ) -> Block:
     """Returns the rows of spans of the token store.
 
-    `sizes` is uint8[rows], the examples of each row; None: one.
+    `sizes` is uint8[rows], the examples of each row.
     """
     has_masks = form.max_predictions > 0
     cls, sep, end = (
@@ -144,7 +145,6 @@ def _make_block(
             for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
         ]
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
-    sizes = np.ones(len(items), np.uint8) if sizes is None else sizes
     counts.add(pairs, input_ids, sizes)
     num_masked, positions = np.zeros(len(sizes), "<u2"), np.empty(0, "<u2")
     places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")

@@ -73,6 +73,19 @@ class ForeignCheckpoint:
         )
 
 
+def check_activation(choices: Choices, path: str, model: str, activation: str) -> None:
+    """Refuses another activation than the only one of a model.
+
+    Raises:
+      ValueError: for another one.
+    """
+    if choices.activation not in ("", activation):
+        raise ValueError(
+            f"{path} is a {model}, whose activation is {activation}: leave out"
+            f" --activation={choices.activation}."
+        )
+
+
 def read_json_object(path: str) -> dict[str, Any]:
     """Returns the content of a JSON file of a checkpoint.
 

@@ -8,7 +8,7 @@ of them.
 import os
 from typing import Any, NamedTuple
 
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation, sibling
 from bert_jax.formats.gpt_config import model_fields
 from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
 from bert_jax.formats.weight_table import Arrays
@@ -41,7 +41,7 @@ def open_gpt(
     Raises:
       ValueError: it is incomplete, or not a GPT that this package has.
     """
-    check_choices(path, choices)
+    check_activation(choices, path, "GPT", "gelu_tanh")
     model = model_fields(values, sibling(path, CONFIG))
     vocabulary = find_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
@@ -88,19 +88,6 @@ def describe(
         vocabulary_kind=vocabulary.kind,
         new_words=new,
     )
-
-
-def check_choices(path: str, choices: Choices) -> None:
-    """Refuses another activation than GPT's.
-
-    Raises:
-      ValueError: for another one.
-    """
-    if choices.activation not in ("", "gelu_tanh"):
-        raise ValueError(
-            f"{path} is a GPT, whose activation is gelu_tanh: leave out"
-            f" --activation={choices.activation}."
-        )
 
 
 def find_vocabulary(path: str, chosen: str) -> ForeignVocabulary:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.formats.bert_config import number
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation, sibling
 from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
 from bert_jax.formats.weight_table import Arrays
 
@@ -81,11 +81,7 @@ def open_modernbert(
     Raises:
       ValueError: it is incomplete, or not a ModernBERT that this package has.
     """
-    if choices.activation not in ("", "gelu"):
-        raise ValueError(
-            f"{path} is a ModernBERT, whose activation is gelu: leave out"
-            f" --activation={choices.activation}."
-        )
+    check_activation(choices, path, "ModernBERT", "gelu")
     config_path = sibling(path, CONFIG)
     for name in values.get("architectures") or ():
         if name not in _CLASSES:

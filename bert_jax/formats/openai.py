@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation
 from bert_jax.formats.gpt_config import released_fields
-from bert_jax.formats.gpt_huggingface import check_choices, describe, find_vocabulary
+from bert_jax.formats.gpt_huggingface import describe, find_vocabulary
 from bert_jax.formats.names.gpt import released_names
 from bert_jax.formats.weight_table import Arrays
 
@@ -34,7 +34,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     Raises:
       ValueError: it is incomplete, or its files do not fit together.
     """
-    check_choices(path, choices)
+    check_activation(choices, path, "GPT", "gelu_tanh")
     arrays = _read(path)
     first, second = (arrays[name] for name in released_names(0))
     layers = (len(arrays) - 2) // _LAYER

@@ -80,6 +80,10 @@ class MetricsFile:
         path = pathlib.Path(workdir, "metrics.jsonl")
         kept = [row for row in read_metrics(workdir) if row["step"] <= first_step]
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        # What the last of these lines has under "speed"; empty if there is none.
+        self.last_speed: dict[str, float] = next(
+            (row["speed"] for row in reversed(kept) if "speed" in row), {}
+        )
         self._file = AppendFile(path)
         self._events = SummaryWriter(
             str(pathlib.Path(workdir, "tensorboard")),
@@ -109,12 +113,6 @@ class MetricsFile:
         """Closes both files."""
         self._file.close()
         self._events.close()
-
-
-def last_speed(workdir: str, step: int) -> dict[str, float]:
-    """Returns what the last line up to a step has under "speed"; empty if there is none."""
-    rows = [row for row in read_metrics(workdir) if row["step"] <= step]
-    return next((row["speed"] for row in reversed(rows) if "speed" in row), {})
 
 
 def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:

@@ -42,10 +42,11 @@ class Reporter:
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
         self._file = None
-        before = metrics.last_speed(run.workdir, int(state.step))
-        self._clock = progress.Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
+        before: dict[str, float] = {}
         if processes.is_main():
             self._file = metrics.MetricsFile(run.workdir, int(state.step))
+            before = self._file.last_speed
+        self._clock = progress.Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
 
     def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
         """Starts a phase; `host_batch(step)` returns the batch to save for a non-finite update."""

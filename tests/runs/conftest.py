@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -126,6 +128,15 @@ def outcome(process: subprocess.Popen, timeout: float = 200) -> tuple[int, str, 
     finally:
         process.kill()
     return process.returncode, out, err
+
+
+def kill_when(process: subprocess.Popen, is_there: Callable[[], bool]) -> None:
+    """Kills a process, with SIGKILL, as soon as something is there."""
+    while process.poll() is None and not is_there():
+        time.sleep(0.001)
+    process.kill()
+    _, err = process.communicate()
+    assert process.returncode == -signal.SIGKILL, err
 
 
 def write_corpus(path: pathlib.Path, documents: int = 300) -> None:

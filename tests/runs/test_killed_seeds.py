@@ -2,15 +2,13 @@
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests import tiny
-from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run, outcome
+from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run, kill_when, outcome
 
 WORDS = "the a of moon river stone tree cloud leaf sand hill".split()
 SETTINGS = tiny.make_overrides(
@@ -67,14 +65,6 @@ def start(tmp_path_factory):
         )
 
     return start
-
-
-def kill_when(process, is_there):
-    while process.poll() is None and not is_there():
-        time.sleep(0.001)
-    process.kill()
-    _, err = process.communicate()
-    assert process.returncode == -signal.SIGKILL, err
 
 
 @pytest.mark.slow

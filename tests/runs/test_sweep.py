@@ -3,15 +3,13 @@
 import json
 import random
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests import tiny
-from tests.runs.conftest import ENVIRONMENT, REPOSITORY, outcome, write_corpus
+from tests.runs.conftest import ENVIRONMENT, REPOSITORY, kill_when, outcome, write_corpus
 
 SWEEP = """
 from bert_jax.sweep.plan import Column, Run, Sweep, Table
@@ -94,14 +92,6 @@ def sweep(tmp_path):
         )
 
     return start
-
-
-def kill_when(process, is_there):
-    while process.poll() is None and not is_there():
-        time.sleep(0.01)
-    process.kill()
-    _, err = process.communicate()
-    assert process.returncode == -signal.SIGKILL, err
 
 
 def steps(folder) -> list[int]:

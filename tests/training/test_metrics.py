@@ -70,8 +70,10 @@ def test_resuming_from_a_checkpoint_writes_no_step_twice(tmp_path):
 def test_the_last_speed_is_that_of_the_last_line_up_to_a_step(tmp_path):
     write(tmp_path, 0, 1, 2, 3)
     rows = read_metrics(str(tmp_path))
-    assert metrics.last_speed(str(tmp_path), 2) == rows[1]["speed"]
-    assert metrics.last_speed(str(tmp_path), 0) == {}
+    for step, expected in ((2, rows[1]["speed"]), (0, {})):
+        file = MetricsFile(str(tmp_path), step)
+        assert file.last_speed == expected
+        file.close()
 
 
 def test_an_incomplete_last_line_is_left_out(tmp_path):
