@@ -5,6 +5,7 @@ from setuptools import find_packages, setup
 REQUIRED = [
     "absl-py>=2.3,<3",
     "array_record>=0.8.3,<0.9",
+    "filelock>=3.16",  # jax locks its folder of compiled programs with it
     "flatbuffers>=25",  # jax.export writes and reads with it
     "flax>=0.12.8,<0.13",
     "jax>=0.10.2,<0.12",

@@ -13,5 +13,5 @@ cd -- "$root"
 run ruff format --check .
 run ruff check .
 run pyright
-# A file is one worker's, in the order of tests/conftest.py.
-run python -m pytest --durations=15 --dist loadfile --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
+# tests/conftest.py makes the groups of the workers, in their order.
+run python -m pytest --durations=15 --dist loadgroup --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"

@@ -1,5 +1,6 @@
 """Eight CPU devices before jax starts, and the strictness that every test runs under."""
 
+import gc
 import importlib.metadata
 import os
 import pathlib
@@ -29,11 +30,21 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
+# Tracing makes many objects and few cycles: looking for them was a twentieth of the time.
+gc.set_threshold(100_000, 50, 100)
+# Folders whose files share runs or slow imports -> their group, which one worker takes.
+_GROUPS = {"runs": "runs", "training": "training", "parity": "theirs", "convert": "theirs"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts whole runs first: the last file that a worker takes should be a short one."""
-    items.sort(key=lambda item: item.path.parent.name not in ("runs", "training"))
+    """Makes groups for the workers, of a folder or of a file, and puts the long ones first."""
+
+    order = list(_GROUPS)
+    folder = lambda item: item.path.parent.name  # noqa: E731
+    items.sort(key=lambda item: order.index(folder(item)) if folder(item) in order else len(order))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(folder(item), str(item.path))))
 
 
 @pytest.fixture(scope="session")

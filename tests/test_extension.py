@@ -146,7 +146,13 @@ class Run:
 
 
 @pytest.fixture(
-    scope="module", params=[count_words, classification_of_bags, next_token, pretraining_of_bags]
+    scope="module",
+    params=[
+        count_words,
+        pretraining_of_bags,
+        pytest.param(classification_of_bags, marks=pytest.mark.slow),
+        pytest.param(next_token, marks=pytest.mark.slow),
+    ],
 )
 def run(request, files, tmp_path_factory) -> Run:
     return Run(request.param, files, tmp_path_factory.mktemp(request.param.__name__))

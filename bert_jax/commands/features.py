@@ -11,7 +11,7 @@ each text, in the order of the input. docs/features.md lists the arrays.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides
+from bert_jax.commands import overrides, run_flags
 from bert_jax.commands.command_line import Parser
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import check_ending
@@ -34,6 +34,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("pooling", None, "Sentence: cls, or mean or max of all (default: mean).")
     parser.switch("normalize", "Scale each vector to length 1.")
     parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+    run_flags.add_cache(parser)
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     for name in ("workdir", "input", "output"):
         if not getattr(flags, name):
@@ -52,6 +53,7 @@ def main(argv: Sequence[str]) -> None:
     check_files(flags.input, flags.output)
     check_ending(flags.output)
 
+    run_flags.use_cache(flags)
     from bert_jax.inference.feature_extraction import FeatureExtractor, extract
     from bert_jax.inference.model import TrainedModel
 

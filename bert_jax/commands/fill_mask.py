@@ -8,7 +8,7 @@ The second form masks frequent words of held-out sentences, and prints the maske
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides
+from bert_jax.commands import overrides, run_flags
 from bert_jax.commands.command_line import Parser
 from bert_jax.config.fields import data_dir
 
@@ -22,6 +22,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("top_k", 5, "Candidates for each [MASK].", least=1)
     parser.flag("held_out", 0, "Number of held-out sentences.", least=0)
     parser.words("TEXT", "text with one or more [MASK]", "*")
+    run_flags.add_cache(parser)
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
         raise ValueError("--workdir is missing: the folder of a trained run.")
@@ -37,6 +38,7 @@ def main(argv: Sequence[str]) -> None:
     from bert_jax.inference.model import check_fills_masks
     from bert_jax.inference.predict import Predictor
 
+    run_flags.use_cache(flags)
     check_fills_masks(config, flags.workdir)
     predictor = Predictor(config, flags.workdir, flags.top_k, _BATCH_TOKENS)
     texts = [(text, "") for text in flags.text]

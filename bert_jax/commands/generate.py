@@ -11,7 +11,7 @@ after --max_new_tokens.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides
+from bert_jax.commands import overrides, run_flags
 from bert_jax.commands.command_line import Parser
 
 
@@ -26,6 +26,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("num_samples", 1, "Texts for each prompt.", least=1)
     parser.flag("seed", 0, "Of the random choices.", least=0)
     parser.words("PROMPT", "the beginning of a text", "*")
+    run_flags.add_cache(parser)
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
         raise ValueError("--workdir is missing: the folder of a trained run.")
@@ -36,6 +37,7 @@ def main(argv: Sequence[str]) -> None:
             f"--greedy gives the same text {flags.num_samples} times: leave out --num_samples."
         )
 
+    run_flags.use_cache(flags)
     from bert_jax.inference.generation import Generator
     from bert_jax.inference.sampling import Sampling
 

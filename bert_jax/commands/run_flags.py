@@ -13,6 +13,13 @@ def add(parser: Parser) -> None:
     parser.flag("coordinator", "", "Address of process 0, HOST:PORT, if there are several.")
     parser.flag("num_processes", 0, "Number of processes of the run.", least=0)
     parser.flag("process_id", -1, "Number of this process, from 0.")
+    add_cache(parser)
+
+
+def add_cache(parser: Parser) -> None:
+    """Adds the flag of the folder of compiled programs."""
+    help = "Folder that keeps compiled programs, or off (default: in the user's cache folder)."
+    parser.flag("compilation_cache", "", help, metavar="FOLDER")
 
 
 def check(flags: argparse.Namespace) -> None:
@@ -36,4 +43,16 @@ def start(flags: argparse.Namespace) -> None:
     from bert_jax.devices import allocator, processes
 
     allocator.keep_freed_memory()
+    use_cache(flags)
     processes.start(flags.coordinator, flags.num_processes, flags.process_id)
+
+
+def use_cache(flags: argparse.Namespace) -> None:
+    """Selects the folder of compiled programs. Imports jax.
+
+    Raises:
+      ValueError: the folder cannot be written.
+    """
+    from bert_jax.devices import compilation_cache
+
+    compilation_cache.use(flags.compilation_cache)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_jax.commands import overrides
+from bert_jax.commands import overrides, run_flags
 from bert_jax.commands.command_line import Parser
 from bert_jax.examples.texts import Text, read_texts
 from bert_jax.files.atomic import whole_file
@@ -41,6 +41,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("input", "", "File to read, a text or a JSON object a line.")
     parser.flag("output", "", "File to write, a JSON object a line; without it, prints a table.")
     parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+    run_flags.add_cache(parser)
     parser.words("TEXT", "text to score, instead of --input", "*")
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
@@ -52,6 +53,7 @@ def main(argv: Sequence[str]) -> None:
     def texts() -> Iterable[Text]:
         return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
+    run_flags.use_cache(flags)
     from bert_jax.inference.scoring import make_scorer
 
     scorer = make_scorer(config, flags.workdir, flags.batch_tokens)

@@ -21,8 +21,8 @@ _MAY_BE_ZERO = (
     " model.attention_dropout_rate model.window model.global_every model.window_rotary_base"
     " model.type_vocab_size model.highway_layers model.cell_clip"
     " model.projection_clip data.seed data.short_seq_prob"
-    " data.max_predictions_per_seq data.eval_masked_lm_prob data.mask_share data.same_share"
-    " data.random_share data.validation_share data.num_processes"
+    " data.max_predictions_per_seq data.eval_masked_lm_prob data.final_masked_lm_prob"
+    " data.mask_share data.same_share data.random_share data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
     " head.mix_l2 head.lm_weight head.dropout_rate"
@@ -30,7 +30,7 @@ _MAY_BE_ZERO = (
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
     "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
-    " data.eval_masked_lm_prob"
+    " data.eval_masked_lm_prob data.final_masked_lm_prob"
     " data.validation_share optimizer.beta1 optimizer.beta2 optimizer.tail head.dropout_rate"
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
@@ -111,6 +111,7 @@ def check_corpus(config: ConfigDict) -> None:
             " config.data.source, such as configs/base.py."
         )
     data_config(config)
+    _check_falling_rate(config.data)
     if config.model.next_sentence and config.data.segments != "pairs":
         raise ValueError(
             "config.model.next_sentence=True needs config.data.segments='pairs', not"
@@ -176,6 +177,22 @@ def _check_model(model: ConfigDict) -> None:
         raise ValueError(
             f"config.model.hidden_size={model.hidden_size} is not divisible by"
             f" config.model.num_heads={model.num_heads}."
+        )
+
+
+def _check_falling_rate(data: ConfigDict) -> None:
+    if not data.final_masked_lm_prob:
+        return
+    named = f"config.data.final_masked_lm_prob={data.final_masked_lm_prob}"
+    if data.final_masked_lm_prob > data.masked_lm_prob:
+        raise ValueError(
+            f"{named} is above config.data.masked_lm_prob={data.masked_lm_prob}, which it is to"
+            " fall from: give a lower one, or 0 for a constant rate."
+        )
+    if data.mode != "dynamic":
+        raise ValueError(
+            f"{named} needs config.data.mode='dynamic', not {data.mode!r}, whose masks are drawn"
+            " before the run: set it to 0."
         )
 
 

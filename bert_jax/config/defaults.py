@@ -139,6 +139,8 @@ def pretraining() -> ConfigDict:
     # Pairs: fraction of the documents split with a random, shorter target length.
     data.short_seq_prob = 0.1
     data.masked_lm_prob = 0.15
+    # What it falls to, linearly from the first to the last step, with dynamic masks; 0: constant.
+    data.final_masked_lm_prob = 0.0
     # The same in evaluations of dynamic masks, so that runs with other rates can be compared; 0:
     # masked_lm_prob.
     data.eval_masked_lm_prob = 0.15

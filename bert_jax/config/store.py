@@ -58,6 +58,7 @@ ADDED_DATA_FIELDS = {
     "same_share": 0.1,
     "random_share": 0.1,
     "pack": 1,
+    "final_masked_lm_prob": 0.0,
 }
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)

@@ -147,8 +147,10 @@ class WithLosses(Stateless):
     def example_batch(self) -> dict[str, jax.Array]:
         return self.task.example_batch()
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return self.task.transform(key, batch)
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
+        return self.task.transform(key, batch, progress)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
         counts = self.task.denominators(batch)

@@ -89,7 +89,9 @@ class BidirectionalLM:
         batch = dict.fromkeys(names, ids) | {"example_ids": ids + 1}
         return batch | {"target_weights": jnp.ones(ids.shape, jnp.float32)}
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
         return dict(batch)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:

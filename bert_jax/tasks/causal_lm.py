@@ -66,7 +66,9 @@ class CausalLM(Stateless):
     def example_batch(self) -> dict[str, jax.Array]:
         return example_batch(self.sequence_length)
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
         return dict(batch)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:

@@ -36,6 +36,7 @@ class MaskingRule:
 
     Attributes:
       masked_lm_prob: fraction of an example's tokens to predict.
+      final_prob: what it falls to, linearly over the run; 0: it is constant.
       max_predictions: P, slots for predictions in a row. A row of several examples should be
         packed so that all their predictions fit; otherwise P of them are chosen at random.
       masking: `subword` chooses tokens; `whole_word` words, in random order, leaving out those
@@ -69,6 +70,7 @@ class MaskingRule:
     same_share: float = 0.1
     random_share: float = 0.1
     unit_weights: tuple[float, ...] = ()
+    final_prob: float = 0.0
 
     def __post_init__(self):
         for name, allowed in (("masking", MASKINGS), ("rounding", ROUNDINGS)):
@@ -76,6 +78,11 @@ class MaskingRule:
                 raise ValueError(f"{name}={got!r} is none of {', '.join(allowed)}.")
         if self.rounding == "bernoulli" and self.masking != "subword":
             raise ValueError(f"rounding='bernoulli' needs masking='subword', not {self.masking!r}.")
+        if self.final_prob > self.masked_lm_prob:
+            raise ValueError(
+                f"final_prob={self.final_prob} must be at most"
+                f" masked_lm_prob={self.masked_lm_prob}: the masking rate falls."
+            )
         shares = (self.mask_share, self.same_share, self.random_share)
         if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
             raise ValueError(f"The shares of masks {shares} must be at least 0 and add up to 1.")
@@ -87,7 +94,9 @@ class MaskingRule:
             )
 
 
-def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax.Array]:
+def mask_batch(
+    key: jax.Array, batch: Batch, rule: MaskingRule, progress: jax.Array | float = 0.0
+) -> dict[str, jax.Array]:
     """Chooses the tokens to predict and hides them.
 
     Args:
@@ -95,6 +104,7 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
       batch: int32[batch, seq] `input_ids` and `example_ids` (0: padding), `mask_units` for
         `phrase`, and anything else.
       rule: how.
+      progress: the part of the run that is done, 0 to 1, for rates that fall.
 
     Returns:
       The batch with `input_ids` corrupted and [batch, P] arrays added: int32
@@ -108,9 +118,13 @@ def mask_batch(key: jax.Array, batch: Batch, rule: MaskingRule) -> dict[str, jax
     # Folding in 0 to 3 would give the keys of `split` again.
     rounding_key = jax.random.fold_in(key, 4)
     num_examples = batch["cls_positions"].shape[1]
-    tokens = _properties(example_ids, is_candidate, num_examples, rule, rounding_key)
+    prob = rule.masked_lm_prob
+    if rule.final_prob:
+        prob += (rule.final_prob - prob) * jnp.asarray(progress, jnp.float32)
+    tokens = _properties(example_ids, is_candidate, num_examples, rule, prob, rounding_key)
     if rule.rounding == "bernoulli":
-        chosen = is_candidate & (order < jnp.uint32(round(rule.masked_lm_prob * 2**32)))
+        limit = prob * 2.0**32 if rule.final_prob else round(prob * 2**32)
+        chosen = is_candidate & (order < jnp.asarray(limit, jnp.uint32))
     elif rule.masking == "subword":
         chosen = _choose_tokens(order, tokens)
     elif rule.masking == "phrase":
@@ -142,22 +156,24 @@ def _properties(
     is_candidate: jax.Array,
     num_examples: int,
     rule: MaskingRule,
+    prob: float | jax.Array,
     rounding_key: jax.Array,
 ) -> Tokens:
     """Returns the properties of each token; see `Tokens`."""
     same = example_ids[:, :, None] == example_ids[:, None, :]
     length = same.sum(-1)
-    # Of examples of each length; in double precision, as the originals.
-    wanted = np.arange(example_ids.shape[1] + 1) * rule.masked_lm_prob
+    # Of examples of each length; a constant rate in double precision, as the originals.
+    xp = jnp if rule.final_prob else np
+    wanted = xp.arange(example_ids.shape[1] + 1) * prob
     if rule.rounding == "stochastic":
         # floor(wanted + uniform) is the next whole number from here on.
-        least = np.floor(wanted)
+        least = xp.floor(wanted)
         goes_up_from = jnp.asarray(least + 1 - wanted, jnp.float32)[length]
         uniform = jax.random.uniform(rounding_key, (len(example_ids), num_examples + 1))
         goes_up = jnp.take_along_axis(uniform, example_ids, axis=1) >= goes_up_from
         budget = jnp.asarray(least, jnp.int32)[length] + goes_up
-    else:  # np.rint rounds half to even, as Python does
-        budget = jnp.asarray(np.maximum(np.rint(wanted), 1), jnp.int32)[length]
+    else:  # rint rounds half to even, as Python does
+        budget = jnp.asarray(xp.maximum(xp.rint(wanted), 1), jnp.int32)[length]
     budget = jnp.minimum(budget, rule.max_predictions)
     return Tokens(example_ids, is_candidate, same, budget, num_examples)
 

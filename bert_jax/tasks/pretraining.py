@@ -83,12 +83,17 @@ class Pretraining(Stateless):
         )
 
     def to_evaluate(self) -> "Pretraining":
-        if not self.rule or self.evaluation_prob in (0, self.rule.masked_lm_prob):
+        if not self.rule:
             return self
-        prob = self.evaluation_prob
-        sizes = self.sequence_length, prob, self.rule.rounding, self.examples_per_row
-        predictions = most_masks(*sizes)
-        rule = dataclasses.replace(self.rule, masked_lm_prob=prob, max_predictions=predictions)
+        prob = self.evaluation_prob or self.rule.masked_lm_prob
+        if (prob, 0.0) == (self.rule.masked_lm_prob, self.rule.final_prob):
+            return self
+        predictions = self.max_predictions_per_seq
+        if prob != self.rule.masked_lm_prob:
+            sizes = self.sequence_length, prob, self.rule.rounding, self.examples_per_row
+            predictions = most_masks(*sizes)
+        changes = {"masked_lm_prob": prob, "final_prob": 0.0, "max_predictions": predictions}
+        rule = dataclasses.replace(self.rule, **changes)
         return dataclasses.replace(self, rule=rule, max_predictions_per_seq=predictions)
 
     def make_model(self) -> PreTrainingModel:
@@ -105,8 +110,12 @@ class Pretraining(Stateless):
             "masked_lm_weights": predictions.astype(jnp.float32),
         }
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return dict(batch) if self.rule is None else masking.mask_batch(key, batch, self.rule)
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
+        if self.rule is None:
+            return dict(batch)
+        return masking.mask_batch(key, batch, self.rule, progress)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:
         weights = {name: batch[name.replace("loss", "weights")] for name in self.loss_terms}
@@ -205,6 +214,7 @@ class PretrainingData:
                 same_share=self.data["same_share"],
                 random_share=self.data["random_share"],
                 unit_weights=self._unit_weights(),
+                final_prob=self.data.get("final_masked_lm_prob", 0.0),
             )
         # Workdirs of version 0.1.0 lack the field.
         evaluation_prob = self.data.get("eval_masked_lm_prob", 0.0)

@@ -37,8 +37,10 @@ class Supervised(Stateless):
     def example_batch(self) -> dict[str, jax.Array]:
         return example_batch()
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        del key  # only dropout is random
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
+        del key, progress  # only dropout is random
         return dict(batch)
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:

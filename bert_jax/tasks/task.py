@@ -54,8 +54,16 @@ class Task(Protocol):
         """Returns a small batch of the right form, for shapes and initial parameters."""
         ...
 
-    def transform(self, key: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        """Applies random changes on the device, such as masks."""
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
+        """Applies random changes on the device, such as masks.
+
+        Args:
+          key: of this batch.
+          batch: the global batch.
+          progress: float32[], the part of the run's updates that is done.
+        """
         ...
 
     def denominators(self, batch: Batch) -> dict[str, jax.Array]:

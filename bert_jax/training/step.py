@@ -45,6 +45,7 @@ def train_step(
     *,
     task: Task,
     tx: optax.GradientTransformation,
+    steps: int = 1,
     num_microbatches: int = 1,
     nonfinite_limit: int = 0,
 ) -> tuple[TrainState, StepMetrics]:
@@ -56,11 +57,13 @@ def train_step(
       keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
       tx: the optimizer, learning rate included.
+      steps: updates of the run.
       num_microbatches: number of parts that the batch is split into.
       nonfinite_limit: after more consecutive non-finite updates than this, no further update is
         applied: the parameters keep their values until the host reads the metrics.
     """
-    batch = task.transform(jax.random.fold_in(keys["masking"], state.step), batch)
+    masking_key = jax.random.fold_in(keys["masking"], state.step)
+    batch = task.transform(masking_key, batch, state.step / steps)
     batch |= {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
     grads, sums, carry = _accumulate(task, state.params, batch, dropout_key, num_microbatches)

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import presets, store
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
-from bert_jax.devices import processes, sharding
+from bert_jax.devices import compilation_cache, processes, sharding
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
@@ -61,6 +61,8 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     run = open_run(config, workdir)
     screen = progress.Screen(run.steps, enabled=processes.is_main())
     screen.line(f"devices    {progress.describe_devices(run.mesh)}")
+    if kept := compilation_cache.describe():
+        screen.line(f"compiled   {kept}")
     for line in (*presets.describe(config), *run.description):
         screen.line(line)
 
@@ -191,6 +193,7 @@ def jitted_train_step(
         train_step,
         task=task,
         tx=tx,
+        steps=steps,
         num_microbatches=num_microbatches,
         nonfinite_limit=nonfinite_limit,
     )

@@ -18,8 +18,8 @@ from bert_jax.training.train import train
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# Programs run as they do for users of a machine without accelerators: one device, and without what
-# tests/conftest.py sets to compile faster.
+# Programs run as for users of a machine without accelerators, on one device. FASTER is what
+# tests/conftest.py sets to compile faster, which ENVIRONMENT does not have.
 _FASTER = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
 FASTER = {name: value for name, value in os.environ.items() if name in _FASTER}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in FASTER}
@@ -47,10 +47,15 @@ SMALL = tiny.make_overrides(
 
 @dataclasses.dataclass
 class Run:
-    """A run in a folder of its own, on data that all runs share."""
+    """A run in a folder of its own, on data that all runs share.
+
+    Its programs compile with fewer optimizations unless `optimized`: what a killed run computes is
+    compared with what one computes that was compiled alike.
+    """
 
     workdir: pathlib.Path
     values: dict
+    optimized: bool = False
 
     @property
     def config(self):
@@ -69,7 +74,7 @@ class Run:
         return subprocess.Popen(
             [*command, *flags],
             cwd=REPOSITORY,
-            env=ENVIRONMENT | environment,
+            env=ENVIRONMENT | ({} if self.optimized else FASTER) | environment,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -83,7 +83,7 @@ def make_run(corpus, tmp_path_factory):
     }
 
     def make(**changes) -> conftest.Run:
-        return conftest.Run(tmp_path_factory.mktemp("run"), values | changes)
+        return conftest.Run(tmp_path_factory.mktemp("run"), values | changes, optimized=True)
 
     return make
 

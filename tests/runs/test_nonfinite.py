@@ -8,7 +8,6 @@ import pytest
 
 from bert_jax.training import feed, reporting
 from bert_jax.training.train import train
-from tests.runs.conftest import FASTER
 
 
 @pytest.fixture
@@ -117,7 +116,7 @@ def test_skip_aborts_after_too_many_in_a_row_also_when_resumed_among_them(
 
 def test_the_command_reports_it_in_one_line_with_exit_code_2(make_run):
     run = make_run(optimizer__learning_rate=1e38, optimizer__warmup="0")
-    code, _, err = run.finish(**FASTER)
+    code, _, err = run.finish()
     assert code == 2, err
     [line] = [line for line in err.splitlines() if line.startswith("error:")]
     assert "not finite at step" in line

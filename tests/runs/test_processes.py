@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax.devices import processes
-from tests.runs.conftest import FASTER
 
 
 def start_two(run):
@@ -18,8 +17,7 @@ def start_two(run):
         port = free.getsockname()[1]
     flags = [f"--coordinator=localhost:{port}", "--num_processes=2"]
     return [
-        run.start(*flags, f"--process_id={number}", **FASTER, JAX_NUM_CPU_DEVICES="4")
-        for number in (0, 1)
+        run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES="4") for number in (0, 1)
     ]
 
 

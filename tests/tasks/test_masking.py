@@ -109,6 +109,19 @@ def test_masked_batches_are_consistent(masking):
     assert masked["masked_lm_positions"].dtype == masked["masked_lm_ids"].dtype == np.int32
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("progress, prob", [(0.0, 0.3), (0.5, 0.2), (1.0, 0.1)])
+def test_a_rate_that_falls_masks_as_a_constant_one_of_that_moment(rounding, progress, prob):
+    # No number of tokens times a rate is halfway between two integers.
+    rows = make_rows([128, 101, 64, 33, 12, 4] * 50, 128)
+    falling = dataclasses.replace(make_rule("subword", 60, 0.3, rounding), final_prob=0.1)
+    key = jax.random.key(3)
+    found = chosen_of(mask(key, rows, falling, progress))
+    expected = chosen_of(mask(key, rows, make_rule("subword", 60, prob, rounding)))
+    assert (found != expected).mean() < 1e-4  # single precision: for some tokens it is a matter of
+    assert abs(int(found.sum()) - int(expected.sum())) <= 3  # the last digit of a random number
+
+
 def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
     lengths = np.arange(4, 129)
     masked = mask(jax.random.key(0), make_rows(lengths, 128), make_rule())

@@ -19,6 +19,8 @@ def test_evaluations_mask_the_same_tokens_whatever_training_masks():
     assert usual.to_evaluate() is usual and task(0.3, 0.0).to_evaluate() == task(0.3, 0.0)
     evaluated = task(0.3, 0.15).to_evaluate()
     assert evaluated.rule == usual.rule and evaluated.max_predictions_per_seq == 10
+    falling = dataclasses.replace(usual, rule=dataclasses.replace(usual.rule, final_prob=0.1))
+    assert falling.to_evaluate() == usual
     batch = make_batch(4, 64)
     found, expected = (jax.jit(t.transform)(jax.random.key(0), batch) for t in (evaluated, usual))
     jax.tree.map(np.testing.assert_array_equal, found, expected)

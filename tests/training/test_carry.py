@@ -61,7 +61,7 @@ class Task:
     def example_batch(self) -> Any:
         return {"x": jnp.zeros((1, LENGTH, SIZE)), "carry": ()}
 
-    def transform(self, key, batch):
+    def transform(self, key, batch, progress=0.0):
         return dict(batch)
 
     def denominators(self, batch):

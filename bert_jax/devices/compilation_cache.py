@@ -1,0 +1,71 @@
+"""Keeps compiled programs in a folder of the user, where later processes find them."""
+
+import os
+import pathlib
+import platform
+import zlib
+
+import jax
+
+MAX_BYTES = 2_000_000_000
+OFF = "off"
+# Loading a program takes a few milliseconds; what compiles faster is not kept.
+_MIN_SECONDS = 0.1
+
+
+def default_folder() -> str:
+    """Returns a folder in the user's cache folder for processors of this kind.
+
+    XLA compiles for the instructions of the processor, and home folders are shared by machines.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+    name = f"{platform.machine()}-{zlib.crc32(features.encode()):08x}"
+    return str(pathlib.Path(home).expanduser() / "bert_jax" / "compiled" / name)
+
+
+def use(folder: str = "") -> None:
+    """Selects the folder of compiled programs for this process, before anything is compiled.
+
+    Args:
+      folder: `off`: none; empty: that of JAX_COMPILATION_CACHE_DIR, which leaves all settings to
+        jax's own variables, or else `default_folder()`.
+
+    Raises:
+      ValueError: `folder` is given and cannot be written. If the default one cannot, there is none.
+    """
+    if folder == OFF:
+        jax.config.update("jax_enable_compilation_cache", False)
+        return
+    if not folder and jax.config.jax_compilation_cache_dir:
+        return
+    path = folder or default_folder()
+    try:
+        os.makedirs(path, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"no permission to write {path}")
+    except OSError as error:
+        if not folder:
+            return
+        raise ValueError(
+            f"--compilation_cache={folder} cannot be written ({error.strerror or error}):"
+            f" give another folder, or {OFF}."
+        ) from None
+    jax.config.update("jax_compilation_cache_dir", path)
+    jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+    # XLA's own caches for GPUs have no size limit.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+
+
+def describe() -> str:
+    """Returns where compiled programs are kept, in a few words; empty if nowhere."""
+    folder, size = jax.config.jax_compilation_cache_dir, jax.config.jax_compilation_cache_max_size
+    if not folder or not jax.config.jax_enable_compilation_cache:
+        return ""
+    limit = f"at most {size / 1e9:.1f} GB" if size >= 0 else "without a limit"
+    return f"programs are kept in {folder}, {limit}; --compilation_cache={OFF} keeps none"
