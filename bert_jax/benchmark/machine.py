@@ -30,3 +30,8 @@ def describe_machine() -> str:
 def has_transformers() -> bool:
     """Returns whether torch and transformers are installed."""
     return all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+
+
+def has_trainer() -> bool:
+    """Returns whether transformers' Trainer can run."""
+    return has_transformers() and importlib.util.find_spec("accelerate") is not None

@@ -8,64 +8,32 @@ does in that time, so that its schedule ends with it; recipes alternate, one see
 Held-out masked words are those of 15 % of the tokens, whatever a recipe trains on. Seconds are
 those of the training loop, compilation included and evaluations left out. The output folder has the
 runs, race.json with all curves, and race.svg. Complete runs are kept if the race is started again.
+
+NAME=transformers:bert or NAME=transformers:modernbert is transformers' Trainer with that model, on
+the rows of the first recipe and with its sizes. Its fields are arguments of TrainingArguments;
+`mlm_probability` (0.15 by default), which its data collator takes; and `tail`, the fraction of the
+run in which a constant rate falls to 0, in place of the Trainer's linear schedule.
 """
 
-import dataclasses
 import os
-import shutil
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from bert_jax.benchmark.curves import Curve, plot, seconds_to
-from bert_jax.benchmark.machine import describe_machine
-from bert_jax.files.atomic import read_json, write_json, write_text
+from bert_jax.benchmark.machine import describe_machine, has_trainer
+from bert_jax.benchmark.recipe_runs import (
+    RIVALS,
+    Recipe,
+    count_rival_updates,
+    count_updates,
+    train,
+    train_rival,
+)
+from bert_jax.files.atomic import write_json, write_text
 from bert_jax.training.metrics import read_metrics
 
 LOSS, ACCURACY = "masked_lm_loss", "masked_lm_accuracy"
-# Updates from which the rate of a recipe is measured: the second half of them.
-_CALIBRATION_STEPS = 40
-_EVALUATIONS = "5%"
 _COLUMNS = "{:20} {:>9} {:>9} {:>18} {:>10} {:>22} {:>8}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """A configuration under a name.
-
-    Attributes:
-      name: of its rows and files.
-      config: configuration file, with its argument.
-      overrides: (field, value) of the configuration.
-    """
-
-    name: str
-    config: str
-    overrides: tuple[tuple[str, str], ...] = ()
-
-    def flags(self) -> list[str]:
-        fields = (f"--config.{name}={value}" for name, value in self.overrides)
-        return [f"--config={self.config}", *fields]
-
-
-def parse_recipe(text: str) -> Recipe:
-    """Returns the recipe of "NAME=CONFIG;FIELD=VALUE;...".
-
-    Raises:
-      ValueError: it has another form.
-    """
-    head, *rest = (part.strip() for part in text.split(";"))
-    name, equals, config = head.partition("=")
-    pairs = [part.partition("=") for part in rest if part]
-    if not (name.replace("-", "_").isidentifier() and equals and config) or not all(
-        field and sign for field, sign, _ in pairs
-    ):
-        raise ValueError(
-            f"{text!r} is not NAME=CONFIG;FIELD=VALUE;..., such as fast=configs/fast.py:tiny."
-        )
-    return Recipe(name, config, tuple((field, value) for field, _, value in pairs))
 
 
 def run(
@@ -81,18 +49,26 @@ def run(
       output: folder of the results.
 
     Raises:
-      ValueError: two recipes have the same name, or a run failed or does not predict masked words.
+      ValueError: recipes that cannot be compared, or a run failed or does not predict masked words.
     """
     names = [recipe.name for recipe in recipes]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"Two recipes are called {min(twice)}: give them different names.")
+    _check(recipes)
     print(describe_machine())
     os.makedirs(output, exist_ok=True)
-    steps = {r.name: _steps(r, words, seconds, output) for r in recipes}
+    ours = [recipe for recipe in recipes if recipe.config not in RIVALS]
+    rivals = [recipe for recipe in recipes if recipe.config in RIVALS]
+    steps = {r.name: count_updates(r, words, seconds, output) for r in ours}
+    reference = ""
+    if rivals:  # they take rows, sizes and held-out masks from the first recipe's run
+        reference = train(recipes[0], words, steps[names[0]], 0, output)
+        steps |= {r.name: count_rival_updates(r, seconds, reference, output) for r in rivals}
     curves: dict[str, list[Curve]] = {name: [] for name in names}
     for seed in range(seeds):
         for recipe in recipes[:: 1 if seed % 2 else -1]:
-            workdir = _train(recipe, words, steps[recipe.name], seed, output)
+            if recipe in rivals:
+                workdir = train_rival(recipe, steps[recipe.name], seed, reference, output)
+            else:
+                workdir = train(recipe, words, steps[recipe.name], seed, output)
             curve = read_curve(workdir)
             curves[recipe.name].append(curve)
             end = curve.points[-1]
@@ -107,6 +83,23 @@ def run(
     )
     write_text(os.path.join(output, "race.svg"), plot(curves))
     print("\n".join(table(curves)))
+
+
+def _check(recipes: Sequence[Recipe]) -> None:
+    names = [recipe.name for recipe in recipes]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"Two recipes are called {min(twice)}: give them different names.")
+    others = [recipe for recipe in recipes if recipe.config.startswith("transformers:")]
+    for recipe in others:
+        if recipe.config not in RIVALS:
+            raise ValueError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")
+    if others and others[0] is recipes[0]:
+        raise ValueError("The first recipe must be one of ours: rivals take its rows and sizes.")
+    if others and not has_trainer():
+        raise ValueError(
+            f"{others[0].config} needs torch, transformers and accelerate:"
+            " pip install -c constraints.txt -e '.[parity]'."
+        )
 
 
 def table(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
@@ -157,59 +150,3 @@ def read_curve(workdir: str) -> Curve:
             " text (config.data.validation_share)."
         )
     return Curve.from_rows(rows, LOSS, ACCURACY)
-
-
-def _steps(recipe: Recipe, words: Sequence[str], seconds: float, output: str) -> int:
-    """Prepares the data and returns the number of updates that take the time."""
-    path = os.path.join(output, f"{recipe.name}.json")
-    if os.path.isfile(path):
-        known = read_json(path)
-        if known["seconds"] == seconds and known["flags"] == [*recipe.flags(), *words]:
-            return known["steps"]
-        raise ValueError(
-            f"{output} has a race with other settings of {recipe.name}: choose another --output."
-        )
-    _bert_jax("prepare", [*recipe.flags(), *words, _data_dir(recipe, output)])
-    workdir = os.path.join(output, f"{recipe.name}-calibration")
-    shutil.rmtree(workdir, ignore_errors=True)
-    lengths = _lengths(_CALIBRATION_STEPS, log=_CALIBRATION_STEPS // 2, evaluate="0")
-    flags = [*recipe.flags(), *words, *lengths, "--config.eval.batches=1"]
-    _bert_jax("train", [*flags, f"--workdir={workdir}", _data_dir(recipe, output)])
-    speed = [row["speed"] for row in read_metrics(workdir) if row["split"] == "train"][-1]
-    steps = max(20, int(seconds * speed["steps_per_second"]))
-    content = {"seconds": seconds, "flags": [*recipe.flags(), *words], "steps": steps}
-    write_json(path, content)
-    shutil.rmtree(workdir)
-    return steps
-
-
-def _train(recipe: Recipe, words: Sequence[str], steps: int, seed: int, output: str) -> str:
-    """Trains with a seed, unless that is done; returns the folder of the run."""
-    workdir = os.path.join(output, f"{recipe.name}-seed{seed}")
-    lengths = _lengths(steps, log=_EVALUATIONS, evaluate=_EVALUATIONS)
-    flags = [*recipe.flags(), *words, *lengths, f"--config.seed={seed}"]
-    _bert_jax("train", [*flags, f"--workdir={workdir}", _data_dir(recipe, output)])
-    return workdir
-
-
-def _lengths(steps: int, log: Any, evaluate: str) -> list[str]:
-    values = {"steps": steps, "epochs": 0.0, "examples": 0, "tokens": 0}
-    values |= {"log.every": log, "eval.every": evaluate, "checkpoint.every": 0}
-    return [f"--config.{name}={value}" for name, value in values.items()]
-
-
-def _data_dir(recipe: Recipe, output: str) -> str:
-    return f"--config.data.dir={os.path.join(output, f'{recipe.name}-data')}"
-
-
-def _bert_jax(command: str, flags: Sequence[str]) -> None:
-    """Runs a command of this program.
-
-    Raises:
-      ValueError: it failed.
-    """
-    words = [sys.executable, "-m", "bert_jax", command, *flags]
-    ended = subprocess.run(words, capture_output=True, text=True)
-    if ended.returncode:
-        last = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-1:]
-        raise ValueError(f"python -m bert_jax {command} failed: {' '.join(last)}")

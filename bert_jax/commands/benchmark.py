@@ -110,7 +110,8 @@ def recipe(argv: Sequence[str]) -> None:
     if flags.seconds <= 0:
         raise ValueError(f"--seconds={flags.seconds} must be above 0.")
 
-    from bert_jax.benchmark.recipe import parse_recipe, run
+    from bert_jax.benchmark.recipe import run
+    from bert_jax.benchmark.recipe_runs import parse_recipe
 
     rest = [word for word in words if word.startswith("-")]
     run(list(map(parse_recipe, recipes)), rest, flags.seconds, flags.seeds, flags.output)

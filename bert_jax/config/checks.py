@@ -43,7 +43,8 @@ _CHOICES = {
 }
 # Of a configuration without `metrics`: what BERT's own task measures.
 _PRETRAINING_METRICS = (
-    "masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy"
+    "masked_lm_loss masked_lm_accuracy masked_lm_bits_per_character"
+    " next_sentence_loss next_sentence_accuracy"
 ).split()
 
 

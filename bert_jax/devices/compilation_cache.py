@@ -4,6 +4,7 @@ import os
 import pathlib
 import platform
 import zlib
+from typing import Any
 
 import jax
 
@@ -41,7 +42,7 @@ def use(folder: str = "") -> None:
     if folder == OFF:
         jax.config.update("jax_enable_compilation_cache", False)
         return
-    if not folder and jax.config.jax_compilation_cache_dir:
+    if not folder and _setting("compilation_cache_dir"):
         return
     path = folder or default_folder()
     try:
@@ -64,8 +65,12 @@ def use(folder: str = "") -> None:
 
 def describe() -> str:
     """Returns where compiled programs are kept, in a few words; empty if nowhere."""
-    folder, size = jax.config.jax_compilation_cache_dir, jax.config.jax_compilation_cache_max_size
-    if not folder or not jax.config.jax_enable_compilation_cache:
+    folder, size = _setting("compilation_cache_dir"), _setting("compilation_cache_max_size")
+    if not folder or not _setting("enable_compilation_cache"):
         return ""
     limit = f"at most {size / 1e9:.1f} GB" if size >= 0 else "without a limit"
     return f"programs are kept in {folder}, {limit}; --compilation_cache={OFF} keeps none"
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, f"jax_{name}")

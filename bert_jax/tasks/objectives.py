@@ -46,6 +46,22 @@ def masked_lm(logits: jax.Array, batch: Batch) -> Sums:
     return _classify("masked_lm", logits, batch["masked_lm_ids"], batch["masked_lm_weights"])
 
 
+def masked_lm_bits(sums: Sums, batch: Batch, id_characters: jax.Array) -> Sums:
+    """The loss of masked tokens per character, which can be compared between vocabularies.
+
+    Args:
+      sums: `masked_lm_loss`.
+      batch: as `masked_lm`.
+      id_characters: int32[vocab], characters of the piece of each id.
+
+    Returns:
+      `masked_lm_bits_per_character`.
+    """
+    characters = id_characters[batch["masked_lm_ids"]] * batch["masked_lm_weights"]
+    bits = sums["masked_lm_loss"].numerator / np.log(2)
+    return {"masked_lm_bits_per_character": Sum(bits, characters.sum())}
+
+
 def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
     """Cross-entropy and accuracy of "is B a random sentence?" (label 1: yes).
 

@@ -43,7 +43,7 @@ from bert_jax.tasks.task import (
     windows,
 )
 from bert_jax.tasks.text_answers import MaskAnswers, MaskedTexts
-from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenization import Tokenizer, count_characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Pretraining(Stateless):
       next_sentence: whether next sentences are predicted.
       evaluation_prob: fraction of the tokens that evaluations mask; 0: that of `rule`.
       examples_per_row: the most examples of a row.
+      id_characters: characters of the piece of each id; empty: not known.
+      evaluates: whether bits per character are reported.
     """
 
     model: EncoderConfig
@@ -66,6 +68,8 @@ class Pretraining(Stateless):
     next_sentence: bool = True
     evaluation_prob: float = 0.0
     examples_per_row: int = 1
+    id_characters: tuple[int, ...] = ()
+    evaluates: bool = False
 
     @property
     def loss_terms(self) -> tuple[str, ...]:
@@ -83,18 +87,17 @@ class Pretraining(Stateless):
         )
 
     def to_evaluate(self) -> "Pretraining":
+        task = dataclasses.replace(self, evaluates=True)
         if not self.rule:
-            return self
+            return task
         prob = self.evaluation_prob or self.rule.masked_lm_prob
-        if (prob, 0.0) == (self.rule.masked_lm_prob, self.rule.final_prob):
-            return self
         predictions = self.max_predictions_per_seq
         if prob != self.rule.masked_lm_prob:
             sizes = self.sequence_length, prob, self.rule.rounding, self.examples_per_row
             predictions = most_masks(*sizes)
         changes = {"masked_lm_prob": prob, "final_prob": 0.0, "max_predictions": predictions}
         rule = dataclasses.replace(self.rule, **changes)
-        return dataclasses.replace(self, rule=rule, max_predictions_per_seq=predictions)
+        return dataclasses.replace(task, rule=rule, max_predictions_per_seq=predictions)
 
     def make_model(self) -> PreTrainingModel:
         return PreTrainingModel(self.model, self.next_sentence)
@@ -123,6 +126,9 @@ class Pretraining(Stateless):
 
     def objective(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
         sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
+        if self.evaluates and self.id_characters:
+            characters = jnp.asarray(self.id_characters, jnp.int32)
+            sums |= objectives.masked_lm_bits(sums, batch, characters)
         if outputs.next_sentence_logits is not None:
             sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
         if "mask_units" in batch:
@@ -216,10 +222,16 @@ class PretrainingData:
                 unit_weights=self._unit_weights(),
                 final_prob=self.data.get("final_masked_lm_prob", 0.0),
             )
-        # Workdirs of version 0.1.0 lack the field.
-        evaluation_prob = self.data.get("eval_masked_lm_prob", 0.0)
-        pack = self.data.get("pack", 1)
-        return Pretraining(model, rule, 8, 1, self.next_sentence, evaluation_prob, pack)
+        return Pretraining(
+            model,
+            rule,
+            sequence_length=8,
+            max_predictions_per_seq=1,
+            next_sentence=self.next_sentence,
+            evaluation_prob=self.data.get("eval_masked_lm_prob", 0.0),
+            examples_per_row=self.data.get("pack", 1),
+            id_characters=count_characters(tokenizer.pieces),
+        )
 
     def _unit_weights(self) -> tuple[float, ...]:
         """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""

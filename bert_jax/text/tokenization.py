@@ -22,6 +22,8 @@ import numpy as np
 # In the order of the ids 0..4 of the vocabularies that we train.
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+_SPECIAL_PIECE = re.compile(r"\[[A-Za-z]+\d*\]|<[a-z0-9_/]+>")
+
 # Longer words are [UNK] (WordpieceTokenizer's default in the released code).
 MAX_WORD_LENGTH = 200
 
@@ -78,6 +80,16 @@ class Tokenizer(Protocol):
 
 def make_fingerprint(kind: str, lowercase: bool, vocabulary: bytes) -> str:
     return hashlib.sha256(f"{kind} lowercase={lowercase}\n".encode() + vocabulary).hexdigest()
+
+
+def count_characters(pieces: Iterable[str]) -> tuple[int, ...]:
+    """Returns the number of characters that each piece stands for.
+
+    The marks of pieces that continue a word or begin one are not counted. A special piece, such as
+    [UNK] or <unk>, has none.
+    """
+    bare = (piece.removeprefix("##").replace("\N{LOWER ONE EIGHTH BLOCK}", "") for piece in pieces)
+    return tuple(0 if _SPECIAL_PIECE.fullmatch(piece) else len(piece) for piece in bare)
 
 
 class CharacterTable(dict[int, int | str | None]):

@@ -7,6 +7,8 @@ import pytest
 
 from bert_jax.benchmark import recipe
 from bert_jax.benchmark.curves import Curve, Point, plot, seconds_to
+from bert_jax.benchmark.machine import has_trainer
+from bert_jax.benchmark.recipe_runs import parse_recipe
 from bert_jax.commands import benchmark
 from tests.runs.conftest import write_corpus
 
@@ -54,11 +56,11 @@ def test_the_picture_has_a_line_for_each_run_and_every_name():
 @pytest.mark.parametrize("text", ["fast", "fast=", "=configs/fast.py", "a b=c", "a=c;d", "a=c;=d"])
 def test_other_forms_of_a_recipe_are_refused(text):
     with pytest.raises(ValueError, match="is not NAME=CONFIG;FIELD=VALUE"):
-        recipe.parse_recipe(text)
+        parse_recipe(text)
 
 
 def test_a_recipe_is_a_configuration_with_overrides():
-    found = recipe.parse_recipe("a-b=configs/fast.py:tiny; data.pack=2 ;optimizer.name=muon")
+    found = parse_recipe("a-b=configs/fast.py:tiny; data.pack=2 ;optimizer.name=muon")
     assert found.name == "a-b"
     assert found.flags() == (
         ["--config=configs/fast.py:tiny", "--config.data.pack=2", "--config.optimizer.name=muon"]
@@ -72,6 +74,20 @@ def test_recipes_need_different_names_and_there_must_be_one(tmp_path):
         benchmark.main(["benchmark", "recipe", "a=x.py", "a=y.py", f"--output={tmp_path}/race"])
 
 
+def test_rivals_are_known_and_not_first(tmp_path):
+    words = ["benchmark", "recipe", f"--output={tmp_path}/race"]
+    with pytest.raises(ValueError, match="Unknown rival 'transformers:gpt'. Available: transf"):
+        benchmark.main([*words, "a=configs/tiny.py", "b=transformers:gpt"])
+    with pytest.raises(ValueError, match="The first recipe must be one of ours"):
+        benchmark.main([*words, "a=transformers:bert"])
+
+
+def test_fields_of_a_rival_are_arguments_of_the_trainer():
+    text = "a=transformers:bert;learning_rate=1e-3;tail=0.5;optim=adamw_torch"
+    expected = {"learning_rate": 1e-3, "tail": 0.5, "optim": "adamw_torch"}
+    assert parse_recipe(text).arguments() == expected
+
+
 @pytest.mark.slow
 def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
@@ -79,11 +95,16 @@ def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
     flags = [f"--config.model.{name}={size}" for name, size in sizes.items()]
     flags += [f"--config.data.source=text:{tmp_path}/corpus.txt", "--config.data.form=sentences"]
     words = ["benchmark", "recipe", "bert=configs/tiny.py", "fast=configs/fast.py:tiny", *flags]
+    rivals = [
+        "trainer=transformers:bert",
+        "modern=transformers:modernbert;tail=0.5;optim=adamw_torch",
+    ]
+    words += [*rivals] if has_trainer() else []
     words += ["--seconds=2", "--seeds=1", f"--output={tmp_path}/race"]
     benchmark.main(words)
     first = capsys.readouterr().out
     curves = json.loads((tmp_path / "race" / "race.json").read_text())
-    assert list(curves) == ["bert", "fast"]
+    assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer() else [])}
     for (points,) in curves.values():
         assert points[-1]["step"] >= 20 and points[-1]["seconds"] > 0
         assert [p["step"] for p in points] == sorted(p["step"] for p in points)

@@ -111,6 +111,7 @@ def weighted_sums(path: pathlib.Path) -> dict[str, float]:
 def test_a_workdir_of_0_1_0_is_evaluated(folder):
     run(folder, "bert_jax.main", "--mode=evaluate", "--workdir=pretraining")
     results = json.loads((folder / "pretraining" / "results.json").read_text())
+    results["eval"].pop("masked_lm_bits_per_character")  # a later addition
     assert_close(results["eval"], EXPECTED["pretraining"]["eval"])
 
 
@@ -142,6 +143,7 @@ def test_a_run_of_0_1_0_resumes_with_the_same_metrics(folder):
     assert rows[: len(before)] == before
     for row in rows:
         row.pop("speed", None)
+        row.pop("masked_lm_bits_per_character", None)
     assert_close(rows[len(before) :], EXPECTED["pretraining"]["resumed"])
     steps = (folder / "pretraining" / "checkpoints").glob("*.sha256.json")
     assert "12.sha256.json" in {path.name for path in steps}

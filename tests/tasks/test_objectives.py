@@ -38,6 +38,18 @@ def test_masked_lm_sums_over_the_predictions_in_use(case):
         assert total.numerator.dtype == total.denominator.dtype == jnp.float32
 
 
+def test_bits_per_character_are_the_loss_over_the_characters_of_the_masked_tokens(case):
+    logits, batch = case
+    characters = np.arange(50) % 7
+    sums = objectives.masked_lm(jnp.asarray(logits), batch)
+    bits = objectives.masked_lm_bits(sums, batch, jnp.asarray(characters))
+    found = bits["masked_lm_bits_per_character"]
+    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+    log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
+    assert found.numerator == pytest.approx(-(log_probs * weights).sum() / np.log(2), rel=1e-6)
+    assert found.denominator == (characters[labels] * weights).sum()
+
+
 def test_next_sentence_weights_leave_out_rows_of_padding():
     logits = jnp.array([[[2.0, 0.0]], [[0.0, 1.0]], [[9.0, 0.0]]])
     batch = {

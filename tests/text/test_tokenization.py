@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from bert_jax.text import tokenization
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, count_characters
 from bert_jax.text.tokenizers import load_tokenizer
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens" / "tokenization.json"
@@ -377,3 +377,19 @@ def write_goldens(original: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     write_goldens(pathlib.Path(sys.argv[1]))
+
+
+def test_characters_of_pieces():
+    pieces = [
+        "[UNK]",
+        "[unused3]",
+        "word",
+        "##s",
+        "\u2581The",
+        "<unk>",
+        "<",
+        "\u00e9t\u00e9",
+        "[",
+        "<s>",
+    ]
+    assert count_characters(pieces) == (0, 0, 4, 1, 3, 0, 1, 3, 1, 0)
