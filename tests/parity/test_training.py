@@ -101,7 +101,11 @@ def loss_of(model, batch):
 
 @pytest.mark.parametrize(
     "name, corrects_bias, schedule, peak",
-    [("bert_adam", False, "bert_linear", 1e-3), ("adamw", True, "linear", 2e-3)],
+    [
+        ("bert_adam", False, "bert_linear", 1e-3),
+        # The same optimizer as in test_finetuning.py, there against torch's own.
+        pytest.param("adamw", True, "linear", 2e-3, marks=pytest.mark.slow),
+    ],
 )
 def test_fifty_updates(make_model, make_rows, to_theirs, name, corrects_bias, schedule, peak):
     sizes = dict(vocab_size=200, hidden_size=64, intermediate_size=256, sequence_length=48)

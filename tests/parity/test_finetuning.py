@@ -1,0 +1,231 @@
+"""Fifty updates of each task against transformers' models, their losses, and torch's AdamW.
+
+Both start from the same encoder and the same head, and see the same batches in the same order.
+"""
+
+import functools
+import importlib
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import checks
+from bert_jax.devices.trees import flatten
+from bert_jax.training.open import open_run
+from bert_jax.training.state import TrainState, init_params
+from bert_jax.training.step import train_step
+from tests import tiny
+from tests.parity.conftest import their_name
+from tests.training import labelled_files
+from tests.training.labelled_files import VOCABULARY, with_words, write_rows
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+NUM_STEPS, NUM_EXAMPLES, LENGTH = 50, 96, 24
+HEADS = {"classifier": "classifier", "span": "qa_outputs"}
+VALUES = tiny.make_overrides(
+    model__vocab_size=len(VOCABULARY),
+    model__initializer_range=0.1,
+    model__activation="gelu",
+    model__dropout_rate=0.0,
+    model__attention_dropout_rate=0.0,
+    phases=((LENGTH, 1.0),),
+    steps=NUM_STEPS,
+    epochs=0.0,
+    global_batch_size=8,
+    data__lengths=(LENGTH,),
+    optimizer__name="adamw",
+    optimizer__schedule="linear",
+    optimizer__learning_rate=2e-3,
+    optimizer__warmup="10",
+)
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it():
+    """Replaces the fixture of this folder: compiling is most of the time, and losses are rounded."""
+    torch.set_num_threads(1)
+
+
+def write_pairs(path, rng, count):
+    """Good or bad, as the second text says; the first one misleads half of the time."""
+    rows = []
+    for number in range(count):
+        label = ("good", "bad")[number % 2]
+        texts = (with_words(rng, s, least=1, most=5) for s in (rng.choice(("good", "bad")), label))
+        rows.append((*map(" ".join, texts), label))
+    write_rows(path, ("text_a", "text_b", "label"), rows)
+
+
+def write_questions(path, rng, count):
+    """As labelled_files, without padding: there transformers' softmax covers padding too."""
+    sizes = functools.partial(with_words, rng, least=16, most=16)
+    original = labelled_files.with_words
+    labelled_files.with_words = lambda _, *words, **__: sizes(*words)
+    try:
+        labelled_files.write_questions(path, rng, count)
+    finally:
+        labelled_files.with_words = original
+
+
+def labels_of_rows(batch):
+    return {"labels": batch["labels"]}
+
+
+def labels_of_words(batch):
+    labels = np.full(batch["input_ids"].shape, -100)
+    rows, words = np.nonzero(batch["weights"])
+    labels[rows, batch["word_positions"][rows, words]] = batch["labels"][rows, words]
+    return {"labels": labels}
+
+
+def labels_of_spans(batch):
+    return {name: batch[name] for name in ("start_positions", "end_positions")}
+
+
+# task, writer, changes of the configuration, model of transformers, its labels.
+CASES = {
+    "single texts": (
+        *("classification", labelled_files.write_texts, {}),
+        *(transformers.BertForSequenceClassification, labels_of_rows),
+    ),
+    "pairs": (
+        *("classification", write_pairs, {"data.text_b": "text_b"}),
+        *(transformers.BertForSequenceClassification, labels_of_rows),
+    ),
+    "numbers": (
+        "classification",
+        labelled_files.write_texts,
+        {
+            "head.labels": "regression",
+            "data.label": "number",
+            "metrics": ("pearson",),
+            "checkpoint.best_metric": "pearson",
+        },
+        transformers.BertForSequenceClassification,
+        labels_of_rows,
+    ),
+    "tags": (
+        *("tagging", labelled_files.write_words, {}),
+        *(transformers.BertForTokenClassification, labels_of_words),
+    ),
+    "answers": (
+        "span",
+        write_questions,
+        {"head.null_answers": True, "head.doc_stride": 8},
+        transformers.BertForQuestionAnswering,
+        labels_of_spans,
+    ),
+    "choices": (
+        *("multiple_choice", labelled_files.write_choices, {}),
+        *(transformers.BertForMultipleChoice, labels_of_rows),
+    ),
+}
+
+
+def make_run(task, write, changes, folder):
+    """Opens a run on one file, which it is also evaluated on."""
+    suffix = {"tagging": ".conll", "span": ".json", "multiple_choice": ".csv"}.get(task, ".tsv")
+    path = folder / f"examples{suffix}"
+    write(path, random.Random(0), NUM_EXAMPLES)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    config = importlib.import_module(f"configs.{task}").get_config()
+    files = {"data.train": str(path), "data.eval": str(path), "data.vocab": f"{folder}/vocab.txt"}
+    config.update_from_flattened_dict(VALUES | files | changes)
+    checks.check(config)
+    return open_run(config, str(folder / "run"))
+
+
+def train_ours(run, params, batches):
+    tx, _ = run.optimizer()
+    task = run.task_at(run.phases[0])
+    key = jax.random.key(0)
+    step = jax.jit(functools.partial(train_step, task=task, tx=tx, steps=NUM_STEPS))
+    zero = jnp.zeros((), jnp.int32)
+    state, losses = TrainState(zero, params, tx.init(params), zero), []
+    for batch in batches:
+        state, metrics = step(state, batch, {"dropout": key, "masking": key})
+        loss = metrics.sums["task_loss"]
+        losses.append(float(loss.numerator / loss.denominator))
+    return losses
+
+
+def name_of(ours):
+    module, _, leaf = ours.rpartition("/")
+    if module in HEADS:
+        return f"{HEADS[module]}.{'weight' if leaf == 'kernel' else 'bias'}"
+    return their_name(ours)
+
+
+def make_theirs(model_class, run, params):
+    model = run.config.model
+    theirs = model_class(
+        transformers.BertConfig(
+            vocab_size=model.vocab_size,
+            hidden_size=model.hidden_size,
+            num_hidden_layers=model.num_layers,
+            num_attention_heads=model.num_heads,
+            intermediate_size=model.intermediate_size,
+            max_position_embeddings=model.max_position_embeddings,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            num_labels=params["classifier"]["kernel"].shape[1] if "classifier" in params else 2,
+        )
+    )
+    arrays = {
+        name_of(name): torch.tensor(np.array(leaf.T if name.endswith("kernel") else leaf))
+        for name, leaf in flatten(params).items()
+    }
+    missing, unexpected = theirs.load_state_dict(arrays, strict=False)
+    assert not missing and not unexpected
+    return theirs
+
+
+def train_theirs(model, batches, make_labels):
+    is_plain = lambda name: "LayerNorm" in name or name.endswith("bias")  # noqa: E731
+    groups = [
+        {
+            "params": [p for n, p in model.named_parameters() if is_plain(n) == plain],
+            "weight_decay": d,
+        }
+        for plain, d in ((False, 0.01), (True, 0.0))
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.999), eps=1e-6)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, 10, NUM_STEPS)
+    losses = []
+    for batch in batches:
+        inputs = {
+            "input_ids": batch["input_ids"],
+            "token_type_ids": batch["token_type_ids"],
+            "attention_mask": batch["example_ids"] > 0,
+            **make_labels(batch),
+        }
+        tensors = {name: torch.tensor(array) for name, array in inputs.items()}
+        loss = model(
+            **{n: t if t.is_floating_point() else t.long() for n, t in tensors.items()}
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fifty_updates(name, tmp_path):
+    task, write, changes, model_class, make_labels = CASES[name]
+    run = make_run(task, write, changes, tmp_path)
+    params = init_params(run.task_at(run.phases[0]), jax.random.key(1))
+    rows = run.training[0]
+    batches = [rows.batch(n, 0, rows.batch_rows(n)) for n in range(NUM_STEPS)]
+    model = make_theirs(model_class, run, params)
+    losses = train_ours(run, params, batches)
+    expected = train_theirs(model, batches, make_labels)
+    assert np.mean(losses[-10:]) < 0.97 * np.mean(losses[:10])  # it begins to learn
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-4)
