@@ -47,7 +47,7 @@ VALUES = tiny.make_overrides(
 
 @pytest.fixture(autouse=True)
 def as_users_run_it():
-    """Replaces the fixture of this folder: compiling is most of the time, and losses are rounded."""
+    """Replaces the fixture of this folder: compiling would be most of the time."""
     torch.set_num_threads(1)
 
 
