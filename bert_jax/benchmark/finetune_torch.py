@@ -1,25 +1,15 @@
-"""torch in the fine-tuning benchmark: BertForTokenClassification, trained as usual.
+"""torch in the fine-tuning benchmark: transformers' models, trained as usual with AdamW."""
 
-What transformers' example `run_ner.py` does, in short: its fast tokenizer on given words, labels at
-each word's first piece, a dropout and a dense layer on the encoder, AdamW, entities by seqeval.
-"""
-
-import functools
+import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-import seqeval.metrics
 import torch
 import transformers
 
-from bert_jax.examples.conll import read_tagged
-from bert_jax.examples.schema import TaggedExample
+from bert_jax.benchmark.finetune_torch_tasks import TASKS
 
-# Left out of the loss and of the scores.
-_IGNORED = -100
 # Fraction of the steps that the measurement of speed leaves out, as in our program.
 _WARM_UP = 0.1
 
@@ -36,77 +26,34 @@ def build(config: dict[str, Any], pad: bool) -> tuple[dict, Callable[[], list[fl
 
 
 def _run(config: dict[str, Any], pad: bool, seed: int) -> list[float]:
-    """Trains once: the score, examples a second, and seconds from start to end."""
+    """Trains once: the score, examples a second, seconds, and the mean loss of each epoch."""
     start = time.perf_counter()
     torch.manual_seed(seed)
     folder, data = config["init_from"], config["data"]
-    train, held_out = (list(_read(data[name])) for name in ("train", "eval"))
-    labels = sorted({tag for example in train for tag in example.tags or ()})
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForTokenClassification.from_pretrained(
-        folder, num_labels=len(labels)
-    )
+    task = TASKS[config["task"]](config, tokenizer)
+    train, held_out = (task.read(data[name]) for name in ("train", "eval"))
+    model = task.model_class.from_pretrained(folder, **task.set_labels(train))
     torch.nn.Module.to(model, device := "cuda" if torch.cuda.is_available() else "cpu")
-    collate = transformers.DataCollatorForTokenClassification(
+    collate = task.collator_class(
         tokenizer,
         padding="max_length" if pad else "longest",
-        max_length=(longest := config["phases"][0][0]),
+        max_length=config["phases"][0][0],
     )
-    encode = functools.partial(_encode, tokenizer, labels, longest)
-    rows, _ = encode(train)
-    batches = torch.utils.data.DataLoader(
-        rows,  # pyright: ignore[reportArgumentType]
-        config["global_batch_size"],
-        shuffle=True,
-        collate_fn=collate,
-    )
-    speed = _train(model, batches, config, device)
-    rows, places = encode(held_out)
-    held_out_batches = torch.utils.data.DataLoader(
-        rows,  # pyright: ignore[reportArgumentType]
-        config["global_batch_size"],
-        collate_fn=collate,
-    )
-    best = _predict(model, held_out_batches, device)
-    found = [_tags(*row, labels) for row in zip(best, places, strict=True)]
-    gold = [list(example.tags or ()) for example in held_out]
-    score: Any = seqeval.metrics.f1_score(gold, found)
-    return [float(score), speed, time.perf_counter() - start]
+    size = config["global_batch_size"]
+    rows, _ = task.encode(train)
+    batches = torch.utils.data.DataLoader(rows, size, shuffle=True, collate_fn=collate)  # pyright: ignore
+    speed, losses = _train(model, batches, config, device)
+    rows, plan = task.encode(held_out)
+    batches = torch.utils.data.DataLoader(rows, size, collate_fn=collate)  # pyright: ignore
+    score = task.score(_predict(model, batches, device), held_out, plan)
+    return [score, speed, time.perf_counter() - start, *losses]
 
 
-def _read(path: str) -> Iterable[TaggedExample]:
-    return read_tagged(path, Counter(), True, "tokens", "tags")
-
-
-def _encode(
-    tokenizer: Any, labels: Sequence[str], longest: int, examples: Sequence[TaggedExample]
-) -> tuple[list[dict[str, Any]], list[list[int | None]]]:
-    """Rows of ids with a label at the first piece of each word; what is too long is cut.
-
-    Returns:
-      The rows, and for each of them the place of each word's first piece, None for none.
-    """
-    numbers = {label: number for number, label in enumerate(labels)}
-    rows, places = [], []
-    for example in examples:
-        row = tokenizer(
-            list(example.words), is_split_into_words=True, truncation=True, max_length=longest
-        )
-        firsts: list[int | None] = [None] * len(example.words)
-        row["labels"] = [_IGNORED] * len(row["input_ids"])
-        for place, word in reversed(list(enumerate(row.word_ids()))):
-            if word is not None:
-                firsts[word] = place
-        for place, tag in zip(firsts, example.tags or (), strict=True):
-            if place is not None:
-                row["labels"][place] = numbers.get(tag, _IGNORED)
-        rows.append(dict(row))
-        places.append(firsts)
-    return rows, places
-
-
-def _train(model: Any, batches: Any, config: dict[str, Any], device: str) -> float:
-    """Trains, and returns examples a second."""
+def _train(
+    model: Any, batches: Any, config: dict[str, Any], device: str
+) -> tuple[float, list[float]]:
+    """Trains, and returns rows a second and the mean loss of each epoch."""
     settings = config["optimizer"]
     steps = round(config["epochs"] * len(batches))
     decayed = [p for p in model.parameters() if p.ndim > 1]
@@ -124,32 +71,32 @@ def _train(model: Any, batches: Any, config: dict[str, Any], device: str) -> flo
     warmup = round(float(settings["warmup"].removesuffix("%")) / 100 * steps)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, steps)
     model.train()
-    step, examples, start = 0, 0, time.perf_counter()
+    step, rows, start = 0, 0, time.perf_counter()
+    losses: list[list[float]] = [[] for _ in range(math.ceil(config["epochs"]))]
     while step < steps:
         for batch in batches:
-            loss = model(**batch.to(device)).loss
+            loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), settings["clip_norm"])
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-            loss.item()
-            step, examples = step + 1, examples + len(batch["labels"])
+            losses[step // len(batches)].append(loss.item())
+            step, rows = step + 1, rows + len(batch["input_ids"])
             if step == round(_WARM_UP * steps):
-                examples, start = 0, time.perf_counter()
+                rows, start = 0, time.perf_counter()
             if step == steps:
                 break
-    return examples / (time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return rows / seconds, [sum(found) / len(found) for found in losses]
 
 
 @torch.no_grad()
-def _predict(model: Any, batches: Any, device: str) -> Iterator[np.ndarray]:
-    """Yields int64[seq] of each row: the number of the best label at each place."""
+def _predict(model: Any, batches: Any, device: str) -> Iterator[dict[str, Any]]:
+    """Yields the outputs of each row by name."""
     model.eval()
     for batch in batches:
-        yield from model(**batch.to(device)).logits.argmax(-1).cpu().numpy()
-
-
-def _tags(best: np.ndarray, firsts: Sequence[int | None], labels: list[str]) -> list[str]:
-    """The tags of a sentence's words; O for words that were cut off, or have no piece."""
-    return [labels[best[first]] if first is not None else "O" for first in firsts]
+        outputs = model(**{name: tensor.to(device) for name, tensor in batch.items()})
+        arrays = {n: v.cpu().numpy() for n, v in outputs.items() if n.endswith("logits")}
+        for row in range(len(batch["input_ids"])):
+            yield {name: array[row] for name, array in arrays.items()}

@@ -82,7 +82,7 @@ def prepare(argv: Sequence[str]) -> None:
 
 def finetune(argv: Sequence[str]) -> None:
     parser = _parser(
-        "finetune", "Trains the same tagger here and with transformers on torch." + _CONFIG
+        "finetune", "Fine-tunes the same model here and with transformers on torch." + _CONFIG
     )
     parser.flag("seeds", 3, "Runs of each program.", least=1)
     flags, words = parser.parse_known(argv)
