@@ -14,4 +14,4 @@ run ruff format --check .
 run ruff check .
 run pyright
 # tests/conftest.py makes the groups of the workers, in their order.
-run python -m pytest --durations=15 --dist loadgroup --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
+run python -m pytest --durations=15 --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"

@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 import tempfile
+from typing import Any
 
 import pytest
 
@@ -36,15 +37,24 @@ gc.set_threshold(100_000, 50, 100)
 _GROUPS = {"runs": "runs", "training": "training", "parity": "theirs", "convert": "theirs"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Makes groups for the workers, of a folder or of a file, and puts the long ones first."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Returns a scheduler that gives a worker a whole group: folders of _GROUPS, or a file."""
+    from xdist.scheduler import LoadScopeScheduling
 
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::")[0]
+            return _GROUPS.get(pathlib.PurePosixPath(path).parent.name, path)
+
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long groups first: the last one that a worker takes should be short."""
     order = list(_GROUPS)
     folder = lambda item: item.path.parent.name  # noqa: E731
     items.sort(key=lambda item: order.index(folder(item)) if folder(item) in order else len(order))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(folder(item), str(item.path))))
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,15 @@
 
 import ast
 import dataclasses
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from bert_jax.benchmark.turns import Rival
+from bert_jax.config import store
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.training.metrics import read_metrics
 
@@ -110,7 +111,17 @@ def train(recipe: Recipe, words: Sequence[str], steps: int, seed: int, output: s
 
 
 def count_rival_updates(recipe: Recipe, seconds: float, reference: str, output: str) -> int:
-    """Returns the number of updates of transformers' Trainer that take the time."""
+    """Returns the number of updates of transformers' Trainer that take the time.
+
+    Raises:
+      ValueError: the rows of the reference cannot be taken.
+    """
+    config = store.load(reference)
+    if len(config.phases) > 1 or config.data.pack > 1 or not config.data.validation_share:
+        raise ValueError(
+            f"{recipe.config} takes the rows of the first recipe, which must have one phase,"
+            " config.data.pack=1 and held-out text."
+        )
     path, flags = os.path.join(output, f"{recipe.name}.json"), recipe.flags()
     if (known := _known_steps(path, recipe, seconds, flags, output)) is not None:
         return known
@@ -151,9 +162,12 @@ def _run_rival(
         "eval_batches": eval_batches,
         "arguments": recipe.arguments(),
     }
-    words = ["bert_jax.benchmark.recipe_torch", reference, workdir, json.dumps(settings)]
-    # jax only draws the held-out masks there: the accelerator belongs to torch.
-    _python(words, os.environ | {"JAX_PLATFORMS": "cpu"})
+    module = "bert_jax.benchmark.recipe_torch"
+    rival = Rival(module, "build", reference=reference, workdir=workdir, settings=settings)
+    try:
+        rival.measure()
+    finally:
+        rival.close()
 
 
 def _lengths(steps: int, log: Any, evaluate: str) -> list[str]:
@@ -174,13 +188,8 @@ def _bert_jax(command: str, flags: Sequence[str]) -> None:
     """
     if command == "train":
         flags = [*flags, "--compilation_cache=off"]
-    _python(["bert_jax", command, *flags])
-
-
-def _python(words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", *words], capture_output=True, text=True, env=environment
-    )
+    words = [sys.executable, "-m", "bert_jax", command, *flags]
+    ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode:
         last = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-1:]
-        raise ValueError(f"python -m {' '.join(words[:2])} failed: {' '.join(last)}")
+        raise ValueError(f"python -m bert_jax {command} failed: {' '.join(last)}")

@@ -1,20 +1,15 @@
 """transformers' Trainer in the race of recipes: the same rows, the same held-out masks.
 
-    python -m bert_jax.benchmark.recipe_torch REFERENCE WORKDIR SETTINGS
-
-REFERENCE is a workdir of this program: its rows are trained on, in their order, its sizes are those
-of the model, and its masks are the held-out ones. Masks to train on are drawn by transformers' data
-collator. Evaluations are written to WORKDIR/metrics.jsonl. `recipe` describes SETTINGS, a JSON
-object of `model`, `steps`, `every`, `seed`, `eval_batches` (null: those of the reference) and
-`arguments`.
+The reference is a workdir of this program: its rows are trained on, in their order, its sizes are
+those of the model, and its masks are the held-out ones. Masks to train on are those of
+transformers' data collator.
 """
 
 import itertools
 import json
 import os
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -150,24 +145,25 @@ def make_model(name: str, run: Run) -> Any:
     return model_class(config_class(**values))
 
 
-def main(reference: str, workdir: str, settings: Mapping[str, Any]) -> None:
-    """Trains, and writes the evaluations.
+def build(
+    reference: str, workdir: str, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], Callable[[], list[float]]]:
+    """Prepares a run, which the measurement does; evaluations are written to metrics.jsonl.
 
-    Raises:
-      ValueError: the reference has several phases, packed rows, or no held-out text.
+    Args:
+      reference: workdir with one phase, one example a row, and held-out text.
+      workdir: of the run.
+      settings: `model` of MODELS, `steps`, `every` so many of them an evaluation, `seed`,
+        `eval_batches` (None: those of the reference), and `arguments` of TrainingArguments, with
+        `mlm_probability` and `tail` as `recipe` describes them.
     """
+    jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
     config, steps = store.load(reference), settings["steps"]
     config.seed = settings["seed"]
     run = open_run(config, reference)
-    if run.phases[1:] or config.data.get("pack", 1) > 1 or not run.evaluation[0]:
-        raise ValueError(
-            "transformers' Trainer takes the rows of the first recipe, which must have one phase,"
-            " config.data.pack=1 and held-out text."
-        )
-    (phase, *_), arguments = run.phases, dict(settings["arguments"])
+    arguments, phase = dict(settings["arguments"]), run.phases[0]
     collator = transformers.DataCollatorForLanguageModeling(
-        make_tokenizer(run),
-        mlm_probability=arguments.pop("mlm_probability", 0.15),
+        make_tokenizer(run), mlm_probability=arguments.pop("mlm_probability", 0.15)
     )
     if tail := arguments.pop("tail", 0.0):
         arguments["lr_scheduler_type"] = "warmup_stable_decay"
@@ -190,14 +186,16 @@ def main(reference: str, workdir: str, settings: Mapping[str, Any]) -> None:
     batches = held_out_batches(run, config.eval.batches if limit is None else limit)
     row_tokens = options.per_device_train_batch_size * phase.sequence_length
     transformers.set_seed(settings["seed"])
-    transformers.Trainer(
+    trainer = transformers.Trainer(
         make_model(settings["model"], run),
         options,
         collator,
         TrainingRows(run),
         callbacks=[Evaluations(path, settings["every"], steps, batches, row_tokens)],
-    ).train()
+    )
 
+    def measure() -> list[float]:
+        trainer.train()
+        return []
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    return {}, measure

@@ -94,7 +94,7 @@ def make_run(name: str, **changes) -> Run:
     small |= {"model.num_heads": 2, "model.num_layers": 1, "model.vocab_size": VOCAB}
     config = make_config(name, **small | {"phases": ((128, 1.0),)} | changes)
     tokenizer = SimpleNamespace(
-        pieces=range(VOCAB),
+        pieces=tuple(map(str, range(VOCAB))),
         mask_id=MASK,
         cls_id=CLS,
         sep_id=SEP,
