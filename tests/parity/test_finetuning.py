@@ -45,12 +45,6 @@ VALUES = tiny.make_overrides(
 )
 
 
-@pytest.fixture(autouse=True)
-def as_users_run_it():
-    """Replaces the fixture of this folder: compiling would be most of the time."""
-    torch.set_num_threads(1)
-
-
 def write_pairs(path, rng, count):
     """Good or bad, as the second text says; the first one misleads half of the time."""
     rows = []

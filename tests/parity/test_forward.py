@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 BASE = dict(hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072)
 TINY = dict(hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512)

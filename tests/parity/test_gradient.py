@@ -13,6 +13,7 @@ from bert_jax.training.step import train_step
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def loss_and_gradient(task, params, batch):

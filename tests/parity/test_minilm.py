@@ -14,6 +14,7 @@ from bert_jax.text.tokenizers import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 TEXTS = (
     ("The committee adjourned without reaching a decision.", "Nobody was surprised."),

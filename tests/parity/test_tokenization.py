@@ -225,7 +225,7 @@ def strings_in(value):
     [
         ("python", "bert-base-uncased", True),
         ("rust", "bert-base-chinese", True),
-        ("python", "bert-base-multilingual-cased", False),
+        pytest.param("python", "bert-base-multilingual-cased", False, marks=pytest.mark.slow),
         pytest.param("rust", "bert-base-uncased", True, marks=pytest.mark.slow),
         pytest.param("python", "bert-base-cased", False, marks=pytest.mark.slow),
         # The other program's words are compared with every character above; its pieces differ from

@@ -98,9 +98,9 @@ def stop_after(monkeypatch, step, number=signal.SIGTERM):
     monkeypatch.setattr(reporting.Reporter, "push", push_and_signal)
 
 
-# The first step; before, at and after a report (2), a checkpoint (3), an evaluation (7), the change
-# of the phase (10), and the last one.
-SOME_STEPS = (1, 2, 3, 6, 7, 8, 10, 11, 19)
+# The first step; at a report (2), a checkpoint (3), an evaluation (7), before and after the change of
+# the phase (10), and the last one.
+SOME_STEPS = (1, 2, 3, 7, 10, 11, 19)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,7 @@ MODERN = {
     "mesh__data": 2,
     "mesh__fsdp": 2,
     "mesh__tensor": 2,
+    "phases": ((32, 1.0),),
 }
 
 
