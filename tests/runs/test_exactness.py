@@ -98,8 +98,8 @@ def stop_after(monkeypatch, step, number=signal.SIGTERM):
     monkeypatch.setattr(reporting.Reporter, "push", push_and_signal)
 
 
-# The first step; at a report (2), a checkpoint (3), an evaluation (7), before and after the change of
-# the phase (10), and the last one.
+# The first step; at a report (2), a checkpoint (3), an evaluation (7), before and after the change
+# of the phase (10), and the last one.
 SOME_STEPS = (1, 2, 3, 7, 10, 11, 19)
 
 
