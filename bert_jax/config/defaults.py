@@ -368,6 +368,9 @@ def finetuning(task: str) -> ConfigDict:
     # What batches have in common: the number of `rows`, or of `tokens` (for losses over words),
     # where a batch of short sentences has more than global_batch_size, one of long ones fewer.
     data.batches = "rows"
+    # Most examples of a row in training: more than 1 packs several, which do not attend to each
+    # other, into rows of the maximum length. Batches have about as many examples as without.
+    data.pack = 1
     # Sequence lengths that rows are padded to, in addition to the maximum.
     data.lengths = (32, 48, 64, 96, 128, 192, 256, 384)
 

@@ -48,6 +48,8 @@ ADDED_HEAD_FIELDS = {
     "both_orders": False,
     "lm_weight": 0.0,
 }
+# The same of config.data on labelled examples.
+ADDED_LABELLED_FIELDS = {"pack": 1}
 # The same of config.optimizer, which configurations of any earlier version lack.
 ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "tail": 0.5}
 # Fields of config.data of a corpus that earlier configurations lack, with those values.
@@ -139,6 +141,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
         values["model"] = ADDED_STACK_FIELDS | values["model"]
     if "head" in values and "source" not in values["data"]:  # of a task on labelled examples
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
+        values["data"] = ADDED_LABELLED_FIELDS | values["data"]
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     if "source" in values["data"]:
         evaluated = {"eval_masked_lm_prob": values["data"]["masked_lm_prob"]}

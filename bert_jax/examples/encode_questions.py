@@ -65,6 +65,16 @@ class QuestionRows(TaskRows):
             "weights": pick(self.weights, row_numbers),
         }
 
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds the same, [batch, N]; positions count from the begin of the packed row."""
+        batch = super().take_packed(row_numbers, length)
+        begins = batch["cls_positions"]
+        return batch | {
+            "start_positions": pick(self.start_positions, row_numbers) + begins,
+            "end_positions": pick(self.end_positions, row_numbers) + begins,
+            "weights": pick(self.weights, row_numbers),
+        }
+
     def windows(self, example: int) -> list[Window]:
         """The windows of an example, in the order of its context."""
         rows = range(*self.example_starts[example : example + 2].tolist())

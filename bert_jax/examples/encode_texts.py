@@ -34,6 +34,13 @@ class TextRows(TaskRows):
             "weights": pick(self.weights, row_numbers),
         }
 
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds `labels` and `weights`, [batch, N, ...]."""
+        return super().take_packed(row_numbers, length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
 
 @dataclass(frozen=True)
 class BothOrdersRows(TextRows):

@@ -73,6 +73,26 @@ class WordRows(TaskRows):
             "weights": np.where(is_word, weights, np.float32(0)),
         }
 
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds the same with `length` words, those of a packed row in order."""
+        batch, shape = super().take_packed(row_numbers, length), (len(row_numbers), length)
+        fields = {
+            "word_positions": np.zeros(shape, np.int32),
+            "is_word": np.zeros(shape, bool),
+            "labels": np.zeros(shape, np.int32),
+            "weights": np.zeros(shape, np.float32),
+        }
+        filled = np.zeros(len(row_numbers), np.int64)
+        for column, numbers in enumerate(row_numbers.T):
+            one = self.take(numbers, length)
+            at, word = np.nonzero(one["is_word"])
+            to = filled[at] + word
+            begins = batch["cls_positions"][at, column]
+            for name, values in fields.items():
+                values[at, to] = one[name][at, word] + (begins if name == "word_positions" else 0)
+            filled += one["is_word"].sum(axis=1)
+        return batch | fields
+
     def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:
         """Returns the number of the word that each place of a batch predicts, -1 for none.
 

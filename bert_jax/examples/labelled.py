@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.corpus.batch import Batch, EvaluationBatch
-from bert_jax.examples.buckets import BucketedLoader, evaluation_batches
+from bert_jax.examples.loaders import BucketedLoader, PackedLoader, evaluation_batches
 from bert_jax.examples.rows import TaskRows
 from bert_jax.files.checksums import file_sha256
 
@@ -36,7 +36,7 @@ class LabelledRows:
     rows: TaskRows
     counts: dict[str, int]
     pad_lengths: tuple[int, ...]
-    loader: BucketedLoader | None = None
+    loader: BucketedLoader | PackedLoader | None = None
 
     def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
@@ -45,6 +45,17 @@ class LabelledRows:
           ValueError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
         loader = BucketedLoader(self.rows.lengths, batch_size, seed, self.pad_lengths, even_tokens)
+        return dataclasses.replace(self, loader=loader)
+
+    def for_packed_training(
+        self, batch_size: int, seed: int, most: int, multiple: int
+    ) -> "LabelledRows":
+        """Returns the same rows with several in a row of the longest of `pad_lengths`.
+
+        See `PackedLoader` for the arguments and errors.
+        """
+        longest = self.pad_lengths[-1]
+        loader = PackedLoader(self.rows.lengths, batch_size, seed, longest, most, multiple)
         return dataclasses.replace(self, loader=loader)
 
     @property
@@ -77,7 +88,8 @@ class LabelledRows:
           ValueError: there is no loader.
         """
         row_numbers, length = self._training_batch(number)
-        return self.rows.take(row_numbers[start:stop], length)
+        take = self.rows.take if row_numbers.ndim == 1 else self.rows.take_packed
+        return take(row_numbers[start:stop], length)
 
     def describe(self) -> list[str]:
         """Returns the line of the banner about the file."""

@@ -122,6 +122,32 @@ class Sequences:
         )
         return {n: array.reshape(*numbers.shape, array.shape[1]) for n, array in batch.items()}
 
+    def take_packed(self, numbers: np.ndarray, length: int) -> Batch:
+        """Puts several sequences into each row of a batch, one after the other.
+
+        Args:
+          numbers: int64[batch, N], of the sequences; -1: absent, which only the last ones may be.
+          length: of the rows of the batch.
+
+        Returns:
+          The fields of `batch.token_fields`, with `cls_positions` int32[batch, N].
+
+        Raises:
+          ValueError: the sequences of a row are longer than `length`.
+        """
+        at = np.maximum(numbers, 0)
+        lengths = np.where(numbers >= 0, self.lengths[at], 0)
+        ids = [self.ids[self.starts[i] : self.starts[i + 1]] for i in numbers[numbers >= 0]]
+        row_lengths = lengths.sum(axis=1)
+        return token_fields(
+            np.concatenate(ids) if ids else np.empty(0, np.int32),
+            np.cumsum(row_lengths) - row_lengths,
+            lengths,
+            self.first_lengths[at],
+            length,
+            self.pad_id,
+        )
+
 
 class SequenceWriter:
     """Collects sequences.
@@ -243,6 +269,22 @@ class TaskRows:
           ValueError: a row is longer than `length`.
         """
         return self.sequences.take(row_numbers, length)
+
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Puts several rows into each row of a batch, where they do not attend to each other.
+
+        Args:
+          row_numbers: int64[batch, N]; -1: absent, which only the last ones may be.
+          length: of the rows of the batch.
+
+        Returns:
+          The fields of `Sequences.take_packed`, and those of the task: for each row, in the place
+          of [batch], [batch, N]; for each word, those of all rows in order, up to `length`.
+
+        Raises:
+          ValueError: the rows are longer than `length` together.
+        """
+        return self.sequences.take_packed(row_numbers, length)
 
 
 def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:

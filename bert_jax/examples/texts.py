@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.corpus.batch import Batch, EvaluationBatch
-from bert_jax.examples.buckets import bucket_lengths
+from bert_jax.examples.loaders import bucket_lengths
 from bert_jax.examples.rows import Sequences
 from bert_jax.text.tokenization import Tokenizer
 

@@ -156,20 +156,27 @@ def read_tokens(
 def read_pooled(
     model: EncoderConfig, head: HeadConfig, batch: Batch, deterministic: bool
 ) -> tuple[jax.Array, Reading]:
-    """Returns float[batch, features] of the only example of each row, and what was read.
+    """Returns float[batch, features] of the examples of rows, and what was read.
+
+    Of rows with several examples it is [batch, examples, features].
 
     Args:
       model: configuration of the encoder.
       head: layers, mix, BiLSTM and pooling.
-      batch: what the encoder takes, and int32[batch, 1] `cls_positions`.
+      batch: what the encoder takes, and int32[batch, examples] `cls_positions`.
       deterministic: no dropout.
     """
     if not head.has_pooler:
         x, reading = read_tokens(model, head, batch, deterministic)
-        return pool(head.pool, x, batch)[:, 0], reading
+        return _only(pool(head.pool, x, batch)), reading
     encoder = EncoderWithPooler(model, head.pool, name=model.name)
     encoded, pooled = encoder(batch, deterministic=deterministic)
-    return pooled[:, 0], Reading(encoded.hidden, _table(model, encoder))
+    return _only(pooled), Reading(encoded.hidden, _table(model, encoder))
+
+
+def _only(pooled: jax.Array) -> jax.Array:
+    """[batch, examples, features] without the axis of examples, if there is one in each row."""
+    return pooled[:, 0] if pooled.shape[1] == 1 else pooled
 
 
 def _table(model: EncoderConfig, encoder: Encoder | EncoderWithPooler) -> jax.Array | None:

@@ -56,6 +56,8 @@ class ClassificationModel(nn.Module):
     ) -> jax.Array | tuple[jax.Array, Reading]:
         """What `read_pooled` takes -> float32[batch, classes]; [batch, 2] in front for two orders.
 
+        Rows with several examples give [batch, examples, classes].
+
         Returns the logits, or with `keep_reading` the logits and what was read.
         """
         head = self.head

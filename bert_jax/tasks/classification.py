@@ -82,7 +82,7 @@ class Classification(Supervised):
 
     def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
         if self.kind == "regression":
-            return objectives.regression(outputs[:, 0], batch)
+            return objectives.regression(outputs[..., 0], batch)
         if self.kind == "multi":
             return objectives.multi_label(outputs, batch)
         return objectives.classification(outputs, batch)
@@ -117,6 +117,11 @@ class ClassificationData(Labelled):
     head: HeadConfig
     losses: Losses
     labels: tuple[str, ...] = ()
+
+    @property
+    def can_pack(self) -> bool:
+        """A BiLSTM, and further losses, read whole rows."""
+        return not (self.head.has_bilstm or self.head.both_orders or self.losses != Losses())
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "ClassificationData":

@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.models.heads import WordScores
 from bert_jax.models.model import Batch
+from bert_jax.models.task_heads import IMPOSSIBLE
 from bert_jax.text.lexicon import PHRASE
 
 # Logits of a causal language model that are in memory at a time, over all devices: 512 MiB. More
@@ -180,8 +181,8 @@ def multi_label(logits: jax.Array, batch: Batch) -> Sums:
     """Binary cross-entropy, the mean over the classes, of any number of classes.
 
     Args:
-      logits: float32[batch, classes].
-      batch: float32[batch, classes] `labels` of 0 and 1, float32[batch] `weights`.
+      logits: float32[..., classes].
+      batch: float32[..., classes] `labels` of 0 and 1, float32[...] `weights`.
     """
     labels, weights = batch["labels"], batch["weights"]
     losses = jnp.logaddexp(0.0, logits) - labels * logits
@@ -192,8 +193,8 @@ def regression(values: jax.Array, batch: Batch) -> Sums:
     """Squared error.
 
     Args:
-      values: float32[batch].
-      batch: float32[batch] `labels` and `weights`.
+      values: float32[...].
+      batch: float32[...] `labels` and `weights`.
     """
     weights = batch["weights"]
     return {"task_loss": Sum(((values - batch["labels"]) ** 2 * weights).sum(), weights.sum())}
@@ -204,12 +205,19 @@ def span(start_logits: jax.Array, end_logits: jax.Array, batch: Batch) -> Sums:
 
     Args:
       start_logits, end_logits: float32[batch, seq].
-      batch: int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`.
+      batch: int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`; all of
+        them [batch, examples] if rows have several examples, with int32[batch, seq] `example_ids`.
 
     Returns:
       `task_loss`, and `task_accuracy`: how often both positions are right.
     """
     weights = batch["weights"]
+    if weights.ndim == 2:  # an answer is in its own example
+        numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
+        is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
+        start_logits, end_logits = (
+            jnp.where(is_here, logits[:, None], IMPOSSIBLE) for logits in (start_logits, end_logits)
+        )
     start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
     end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
     losses = (start_losses + end_losses) / 2

@@ -88,6 +88,11 @@ class SpanData(Labelled):
     losses: Losses
     labels: tuple[str, ...] = ()
 
+    @property
+    def can_pack(self) -> bool:
+        """A BiLSTM, and further losses, read whole rows."""
+        return not self.head.has_bilstm and self.losses == Losses()
+
     @classmethod
     def make(cls, settings: TaskSettings) -> "SpanData":
         """Returns the host side for a configuration, without labels.

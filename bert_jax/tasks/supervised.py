@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
-from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows
+from bert_jax.examples.loaders import bucket_lengths
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.task import (
     Answers,
@@ -76,6 +76,11 @@ class Labelled:
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner about the head."""
         return ()
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples."""
+        return False
 
     def answers_of(self: LabelledData, rows: LabelledRows) -> Answers:
         return self.collect(rows.examples, rows.rows)

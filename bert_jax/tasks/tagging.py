@@ -136,6 +136,11 @@ class TaggingData(Labelled):
     losses: Losses
     labels: tuple[str, ...] = ()
 
+    @property
+    def can_pack(self) -> bool:
+        """A CRF, a BiLSTM, and further losses, read whole rows."""
+        return self.head.head == "linear" and self.losses == Losses()
+
     @classmethod
     def make(cls, settings: TaskSettings) -> "TaggingData":
         """Returns the host side for a configuration, without labels.

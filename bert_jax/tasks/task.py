@@ -247,6 +247,11 @@ class LabelledData(TaskData, Protocol):
         """Returns scores of labelled examples, `metrics` first."""
         ...
 
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples."""
+        ...
+
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner about the head."""
         ...

@@ -17,8 +17,8 @@ from bert_jax.corpus.manifest import Manifest
 from bert_jax.corpus.prepare import prepare
 from bert_jax.corpus.rows import CorpusRows
 from bert_jax.devices import processes, sharding
-from bert_jax.examples.buckets import bucket_lengths
 from bert_jax.examples.labelled import LabelledRows, source_sha256
+from bert_jax.examples.loaders import PackedLoader, bucket_lengths
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import CorpusData, LabelledData
@@ -133,14 +133,14 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         data = data.with_labels_of(examples)
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer, pad_lengths)
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
-        even_tokens = sharding.batch_shards(mesh) * microbatches
-        training = (
-            rows.for_training(
-                phase.batch_size,
-                config.seed,
-                even_tokens if config.data.batches == "tokens" else 0,
-            ),
-        )
+        even = sharding.batch_shards(mesh) * microbatches
+        if (pack := config.data.pack) > 1:
+            _check_packing(config, data)
+            rows = rows.for_packed_training(phase.batch_size, config.seed, pack, even)
+        else:
+            even = even if config.data.batches == "tokens" else 0
+            rows = rows.for_training(phase.batch_size, config.seed, even)
+        training = (rows,)
         steps = total_steps(config, (training[0].rows_per_epoch,))
     else:
         vocabulary, steps = "", 1
@@ -167,16 +167,35 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
             *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
             *data.describe(),
             *model_choices.describe(config),
-            _describe_batches(config, phase, pad_lengths),
+            _describe_batches(config, phase, pad_lengths, training),
         ),
     )
 
 
-def _describe_batches(config: ConfigDict, phase: Phase, pad_lengths: tuple[int, ...]) -> str:
+def _check_packing(config: ConfigDict, data: LabelledData) -> None:
+    if not data.can_pack or "num_heads" not in config.model:
+        what = "head or these losses" if "num_heads" in config.model else "encoder"
+        raise ValueError(
+            f"config.data.pack={config.data.pack}: this {what} would mix the examples of a row:"
+            " set config.data.pack=1."
+        )
+
+
+def _describe_batches(
+    config: ConfigDict,
+    phase: Phase,
+    pad_lengths: tuple[int, ...],
+    training: tuple[LabelledRows, ...],
+) -> str:
+    lengths = ", ".join(map(str, pad_lengths))
+    if training and isinstance(loader := training[0].loader, PackedLoader):
+        return (
+            f"batches    {loader.rows} rows of {pad_lengths[-1]} tokens with about"
+            f" {phase.batch_size} examples, {loader.fill:.1%} filled; evaluation: {lengths} tokens"
+        )
     size = f"{phase.batch_size} rows"
     if config.data.batches == "tokens":
         size = f"the tokens of {size} of mean length"
-    lengths = ", ".join(map(str, pad_lengths))
     return f"batches    {size}, padded to {lengths} tokens: one compilation each"
 
 

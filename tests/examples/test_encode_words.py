@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax.examples import encode_words as encode_words_module
-from bert_jax.examples.buckets import BucketedLoader
 from bert_jax.examples.conll import read_tagged
 from bert_jax.examples.encode_words import encode_words
+from bert_jax.examples.loaders import BucketedLoader
 from bert_jax.examples.rows import Labels
 from bert_jax.examples.schema import TaggedExample
 from bert_jax.text.tokenization import WordPieceTokenizer
@@ -253,7 +253,7 @@ def test_all_of_wikigold_comes_back(document_context, shared_data):
     assert batch["weights"].sum() == len(tags)
 
 
-def test_buckets_leave_little_padding_on_wikigold(shared_data):
+def test_loaders_leave_little_padding_on_wikigold(shared_data):
     _, _, rows = wikigold(shared_data)
     loader = BucketedLoader(rows.lengths, 16, 0, (16, 24, 32, 48, 64, 96, 128))
     slots = sum(16 * loader.batch(number)[1] for number in range(loader.batches_per_epoch))

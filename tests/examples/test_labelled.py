@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax.corpus.batch import Rows
-from bert_jax.examples.buckets import BucketedLoader, evaluation_batches
 from bert_jax.examples.encode_texts import encode_texts
 from bert_jax.examples.labelled import LabelledRows, source_sha256
+from bert_jax.examples.loaders import BucketedLoader, evaluation_batches
 from bert_jax.examples.rows import Labels
 from bert_jax.examples.schema import TextExample
 from bert_jax.text.tokenization import WordPieceTokenizer

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.examples.buckets import BucketedLoader, bucket_lengths, evaluation_batches
+from bert_jax.examples.loaders import BucketedLoader, bucket_lengths, evaluation_batches
 
 BUCKETS = (16, 32, 64)
 

@@ -1,9 +1,14 @@
-"""Batches of rows of similar lengths; the rows of a batch are a pure function of (seed, number).
+"""Which rows each training batch has: a pure function of (seed, number), without state.
 
-A batch is padded to the first of a few lengths (buckets) that its longest row fits in, so that
-short batches have little padding and only a few shapes are compiled. Each epoch shuffles all rows,
-sorts them by bucket, cuts them into batches and shuffles these: each row is used exactly once an
-epoch, and there is no state to save or to restore.
+By length: a batch is padded to the first of a few lengths (buckets) that its longest row fits in,
+so that short batches have little padding and only a few shapes are compiled. Each epoch shuffles
+all rows, sorts them by bucket, cuts them into batches and shuffles these.
+
+Packed: several rows share one of a batch, where they do not attend to each other. They are packed
+once, by best-fit decreasing (corpus/packing.py), so that epochs have the same number of updates;
+each epoch shuffles the packed rows.
+
+Each row is used exactly once an epoch.
 """
 
 import functools
@@ -12,6 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.corpus.loader import permute
+from bert_jax.corpus.packing import pack
 
 
 def bucket_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
@@ -79,6 +85,67 @@ class BucketedLoader:
         # Sorting is stable: within a bucket the order stays random.
         order = order[np.argsort(-self._buckets[order], kind="stable")]
         return order, permute(np.arange(num_batches), num_batches, f"batches {self.seed} {epoch}")
+
+
+class PackedLoader:
+    """Endless batches of shuffled, packed rows.
+
+    Args:
+      lengths: int[examples], tokens of each example.
+      batch_size: examples of a global batch, about; what `LabelledRows` counts epochs by.
+      seed: of the order.
+      length: of the packed rows.
+      most: examples of a row, at most.
+      multiple: rows of a batch are a multiple of this.
+
+    Raises:
+      ValueError: there are no examples, one is too long, or `batch_size` is not positive.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        seed: int,
+        length: int,
+        most: int,
+        multiple: int = 1,
+    ):
+        if not len(lengths):
+            raise ValueError("There are no rows to make batches of.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+        self.batch_size, self.seed = batch_size, seed
+        self._length, self._most = length, most
+        order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
+        packed, sizes = pack(np.asarray(lengths)[order], length, most)
+        self._examples, self._ends = order[packed], np.cumsum(sizes)
+        self.fill = float(np.sum(lengths) / (len(sizes) * length))
+        rows = batch_size * len(sizes) / len(lengths)
+        self.rows = max(1, round(rows / multiple)) * multiple
+        self._epoch = functools.lru_cache(2)(self._make_epoch)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return -(-len(self._ends) // self.rows)
+
+    def batch(self, number: int) -> tuple[np.ndarray, int]:
+        """Returns int64[rows, most], the examples of each row, and the length of rows.
+
+        The number -1 is no example; one batch of an epoch may have rows without examples.
+        """
+        epoch, place = divmod(number, self.batches_per_epoch)
+        chosen = self._epoch(epoch)[place * self.rows : (place + 1) * self.rows]
+        found = np.full((self.rows, self._most), -1, np.int64)
+        for row, packed in enumerate(chosen):
+            begin = self._ends[packed - 1] if packed else 0
+            examples = self._examples[begin : self._ends[packed]]
+            found[row, : len(examples)] = examples
+        return found, self._length
+
+    def _make_epoch(self, epoch: int) -> np.ndarray:
+        rows = len(self._ends)
+        return permute(np.arange(rows), rows, f"packed rows {self.seed} {epoch}")
 
 
 def _cut_points(buckets: np.ndarray, sizes: np.ndarray) -> list[tuple[int, int]]:
