@@ -5,13 +5,14 @@
 A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
 30,522 and 20 predictions per sequence. Our step also draws the masks, and computes accuracies
 and norms. The compared programs, if torch and transformers are installed, are `BertForPreTraining`
-unchanged (attention by SDPA, logits at every position, fused AdamW), and with logits at the masked
-positions only.
+unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
+positions only, and with --compile the latter through torch.compile. With several --dtypes the last
+line of a model compares the best of both sides.
 """
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.benchmark.machine import describe_machine, has_transformers
@@ -19,7 +20,8 @@ from bert_jax.benchmark.turns import Rival, take_turns
 from bert_jax.benchmark.workload import PREDICTIONS, SEQUENCE_LENGTH, SIZES
 
 OURS, PLAIN, GATHERED = "bert_jax", "transformers", "transformers, masked positions"
-_COLUMNS = "{:32} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
+COMPILED = f"{GATHERED}, compiled"
+_COLUMNS = "{:42} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Options:
       batch_size: sequences of a step; 0: the model's own.
       prng_impl: random bit generator of our dropout.
       same_allocator: give transformers our setting of the C library's allocator.
+      compile: whether transformers' model is also compiled.
     """
 
     rounds: int = 7
     batch_size: int = 0
     prng_impl: str = "threefry4x32"
     same_allocator: bool = False
+    compile: bool = False
 
 
 def run(models: Sequence[str], dtypes: Sequence[str], options: Options) -> None:
@@ -45,17 +49,39 @@ def run(models: Sequence[str], dtypes: Sequence[str], options: Options) -> None:
     for model in models:
         size = SIZES[model]
         batch_size = options.batch_size or size.batch_size
+        found: dict[tuple[str, str], float] = {}
         for dtype in dtypes:
             print(
                 f"\nBERT-{model}: {size.num_layers} layers, hidden {size.hidden_size}, batch"
                 f" {batch_size} x {SEQUENCE_LENGTH}, {PREDICTIONS} predictions, {dtype}"
             )
-            for line in measure(options, model, dtype, batch_size):
-                print(line, flush=True)
+            seconds, lines = measure(options, model, dtype, batch_size)
+            print("\n".join(lines), flush=True)
+            found |= {(name, dtype): duration for name, duration in seconds.items()}
+        if len(dtypes) > 1 and len({name for name, _ in found}) > 1:
+            print(best(found, batch_size), flush=True)
 
 
-def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterator[str]:
-    """Yields the lines of the table."""
+def best(seconds: Mapping[tuple[str, str], float], batch_size: int) -> str:
+    """Returns the line that compares the fastest of both sides.
+
+    Args:
+      seconds: of a step of each (program, dtype).
+      batch_size: sequences in a step.
+    """
+    ours = min((pair for pair in seconds if pair[0] == OURS), key=lambda pair: seconds[pair])
+    other = min((pair for pair in seconds if pair[0] != OURS), key=lambda pair: seconds[pair])
+    speeds = [
+        f"{' in '.join(pair)}, {batch_size * SEQUENCE_LENGTH / seconds[pair]:,.0f} tokens/s"
+        for pair in (ours, other)
+    ]
+    return f"best of both: {speeds[0]}; {speeds[1]}: {seconds[other] / seconds[ours]:.2f} times"
+
+
+def measure(
+    options: Options, model: str, dtype: str, batch_size: int
+) -> tuple[dict[str, float], list[str]]:
+    """Returns the median seconds of a step of each program, and the lines of the table."""
     common = {"model": model, "dtype": dtype, "batch_size": batch_size}
     here = __package__
     ceiling = Rival(f"{here}.step_jax", "build_ceiling", **common)
@@ -63,9 +89,13 @@ def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterat
         OURS: Rival(f"{here}.step_jax", "build_step", **common, prng_impl=options.prng_impl),
     }
     if has_transformers():
-        for name, gather in ((PLAIN, False), (GATHERED, True)):
-            settings = common | {"gather": gather, "same_allocator": options.same_allocator}
-            rivals[name] = Rival(f"{here}.step_torch", "build_step", **settings)
+        settings = common | {"same_allocator": options.same_allocator}
+        others = {PLAIN: (False, False), GATHERED: (True, False)}
+        others |= {COMPILED: (True, True)} if options.compile else {}
+        for name, (gather, compiles) in others.items():
+            rivals[name] = Rival(
+                f"{here}.step_torch", "build_step", **settings, gather=gather, compiles=compiles
+            )
     everyone = {"ceiling": ceiling, **rivals}
     try:
         numbers = take_turns(everyone, options.rounds)
@@ -74,7 +104,8 @@ def measure(options: Options, model: str, dtype: str, batch_size: int) -> Iterat
             rival.close()
     properties = rivals[OURS].properties | ceiling.properties
     seconds = {name: statistics.median(numbers[name]) for name in rivals}
-    yield from table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size)
+    lines = table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size)
+    return seconds, list(lines)
 
 
 def table(

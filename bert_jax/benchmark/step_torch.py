@@ -12,7 +12,12 @@ from bert_jax.devices.allocator import keep_freed_memory
 
 
 def build_step(
-    model: str, dtype: str, batch_size: int, gather: bool, same_allocator: bool
+    model: str,
+    dtype: str,
+    batch_size: int,
+    gather: bool,
+    same_allocator: bool,
+    compiles: bool = False,
 ) -> tuple[dict[str, Any], Callable[[], list[float]]]:
     """Forward, backward, clipping and the fused AdamW, with dropout.
 
@@ -20,6 +25,7 @@ def build_step(
       model, dtype, batch_size: what to train; bfloat16 is by autocast.
       gather: compute logits of the masked positions only, as this program does.
       same_allocator: use this program's settings of the allocator.
+      compiles: whether forward and backward pass go through torch.compile.
     """
     if same_allocator:
         keep_freed_memory()
@@ -59,6 +65,8 @@ def build_step(
         )
 
     loss_of = loss_of_masked_positions if gather else loss_everywhere
+    if compiles:
+        loss_of = torch.compile(loss_of)
     precision = contextlib.nullcontext
     if dtype == "bfloat16":
         precision = lambda: torch.autocast(device, torch.bfloat16)  # noqa: E731

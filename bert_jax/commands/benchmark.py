@@ -39,6 +39,7 @@ def step(argv: Sequence[str]) -> None:
     parser.flag("batch_size", 0, "Instead of the model's own.", least=0)
     parser.flag("prng_impl", "threefry4x32", "Random bit generator of our dropout.")
     parser.switch("same_allocator", "Give transformers our setting of the C library's allocator.")
+    parser.switch("compile", "Also measure transformers' model through torch.compile.")
     flags = parser.parse(argv)
     models, dtypes = flags.models.split(","), flags.dtypes.split(",")
     _check_known("model", models, SIZES)
@@ -46,7 +47,9 @@ def step(argv: Sequence[str]) -> None:
 
     from bert_jax.benchmark.step import Options, run
 
-    options = Options(flags.rounds, flags.batch_size, flags.prng_impl, flags.same_allocator)
+    options = Options(
+        flags.rounds, flags.batch_size, flags.prng_impl, flags.same_allocator, flags.compile
+    )
     run(models, dtypes, options)
 
 

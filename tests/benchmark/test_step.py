@@ -83,6 +83,20 @@ def test_the_table_says_how_many_times_longer_a_rival_takes():
     assert theirs.split() == ["transformers", "250.0", "2,048", "2.50", "32", "16%", "3.2%"]
 
 
+def test_the_best_of_both_sides_are_compared():
+    seconds = {
+        (step.OURS, "float32"): 0.1,
+        (step.OURS, "bfloat16"): 0.2,
+        (step.PLAIN, "float32"): 0.3,
+        (step.GATHERED, "float32"): 0.25,
+        (step.GATHERED, "bfloat16"): 0.15,
+    }
+    assert step.best(seconds, batch_size=4) == (
+        "best of both: bert_jax in float32, 5,120 tokens/s; transformers, masked positions in"
+        " bfloat16, 3,413 tokens/s: 1.50 times"
+    )
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
