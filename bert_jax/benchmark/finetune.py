@@ -121,15 +121,15 @@ def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Ite
     padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
     common = {"metric": config["metrics"][0], "seed": seed}
-    ours = f"{here}.finetune_jax"
+    ours = f"{here}.rivals.finetune_jax"
     rivals = {OURS: Rival(ours, "build", arguments=arguments, epochs=config["epochs"], **common)}
     once = {
         f"{OURS}, padded to {longest}": Rival(ours, "build", arguments=padded, epochs=1.0, **common)
     }
     if has_transformers() and importlib.util.find_spec("seqeval"):
-        rivals[THEIRS] = Rival(f"{here}.finetune_torch", "build", config=config, pad=False)
+        rivals[THEIRS] = Rival(f"{here}.rivals.finetune_torch", "build", config=config, pad=False)
         once[f"{THEIRS}, padded to {longest}"] = Rival(
-            f"{here}.finetune_torch", "build", config=one_epoch, pad=True
+            f"{here}.rivals.finetune_torch", "build", config=one_epoch, pad=True
         )
     else:
         yield f"{THEIRS} is left out: pip install -c constraints.txt -e '.[parity,test]'"

@@ -162,7 +162,7 @@ def _run_rival(
         "eval_batches": eval_batches,
         "arguments": recipe.arguments(),
     }
-    module = "bert_jax.benchmark.recipe_torch"
+    module = "bert_jax.benchmark.rivals.recipe_torch"
     rival = Rival(module, "build", reference=reference, workdir=workdir, settings=settings)
     try:
         rival.measure()

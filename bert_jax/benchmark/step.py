@@ -84,9 +84,9 @@ def measure(
     """Returns the median seconds of a step of each program, and the lines of the table."""
     common = {"model": model, "dtype": dtype, "batch_size": batch_size}
     here = __package__
-    ceiling = Rival(f"{here}.step_jax", "build_ceiling", **common)
+    ceiling = Rival(f"{here}.rivals.step_jax", "build_ceiling", **common)
     rivals = {
-        OURS: Rival(f"{here}.step_jax", "build_step", **common, prng_impl=options.prng_impl),
+        OURS: Rival(f"{here}.rivals.step_jax", "build_step", **common, prng_impl=options.prng_impl),
     }
     if has_transformers():
         settings = common | {"same_allocator": options.same_allocator}
@@ -94,7 +94,11 @@ def measure(
         others |= {COMPILED: (True, True)} if options.compile else {}
         for name, (gather, compiles) in others.items():
             rivals[name] = Rival(
-                f"{here}.step_torch", "build_step", **settings, gather=gather, compiles=compiles
+                f"{here}.rivals.step_torch",
+                "build_step",
+                **settings,
+                gather=gather,
+                compiles=compiles,
             )
     everyone = {"ceiling": ceiling, **rivals}
     try:

@@ -4,8 +4,10 @@
     python -m bert_jax benchmark train --steps=300            training, as a user runs it
     python -m bert_jax benchmark prepare --times=1,10         from text to shards
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
-        --config.data.train=FILE --config.data.eval=FILE      training of a tagger
+        --config.data.train=FILE --config.data.eval=FILE      fine-tuning
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
+    python -m bert_jax benchmark inference --workdir=DIR --input=FILE
+                                                              sentence vectors, predictions
 
 Add --help to one of them for its flags.
 """
@@ -120,6 +122,22 @@ def recipe(argv: Sequence[str]) -> None:
     run(list(map(parse_recipe, recipes)), rest, flags.seconds, flags.seeds, flags.output)
 
 
+def inference(argv: Sequence[str]) -> None:
+    parser = _parser("inference", "Times sentence vectors, or predictions of a classifier.")
+    parser.flag("workdir", "", "Folder of a run, or of imported weights.")
+    parser.flag("input", "", "File with a text a line.")
+    parser.flag("lines", 10_000, "Most texts.", least=1)
+    parser.flag("rounds", 3, "Turns of each program after the first.", least=1)
+    flags = parser.parse(argv)
+    for name in ("workdir", "input"):
+        if not getattr(flags, name):
+            raise ValueError(f"--{name} is missing: give --workdir=DIR --input=FILE.")
+
+    from bert_jax.benchmark.inference import run
+
+    run(flags.workdir, flags.input, flags.lines, flags.rounds)
+
+
 def _parser(name: str, description: str) -> Parser:
     return Parser(
         f"bert_jax benchmark {name}", f"{description}\n\n    python -m bert_jax benchmark {name}"
@@ -132,5 +150,5 @@ def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> Non
 
 
 BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
-    function.__name__: function for function in (step, train, prepare, finetune, recipe)
+    function.__name__: function for function in (step, train, prepare, finetune, recipe, inference)
 }

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax.benchmark import finetune, finetune_jax
+from bert_jax.benchmark import finetune
+from bert_jax.benchmark.rivals import finetune_jax
 from configs import classification, multiple_choice, ner, squad
 
 WORDS = "ada bob lives works in at paris rome acme the a today".split()
@@ -122,7 +123,7 @@ def write_examples(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["tagging", "classification", "multiple_choice", "span"])
 def test_both_sides_learn_a_file_by_heart(small_task, task, tmp_path):
-    from bert_jax.benchmark import finetune_torch
+    from bert_jax.benchmark.rivals import finetune_torch
 
     folder, _ = small_task
     module, argument, file = write_examples(tmp_path)[task]
@@ -153,7 +154,7 @@ def test_both_sides_learn_a_file_by_heart(small_task, task, tmp_path):
 
 def test_labels_stand_at_first_pieces_and_words_without_one_are_o(small_task):
     transformers = pytest.importorskip("transformers")
-    from bert_jax.benchmark.finetune_torch_tasks import Tagging
+    from bert_jax.benchmark.rivals.finetune_torch_tasks import Tagging
     from bert_jax.examples.schema import TaggedExample
 
     labels = ["B-LOC", "B-ORG", "O"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers
 
-from bert_jax.benchmark.finetune_torch_tasks import TASKS
+from bert_jax.benchmark.rivals.finetune_torch_tasks import TASKS
 
 # Fraction of the steps that the measurement of speed leaves out, as in our program.
 _WARM_UP = 0.1

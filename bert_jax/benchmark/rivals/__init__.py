@@ -1,0 +1,1 @@
+"""The compared programs: each is built and measured in a process of its own (`turns.Rival`)."""
