@@ -141,6 +141,7 @@ MODERN = {
     "mesh__fsdp": 2,
     "mesh__tensor": 2,
     "phases": ((32, 1.0),),
+    "data__dir": "",  # of other sequence lengths than those of the other runs
 }
 
 
