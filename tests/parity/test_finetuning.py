@@ -57,13 +57,7 @@ def write_pairs(path, rng, count):
 
 def write_questions(path, rng, count):
     """As labelled_files, without padding: there transformers' softmax covers padding too."""
-    sizes = functools.partial(with_words, rng, least=16, most=16)
-    original = labelled_files.with_words
-    labelled_files.with_words = lambda _, *words, **__: sizes(*words)
-    try:
-        labelled_files.write_questions(path, rng, count)
-    finally:
-        labelled_files.with_words = original
+    labelled_files.write_questions(path, rng, count, least=16, most=16)
 
 
 def labels_of_rows(batch):

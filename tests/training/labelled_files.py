@@ -53,12 +53,12 @@ def write_words(path, rng, count):
     path.write_text("\n\n".join(sentences) + "\n")
 
 
-def write_questions(path, rng, count):
+def write_questions(path, rng, count, least=6, most=26):
     """The answer is what shines, and lead does not."""
     questions = []
     for number in range(count):
         answer = rng.choice(("gold", "silver", "lead"))
-        context = " ".join(with_words(rng, answer, least=6, most=26))
+        context = " ".join(with_words(rng, answer, least=least, most=most))
         answers = [{"text": answer, "answer_start": context.index(answer)}]
         question = {
             "id": f"q{number}",

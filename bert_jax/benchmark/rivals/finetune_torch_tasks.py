@@ -17,7 +17,7 @@ from bert_jax.examples.choices import read_choices
 from bert_jax.examples.conll import read_tagged
 from bert_jax.examples.schema import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.examples.squad import read_questions
-from bert_jax.examples.tables import Columns, read_table
+from bert_jax.examples.tables import Columns, parse_column, read_table
 from bert_jax.scores.squad import squad_v1, squad_v2
 
 Rows = list[dict[str, Any]]
@@ -87,7 +87,15 @@ class Tagging:
         return [self.labels[best[first]] if first is not None else "O" for first in firsts]
 
 
-class Classification:
+class _OneOfSeveral:
+    """Scores a choice by accuracy."""
+
+    def score(self, outputs: Iterator[Any], examples: Sequence[Any], gold: list[int]) -> float:
+        best = [row["logits"].argmax() for row in outputs]
+        return float(np.mean(np.array(best) == gold))
+
+
+class Classification(_OneOfSeveral):
     """A class of a text or a pair of texts, scored by accuracy (`run_glue.py`)."""
 
     model_class = transformers.AutoModelForSequenceClassification
@@ -96,7 +104,9 @@ class Classification:
     def __init__(self, config: dict[str, Any], tokenizer: Any):
         self._longest, self._tokenizer = config["phases"][0][0], tokenizer
         data = config["data"]
-        self._columns = Columns(data["text_a"], data["text_b"] or None, data["label"])
+        text_a, text_b, label = (parse_column(data[n]) for n in ("text_a", "text_b", "label"))
+        assert text_a is not None
+        self._columns = Columns(text_a, text_b, label)
         self.labels: list[str] = []
 
     def read(self, path: str) -> list[TextExample]:
@@ -116,14 +126,8 @@ class Classification:
             rows.append({**row, "labels": label})
         return rows, gold
 
-    def score(
-        self, outputs: Iterator[Any], examples: Sequence[TextExample], gold: list[int]
-    ) -> float:
-        best = [row["logits"].argmax() for row in outputs]
-        return float(np.mean(np.array(best) == gold))
 
-
-class MultipleChoice:
+class MultipleChoice(_OneOfSeveral):
     """One of several endings, scored by accuracy (`run_swag.py`)."""
 
     model_class = transformers.AutoModelForMultipleChoice
@@ -149,12 +153,6 @@ class MultipleChoice:
             )
             rows.append({**row, "labels": label})
         return rows, gold
-
-    def score(
-        self, outputs: Iterator[Any], examples: Sequence[ChoiceExample], gold: list[int]
-    ) -> float:
-        best = [row["logits"].argmax() for row in outputs]
-        return float(np.mean(np.array(best) == gold))
 
 
 class Span:
