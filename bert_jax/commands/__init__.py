@@ -13,6 +13,7 @@ COMMANDS = {
     "tokenize": "Prints the ids or the pieces of each line of text.",
     "features": "Writes vectors of tokens, words or sentences.",
     "score": "Prints or writes pseudo-log-likelihoods of texts.",
+    "attention": "Shows what attention heads look at, and what layers predict.",
     "fill_mask": "Predicts the [MASK] tokens of texts.",
     "generate": "Continues texts, word by word.",
     "convert": "Imports, exports, lists and compares checkpoints.",

@@ -129,6 +129,20 @@ def encode_text(
     return TextRow(text, ids, len(first), tuple(masked.tolist()))
 
 
+def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
+    """int32[words, 2]: the positions [start, stop) of the pieces of each word.
+
+    A word is a piece and the pieces that continue it. [CLS] and [SEP] are no words.
+    """
+    positions = row.word_positions
+    continues = tokenizer.continues(row.input_ids[positions])
+    after_special = np.diff(positions, prepend=0) > 1
+    after_special[:1] = True
+    starts = np.flatnonzero(~continues | after_special)
+    sizes = np.diff(np.append(starts, len(positions)))
+    return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
+
+
 def text_batches(
     rows: Sequence[TextRow], longest: int, batch_tokens: int, shards: int, pad_id: int
 ) -> Iterator[EvaluationBatch]:

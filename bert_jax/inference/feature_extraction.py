@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.examples.texts import TextRow, read_texts
+from bert_jax.examples.texts import TextRow, read_texts, word_spans
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files
@@ -57,7 +57,7 @@ class FeatureExtractor:
             else:
                 hidden = output["hidden_states"][:, : len(row.input_ids)]
                 if self.choice.level == "word":
-                    spans = self.word_spans(row)
+                    spans = word_spans(row, self.model.tokenizer)
                     hidden = self._of_words(hidden, spans)
                     features["word_spans"] = spans
                     features["word_characters"] = self.word_characters(row, spans)
@@ -71,19 +71,6 @@ class FeatureExtractor:
         if not self.choice.normalize:
             return vectors
         return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-
-    def word_spans(self, row: TextRow) -> np.ndarray:
-        """int32[words, 2]: the positions [start, stop) of the pieces of each word.
-
-        A word is a piece and the pieces that continue it. [CLS] and [SEP] are no words.
-        """
-        positions = row.word_positions
-        continues = self.model.tokenizer.continues(row.input_ids[positions])
-        after_special = np.diff(positions, prepend=0) > 1
-        after_special[:1] = True
-        starts = np.flatnonzero(~continues | after_special)
-        sizes = np.diff(np.append(starts, len(positions)))
-        return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
 
     def word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
@@ -221,7 +208,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
 
     # Only these numbers stay in memory: the texts are read again later.
     sizes = np.array(
-        [(len(row.input_ids), len(extractor.word_spans(row)) if is_word else 0) for row in rows()]
+        [(len(row.input_ids), len(word_spans(row, extractor.model.tokenizer)) if is_word else 0) for row in rows()]
     )
     if not len(sizes):
         raise ValueError(f"{input_path} holds no text: there is nothing to do.")

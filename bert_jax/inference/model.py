@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.corpus.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_add_fields, reads_new_words
@@ -92,6 +93,22 @@ class TrainedModel:
         """jit of a function (params, batch) -> arrays whose first dimension is the batch."""
         return jax.jit(forward, out_shardings=sharding.replicated(self._mesh))
 
+    @property
+    def batch_shards(self) -> int:
+        """The number of rows of a batch is a multiple of it."""
+        return sharding.batch_shards(self._mesh)
+
+    def call(self, forward: Forward, batch: Batch) -> dict[str, np.ndarray]:
+        """Puts a batch of the host through the model.
+
+        Args:
+          forward: compiled.
+          batch: in the form of `corpus.batch`; its rows are a multiple of `batch_shards`.
+        """
+        size = len(batch["input_ids"])
+        on_device = sharding.shard_batch(self._mesh, self._add_fields(batch), size, 0)
+        return jax.device_get(forward(self.params, on_device))
+
     def run(
         self, forward: Forward, rows: Iterable[TextRow], progress: "Progress | None" = None
     ) -> Iterator[tuple[int, TextRow, dict[str, np.ndarray]]]:
@@ -106,21 +123,18 @@ class TrainedModel:
           The number of a row, the row, and its part of what `forward` returns; the longest of a
           window first. `in_order` restores their order.
         """
-        longest, shards = self.config.max_position_embeddings, sharding.batch_shards(self._mesh)
+        longest = self.config.max_position_embeddings
         numbered = enumerate(rows)
         while window := self._window(numbered):
             batches = text_batches(
                 [row for _, row in window],
                 longest,
                 self._batch_tokens,
-                shards,
+                self.batch_shards,
                 self.tokenizer.pad_id,
             )
             for batch in batches:
-                size = len(batch.row_numbers)
-                local = self._add_fields(batch.read(0, size))
-                on_device = sharding.shard_batch(self._mesh, local, size, 0)
-                outputs = jax.device_get(forward(self.params, on_device))
+                outputs = self.call(forward, batch.read(0, len(batch.row_numbers)))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
                     number, row = window[batch.row_numbers[place]]

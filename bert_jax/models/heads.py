@@ -219,3 +219,18 @@ class CausalLMDecoder(nn.Module):
         hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
         scores = word_scores(self.model, hidden, encoder.word_embedding())
         return scores.logits()[:, 0], cache
+
+
+class WordLogits(nn.Module):
+    """The head that predicts words alone, with its parameters "masked_lm/..." if it has any.
+
+    Attributes:
+      model: configuration of the encoder.
+    """
+
+    model: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
+        """float[batch, positions, hidden], float32[padded vocab, hidden] -> float32 logits."""
+        return word_scores(self.model, hidden, embedding).logits()

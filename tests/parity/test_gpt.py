@@ -72,7 +72,12 @@ def params():
 @pytest.fixture(scope="module")
 def theirs(params):
     config = transformers.OpenAIGPTConfig(
-        vocab_size=MODEL.vocab_size, n_positions=LONGEST, n_embd=32, n_layer=2, n_head=4
+        vocab_size=MODEL.vocab_size,
+        n_positions=LONGEST,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        attn_implementation="eager",
     )
     model = transformers.OpenAIGPTLMHeadModel(config).eval()
     state = {name: torch.tensor(array) for name, array in to_theirs(params).items()}
@@ -96,9 +101,11 @@ def make_batch(lengths, seq):
 
 @jax.jit
 def ours(params, batch):
-    encoded = Gpt(MODEL).apply({"params": params["gpt"]}, batch, deterministic=True, keep_all=True)
+    encoded = Gpt(MODEL).apply(
+        {"params": params["gpt"]}, batch, deterministic=True, keep_all=True, keep_attention=True
+    )
     logits = CausalLMModel(MODEL).apply({"params": params}, batch, deterministic=True)
-    return encoded.all_hidden, logits
+    return encoded.all_hidden, encoded.attention, logits
 
 
 def check_lengths(params, theirs, lengths, rows):
@@ -106,18 +113,21 @@ def check_lengths(params, theirs, lengths, rows):
     for start in range(0, len(lengths), rows):
         part = list(lengths[start : start + rows])
         batch = make_batch(part + [1] * (rows - len(part)), LONGEST)
-        hidden, logits = jax.device_get(ours(params, batch))
+        hidden, attention, logits = jax.device_get(ours(params, batch))
         for row, length in enumerate(part):
             ids = torch.tensor(batch["input_ids"][row : row + 1, :length]).long()
             with torch.no_grad():
-                out = theirs(ids, output_hidden_states=True)
+                out = theirs(ids, output_hidden_states=True, output_attentions=True)
             assert len(hidden) == len(out.hidden_states) == MODEL.num_layers + 1
             for mine, other in zip(hidden, out.hidden_states, strict=True):
                 np.testing.assert_allclose(mine[row, :length], other[0], rtol=0, atol=1e-5)
+            for mine, other in zip(attention, out.attentions, strict=True):
+                mine = mine[row, :, :length, :length]
+                np.testing.assert_allclose(mine, other[0], rtol=0, atol=1e-5)
             np.testing.assert_allclose(logits[row, :length], out.logits[0], rtol=0, atol=1e-5)
 
 
-def test_hidden_states_and_logits(params, theirs):
+def test_hidden_states_attention_and_logits(params, theirs):
     check_lengths(params, theirs, [1, 2, 3, 17, 64, 200, 511, 512], rows=8)
 
 

@@ -122,15 +122,23 @@ def loss(params, batch):
     return -(of_ids * weights).sum() / weights.sum(), outputs.masked_lm_logits
 
 
-def test_hidden_states_logits_loss_and_gradients(params, theirs, batch):
+def test_hidden_states_attention_logits_loss_and_gradients(params, theirs, batch):
     (mean, logits), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params, batch)
-    encode = lambda p: Bert(MODEL).apply({"params": p}, batch, deterministic=True, keep_all=True)  # noqa: E731
-    hidden = jax.jit(encode)(params["modernbert"]).all_hidden
+    keep_both = {"deterministic": True, "keep_all": True, "keep_attention": True}
+    encode = lambda p: Bert(MODEL).apply({"params": p}, batch, **keep_both)  # noqa: E731
+    encoded: Any = jax.jit(encode)(params["modernbert"])
+    hidden = encoded.all_hidden
 
     ids = torch.tensor(batch["input_ids"]).long()
     is_token = torch.tensor(batch["example_ids"]).long()
     labels = torch.where(is_token > 0, ids, -100)
-    out = theirs(ids, attention_mask=is_token, labels=labels, output_hidden_states=True)
+    out = theirs(
+        ids,
+        attention_mask=is_token,
+        labels=labels,
+        output_hidden_states=True,
+        output_attentions=True,
+    )
     out.loss.backward()
 
     np.testing.assert_allclose(mean, out.loss.item(), rtol=0, atol=1e-5)
@@ -141,6 +149,9 @@ def test_hidden_states_logits_loss_and_gradients(params, theirs, batch):
     assert len(hidden) == len(states) == LAYERS + 1
     for ours, other in zip(hidden, states, strict=True):
         np.testing.assert_allclose(ours[keep], other.detach().numpy()[keep], rtol=0, atol=1e-5)
+    for ours, other in zip(encoded.attention, out.attentions, strict=True):
+        ours, other = (np.moveaxis(x, 1, 2)[keep] for x in (ours, other.detach().numpy()))
+        np.testing.assert_allclose(ours, other, rtol=0, atol=1e-5)
     expected = {name: p.grad.numpy() for name, p in theirs.named_parameters()}
     for name, grad in to_theirs(grads).items():
         np.testing.assert_allclose(grad, expected[name], rtol=0, atol=1e-5, err_msg=name)

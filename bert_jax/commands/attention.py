@@ -1,0 +1,94 @@
+"""Shows what the attention heads of a model look at, and what its layers would predict.
+
+    python -m bert_jax attention --workdir=DIR "The [MASK] of the list." --output=attention.html
+    python -m bert_jax attention --workdir=DIR "A question?" "Its answer." --output=attention.npz
+    python -m bert_jax attention --workdir=DIR --held_out --output=heads.html
+    python -m bert_jax attention --workdir=DIR --input=FILE "A text." --output=attention.html
+
+One text is shown, or a pair: all heads, any of them between the tokens or words, and what every
+layer would predict for a [MASK], or as the next token. Statistics of the heads (entropy, distance,
+attention to the separator, to the next token, ...) are those of the text; with --held_out or
+--input also those of some texts of the held-out split, or of a file as `predict` reads it. The
+ending of --output determines the form: a page, which opens offline, or the arrays.
+docs/attention.md explains both.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_jax.commands import overrides, run_flags
+from bert_jax.commands.command_line import Parser
+from bert_jax.examples.texts import Text
+from bert_jax.files.atomic import whole_file
+from bert_jax.inference.input_files import check_files
+from bert_jax.scores.attention import STATISTICS, strongest_heads
+
+ENDINGS = (".html", ".npz")
+_SHOWN_HEADS = 3
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax attention", __doc__)
+    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
+    parser.flag("output", "", "File to write: .html or .npz.")
+    parser.switch("held_out", "Also statistics over the held-out split, or config.data.eval.")
+    parser.flag("input", "", "Also statistics over a file, as predict reads it.")
+    parser.flag("sample", 200, "Rows or examples that these are computed from.", least=1)
+    parser.flag("top_k", 5, "Words that are listed of each prediction.", least=1)
+    run_flags.add_cache(parser)
+    parser.words("TEXT", "one text, or the two of a pair", "*")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if not flags.workdir:
+        raise ValueError("--workdir is missing: the folder of a trained run.")
+    if len(flags.text) > 2:
+        raise ValueError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
+    if flags.held_out and flags.input:
+        raise ValueError("--held_out and --input are two samples: give one of them.")
+    has_sample = flags.held_out or bool(flags.input)
+    if not flags.text and not has_sample:
+        raise ValueError('Give a text, for example "The list is returned.", or --held_out.')
+    if os.path.splitext(flags.output)[1] not in ENDINGS:
+        raise ValueError(f"--output={flags.output}: the ending says the form, .html or .npz.")
+    check_files(flags.input, flags.output)
+    if "num_heads" not in config.model:
+        raise ValueError(
+            f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
+            " workdir of a Transformer."
+        )
+
+    run_flags.use_cache(flags)
+    from bert_jax.inference.attention import AttentionReader, make_statistics
+    from bert_jax.inference.head_statistics import sample_batches, sample_statistics
+
+    reader = AttentionReader(config, flags.workdir, flags.top_k)
+    arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
+    if flags.text:
+        arrays |= reader.read(reader.encode(Text(*flags.text)))
+    if has_sample:
+        batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
+        statistics, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
+        arrays |= {"sample_statistics": statistics}
+        where = flags.input or "the held-out split"
+        print(f"heads over {rows:,} rows of {where}, {tokens:,} tokens attending")
+    _print_heads(arrays)
+    _write(arrays, flags.output)
+
+
+def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
+    """Prints the heads with the highest value of each statistic, counted from 1."""
+    name = "sample_statistics" if "sample_statistics" in arrays else "text_statistics"
+    for (key, statistic), values in zip(STATISTICS.items(), arrays[name], strict=True):
+        heads = ", ".join(
+            f"layer {layer + 1} head {head + 1} {value:.3f}"
+            for layer, head, value in strongest_heads(values, _SHOWN_HEADS)
+        )
+        print(f"{key:<10} {heads}   ({statistic.looks_at})")
+
+
+def _write(arrays: Mapping[str, np.ndarray], path: str) -> None:
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+    for name, array in arrays.items():
+        print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")

@@ -1,0 +1,244 @@
+"""Attention probabilities of a text, and what each layer would predict.
+
+The prediction of a layer ("logit lens") is that of the head that predicts words, applied to the
+hidden states of the layer instead of the last one's. With normalisation before the sub-layers
+(norm_place="pre") the states of a layer go through the encoder's last norm first, as the last do.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.examples.texts import Text, TextRow, encode_text, word_spans
+from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
+from bert_jax.inference.model import TrainedModel
+from bert_jax.models import make_encoder
+from bert_jax.models.heads import WordLogits
+from bert_jax.models.layers.norm import layer_norm
+from bert_jax.models.model import Encoded
+from bert_jax.models.transformer import TransformerConfig
+from bert_jax.scores.attention import STATISTICS, attention_of_words
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import TaskRow
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.training.initial import untrained_params
+from bert_jax.training.run import make_task_data
+
+
+class AttentionReader:
+    """Reads attention with a trained model.
+
+    Attributes:
+      model: with its parameters.
+      config: of its encoder, with the implementation of attention that returns probabilities.
+      no_lens: why its layers predict no words; "" if they do.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: str, top_k: int = 5):
+        """Loads vocabulary and parameters.
+
+        Args:
+          config: of the workdir.
+          workdir: of a run, or of imported weights.
+          top_k: words that are listed of each prediction.
+
+        Raises:
+          ValueError: there is no checkpoint, or the model has no attention.
+        """
+        # One text is read at a time: a batch has no further rows.
+        self.model = TrainedModel(config, workdir, batch_tokens=1)
+        self.config = _probability_config(self.model, config.model.name)
+        self._task = find_task(config.task)
+        self._data: Any = make_task_data(config)
+        self.no_lens = _why_no_lens(self._task, config.task, untrained_params(workdir))
+        num_pieces = len(self.model.tokenizer.pieces)
+        lens = None
+        if not self.no_lens:
+            lens = Lens(self.config, min(top_k, num_pieces), num_pieces, self._task.reads_forward)
+        self._forward = self.model.compile(
+            functools.partial(_forward, self.config, self.model.tokenizer, lens)
+        )
+
+    def encode(self, text: Text) -> TextRow:
+        """Tokenizes a text or a pair; "[MASK]" in it is the special token, if there is one.
+
+        Raises:
+          ValueError: it has more tokens than the model has positions.
+        """
+        tokenizer = self.model.tokenizer
+        has_masks = tokenizer.mask_id >= 0
+        longest = self.config.max_position_embeddings
+        row = encode_text(text, tokenizer, longest, masks=has_masks)
+        return self._data.begin(row, tokenizer) if self._task.reads_forward else row
+
+    def read(self, row: TextRow) -> dict[str, np.ndarray]:
+        """Returns the arrays of a text; docs/attention.md lists them.
+
+        Raises:
+          ValueError: it has no words.
+        """
+        tokenizer, length = self.model.tokenizer, len(row.input_ids)
+        ((_, _, found),) = self.model.run(self._forward, [row])
+        attention = found["attention"][..., :length, :length]
+        statistics = mean_statistics(found["sums"], float(found["attending"]), "The text")
+        spans = all_spans(row, tokenizer)
+        return {
+            "tokens": np.array([tokenizer.pieces[i] for i in row.input_ids]),
+            "input_ids": row.input_ids,
+            "segments": (np.arange(length) >= row.first_length).astype(np.int32),
+            "is_special": np.isin(row.input_ids, special_ids(tokenizer)),
+            "words": np.array([_word(tokenizer, row.input_ids[i:j]) for i, j in spans]),
+            "word_spans": spans,
+            "attention": attention,
+            "word_attention": attention_of_words(attention, spans),
+            "statistics": np.array(list(STATISTICS)),
+            "text_statistics": statistics,
+            **self._lens_of(row, found),
+        }
+
+    def _lens_of(self, row: TextRow, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the predictions of the layers for the masks, or for every word but the first."""
+        if self.no_lens or not (self._task.reads_forward or row.masked):
+            return {}
+        if self._task.reads_forward:
+            places = positions = row.word_positions - 1
+        else:
+            places, positions = np.arange(len(row.masked)), np.array(row.masked, np.int32)
+        pieces = np.array(self.model.tokenizer.pieces)
+        return {
+            "lens_positions": positions,
+            "lens_tokens": pieces[found["top_ids"][:, places]],
+            "lens_probabilities": found["top_probabilities"][:, places],
+            "lens_answers": pieces[found["answers"][places]],
+            "lens_answer_probabilities": found["answer_probabilities"][:, places],
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Lens:
+    """What the layers of an encoder would predict.
+
+    Attributes:
+      config: of the encoder.
+      top_k: words that are listed.
+      num_pieces: of the vocabulary; the model's table may have more rows.
+      reads_forward: whether each position predicts the next token; otherwise the batch's
+        `masked_lm_positions` predict their own.
+    """
+
+    config: TransformerConfig
+    top_k: int
+    num_pieces: int
+    reads_forward: bool
+
+    def __call__(self, params: Any, batch: Any, encoded: Encoded) -> dict[str, jax.Array]:
+        """Returns the predictions of the embeddings and each layer.
+
+        Args:
+          params: of the model with its head.
+          batch: what the encoder takes; see `reads_forward`.
+          encoded: with `all_hidden`.
+
+        Returns:
+          [batch, layers + 1, positions, top_k] `top_ids`, int32, and `top_probabilities`, float32;
+          int32[batch, positions] `answers`, the next token or the most probable one of the last
+          layer, and float32[batch, layers + 1, positions] `answer_probabilities`.
+        """
+        probs = [self._probabilities(params, batch, states) for states in self._normed(params, encoded)]
+        top = [jax.lax.top_k(layer, self.top_k) for layer in probs]
+        answers = top[-1][1][:, :, 0]
+        if self.reads_forward:
+            answers = jnp.roll(batch["input_ids"], -1, axis=1)
+        of_answers = [jnp.take_along_axis(p, answers[..., None], axis=2)[..., 0] for p in probs]
+        return {
+            "top_ids": jnp.stack([ids for _, ids in top], axis=1),
+            "top_probabilities": jnp.stack([values for values, _ in top], axis=1),
+            "answers": answers,
+            "answer_probabilities": jnp.stack(of_answers, axis=1),
+        }
+
+    def _normed(self, params: Any, encoded: Encoded) -> list[jax.Array]:
+        """The hidden states as the head takes them, float[batch, seq, hidden] each."""
+        *inner, last = encoded.all_hidden
+        if self.config.norm_place == "pre":
+            norm = {"params": params[self.config.name]["encoder"]["layer_norm"]}
+            inner = [layer_norm(self.config).apply(norm, states) for states in inner]
+        return [*inner, last]  # pyright: ignore[reportReturnType]
+
+    def _probabilities(self, params: Any, batch: Any, states: jax.Array) -> jax.Array:
+        """float[batch, seq, hidden] -> float32[batch, positions, pieces]."""
+        if not self.reads_forward:
+            positions = batch["masked_lm_positions"][:, :, None]
+            states = jnp.take_along_axis(states, positions, axis=1)
+        table = params[self.config.name]["embeddings"]["word_embeddings"]["embedding"]
+        head = {"params": {name: tree for name, tree in params.items() if name == "masked_lm"}}
+        logits: Any = WordLogits(self.config).apply(head, states, table)
+        return jax.nn.softmax(logits[..., : self.num_pieces])
+
+
+def make_statistics(reader: AttentionReader) -> Any:
+    """Returns the compiled (params, batch) -> what `sum_heads` returns, without other arrays."""
+    forward = functools.partial(_sum_heads, reader.config, reader.model.tokenizer)
+    return reader.model.compile(forward)
+
+
+def all_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
+    """int32[words, 2]: the positions [start, stop) of each word; special tokens are words too."""
+    of_words = word_spans(row, tokenizer)
+    specials = np.setdiff1d(np.arange(len(row.input_ids), dtype=np.int32), row.word_positions)
+    spans = np.concatenate([of_words, np.stack([specials, specials + 1], axis=1)])
+    return spans[np.argsort(spans[:, 0])].astype(np.int32)
+
+
+def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    """Returns a word as it is read; as the vocabulary has it, if nothing of it can be read."""
+    return tokenizer.decode(ids.tolist()) or "".join(tokenizer.pieces[i] for i in ids)
+
+
+def _probability_config(model: TrainedModel, name: str) -> TransformerConfig:
+    if not isinstance(model.config, TransformerConfig):
+        raise ValueError(f"config.model.name={name!r} has no attention: it is no Transformer.")
+    return dataclasses.replace(model.config, attention="einsum", remat=False)
+
+
+def _why_no_lens(row: TaskRow, task: str, untrained: tuple[str, ...]) -> str:
+    if not (row.fills_masks or row.reads_forward):
+        return f"The model was trained for config.task={task!r}: it has no head that predicts words."
+    if any(name.startswith("masked_lm/") for name in untrained):
+        return "The weights were imported without a head that predicts words."
+    return ""
+
+
+def _sum_heads(
+    config: TransformerConfig, tokenizer: Tokenizer, params: Any, batch: Any
+) -> dict[str, jax.Array]:
+    return sum_heads(config, tokenizer, _encode(config, params, batch).attention, batch)
+
+
+def _forward(
+    config: TransformerConfig, tokenizer: Tokenizer, lens: Lens | None, params: Any, batch: Any
+) -> dict[str, jax.Array]:
+    """float32[batch, layers, heads, seq, seq] `attention`, its sums, and what `Lens` returns."""
+    encoded = _encode(config, params, batch)
+    return {
+        "attention": jnp.stack(encoded.attention, axis=1),
+        **sum_heads(config, tokenizer, encoded.attention, batch),
+        **(lens(params, batch, encoded) if lens else {}),
+    }
+
+
+def _encode(config: TransformerConfig, params: Any, batch: Any) -> Encoded:
+    encoded: Any = make_encoder(config).apply(
+        {"params": params[config.name]},
+        batch,
+        deterministic=True,
+        keep_all=True,
+        keep_attention=True,
+    )
+    return encoded
