@@ -66,6 +66,7 @@ setup(
     ],
     # In a checkout the configurations stand beside the package; a wheel has them in it.
     package_dir={"bert_jax.configs": "configs"},
+    package_data={"bert_jax.pages": ["*.css", "*.js"]},
     entry_points={"console_scripts": ["bert_jax = bert_jax.__main__:start"]},
     install_requires=REQUIRED,
     extras_require=EXTRAS,

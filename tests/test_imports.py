@@ -27,6 +27,7 @@ FLOORS = (
     "training",
     "tasks",
     "models",
+    "pages",
     "examples",
     "corpus",
     "formats",
@@ -38,7 +39,7 @@ FLOORS = (
     "files",
 )
 MAX_FILES = 17  # of a folder, without __init__.py
-WITHOUT_JAX = ("examples", "corpus", "formats", "text", "scores", "config", "files")
+WITHOUT_JAX = ("pages", "examples", "corpus", "formats", "text", "scores", "config", "files")
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax"}
 PARSES_FLAGS = ("main", "__main__", "commands")
 FLAG_PARSERS = {"argparse", "absl.flags", "absl.app", "sys.argv", "getopt", "optparse"}

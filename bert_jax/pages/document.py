@@ -1,0 +1,87 @@
+"""A page: one HTML file with its styles and its script, which asks nothing of any network."""
+
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bert_jax.pages.markup import Content, Markup, render, tag
+
+_HERE = pathlib.Path(__file__).parent
+# The page may load nothing, and no script runs but those in it.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page with a heading.
+
+    Attributes:
+      title: text.
+      body: what stands below the heading.
+    """
+
+    title: str
+    body: Content
+
+
+def document(
+    title: str, sections: Sequence[Section], *, lead: Content = None, footer: Content = None
+) -> str:
+    """Returns a page.
+
+    Args:
+      title: its first heading, and the name of its tab.
+      sections: in order; their titles are the table of contents.
+      lead: what stands above all sections.
+      footer: what stands below them.
+    """
+    names = [f"section-{number}" for number in range(1, 1 + len(sections))]
+    links = [
+        tag("a", section.title, href=f"#{name}")
+        for name, section in zip(names, sections, strict=True)
+    ]
+    body = [
+        tag("header", tag("h1", title), lead),
+        tag("nav", links, aria_label="Contents") if len(links) > 1 else None,
+        tag(
+            "main",
+            [
+                tag("section", tag("h2", section.title, id=name), section.body)
+                for name, section in zip(names, sections, strict=True)
+            ],
+        ),
+        tag("footer", footer) if footer else None,
+        tag("div", id="tip", role="status", hidden=True),
+        tag("script", _file("page.js")),
+    ]
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", _file("plot.css"), _file("page.css")),
+    ]
+    html = tag("html", tag("head", head), tag("body", body), lang="en")
+    return render(Markup("<!DOCTYPE html>\n"), html, "\n")
+
+
+def standalone(picture: Markup) -> str:
+    """Returns an SVG of `plot` as a file of its own, in the light colors."""
+    start, end = picture.split(">", 1)
+    style = tag("style", _file("plot.css"))
+    return f'{start} xmlns="http://www.w3.org/2000/svg">{style}{end}\n'
+
+
+def columns(*content: Content) -> Markup:
+    """Returns parts side by side, as many as the screen has place for."""
+    return tag("div.columns", *content)
+
+
+def note(*content: Content) -> Markup:
+    """Returns a remark in small print."""
+    return tag("p.note", *content)
+
+
+def _file(name: str) -> Markup:
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
