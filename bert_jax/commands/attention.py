@@ -17,12 +17,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax.commands import overrides, run_flags
 from bert_jax.commands.command_line import Parser
 from bert_jax.examples.texts import Text
-from bert_jax.files.atomic import whole_file
+from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.inference.input_files import check_files
+from bert_jax.pages.attention import Origin, attention_page, check_size
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 
 ENDINGS = (".html", ".npz")
@@ -49,6 +51,7 @@ def main(argv: Sequence[str]) -> None:
     has_sample = flags.held_out or bool(flags.input)
     if not flags.text and not has_sample:
         raise ValueError('Give a text, for example "The list is returned.", or --held_out.')
+    is_page = flags.output.endswith(".html")
     if os.path.splitext(flags.output)[1] not in ENDINGS:
         raise ValueError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     check_files(flags.input, flags.output)
@@ -63,17 +66,42 @@ def main(argv: Sequence[str]) -> None:
     from bert_jax.inference.head_statistics import sample_batches, sample_statistics
 
     reader = AttentionReader(config, flags.workdir, flags.top_k)
+    model = reader.config
     arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
+    sample = ""
     if flags.text:
-        arrays |= reader.read(reader.encode(Text(*flags.text)))
+        row = reader.encode(Text(*flags.text))
+        if is_page:
+            check_size(model.num_layers, model.num_heads, len(row.input_ids))
+        arrays |= reader.read(row)
     if has_sample:
         batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
         statistics, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
-        arrays |= {"sample_statistics": statistics}
+        arrays["sample_statistics"] = statistics
         where = flags.input or "the held-out split"
-        print(f"heads over {rows:,} rows of {where}, {tokens:,} tokens attending")
+        sample = f"{rows:,} rows of {where}, in which {tokens:,} tokens attend"
+        print(f"heads over {sample}")
     _print_heads(arrays)
-    _write(arrays, flags.output)
+    if flags.text and reader.no_lens:
+        print(f"no predictions of the layers: {reader.no_lens}")
+    if is_page:
+        name = os.path.basename(os.path.abspath(flags.workdir))
+        origin = Origin(name, describe(config), sample, reader.no_lens)
+        page = attention_page(origin, arrays)
+        write_bytes(flags.output, page.encode())
+        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
+    else:
+        _write_arrays(arrays, flags.output)
+
+
+def describe(config: ConfigDict) -> str:
+    """Returns "bert: 12 layers of 12 heads, hidden size 768, mask bidirectional; task"."""
+    model = config.model
+    mask = f"{model.mask} of {model.window}" if model.window else model.mask
+    return (
+        f"{model.name} for {config.task}: {model.num_layers} layers of {model.num_heads} heads,"
+        f" hidden size {model.hidden_size}, {mask} attention"
+    )
 
 
 def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
@@ -87,7 +115,7 @@ def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
         print(f"{key:<10} {heads}   ({statistic.looks_at})")
 
 
-def _write(arrays: Mapping[str, np.ndarray], path: str) -> None:
+def _write_arrays(arrays: Mapping[str, np.ndarray], path: str) -> None:
     with whole_file(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)
     for name, array in arrays.items():

@@ -25,7 +25,12 @@ class Section:
 
 
 def document(
-    title: str, sections: Sequence[Section], *, lead: Content = None, footer: Content = None
+    title: str,
+    sections: Sequence[Section],
+    *,
+    lead: Content = None,
+    footer: Content = None,
+    parts: Sequence[str] = (),
 ) -> str:
     """Returns a page.
 
@@ -34,6 +39,7 @@ def document(
       sections: in order; their titles are the table of contents.
       lead: what stands above all sections.
       footer: what stands below them.
+      parts: names of further styles and scripts in this folder, without .css and .js.
     """
     names = [f"section-{number}" for number in range(1, 1 + len(sections))]
     links = [
@@ -52,7 +58,7 @@ def document(
         ),
         tag("footer", footer) if footer else None,
         tag("div", id="tip", role="status", hidden=True),
-        tag("script", _file("page.js")),
+        [tag("script", _file(f"{name}.js")) for name in ("page", *parts)],
     ]
     head = [
         tag("meta", charset="utf-8"),
@@ -60,7 +66,7 @@ def document(
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", _file("plot.css"), _file("page.css")),
+        tag("style", [_file(f"{name}.css") for name in ("plot", "page", *parts)]),
     ]
     html = tag("html", tag("head", head), tag("body", body), lang="en")
     return render(Markup("<!DOCTYPE html>\n"), html, "\n")

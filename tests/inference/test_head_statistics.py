@@ -3,18 +3,23 @@
 import dataclasses
 import json
 import math
+import os
+import random
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.corpus.prepare import prepare
 from bert_jax.examples.texts import Text
 from bert_jax.inference import head_statistics
 from bert_jax.inference.attention import AttentionReader, make_statistics
 from bert_jax.models import make_encoder
 from bert_jax.scores.attention import STATISTICS
 from tests import tiny
+from tests.corpus.test_prepare import make_config
+from tests.inference.conftest import WORDS
 
 TEXTS = ["the list is returned .", "naive", "unaffable list , the list is naive returned ."]
 
@@ -28,7 +33,7 @@ class Specials:
     end_id: int = 4
 
 
-def slowly(config, attention, batch):
+def slowly(config, attention, batch, specials=(2, 3)):
     """{statistic: float[layers, heads]}, each mean over the tokens of all rows that attend."""
     values = {name: [] for name in STATISTICS}
     ids, places, examples = (batch[n] for n in ("input_ids", "position_ids", "example_ids"))
@@ -36,7 +41,7 @@ def slowly(config, attention, batch):
         for head in range(config.num_heads):
             of_tokens = {name: [] for name in STATISTICS}
             for row, i in np.ndindex(ids.shape):
-                if examples[row, i] == 0 or ids[row, i] in (2, 3, 4):
+                if examples[row, i] == 0 or ids[row, i] in specials:
                     continue
                 p = probs[row, head, i].astype(np.float64)
                 own = [j for j in range(len(p)) if examples[row, j] == examples[row, i]]
@@ -51,7 +56,7 @@ def slowly(config, attention, batch):
                 of_tokens["entropy"].append(entropy)
                 of_tokens["evenness"].append(entropy / math.log(max(len(seen), 2)))
                 of_tokens["distance"].append(sum(p[j] * abs(away[j]) for j in own))
-                of_tokens["separator"].append(sum(p[j] for j in own if ids[row, j] in (3, 4)))
+                of_tokens["separator"].append(sum(p[j] for j in own if ids[row, j] in specials[1:]))
                 of_tokens["first"].append(sum(p[j] for j in own if places[row, j] == 0))
                 for name, offset in (("previous", -1), ("self", 0), ("next", 1)):
                     of_tokens[name].append(sum(p[j] for j in own if away[j] == offset))
@@ -91,7 +96,7 @@ def test_statistics_are_those_of_a_loop(changes):
     attention, found = jax.tree.map(np.asarray, forward(params))
     means = head_statistics.mean_statistics(found["sums"].sum(0), found["attending"].sum(), "It")
     assert means.shape == (len(STATISTICS), config.num_layers, config.num_heads)
-    for (name, want), values in zip(slowly(config, attention, batch).items(), means, strict=True):
+    for (name, want), values in zip(slowly(config, attention, batch, (2, 3, 4)).items(), means, strict=True):
         np.testing.assert_allclose(values, want, atol=2e-5, rtol=0, err_msg=name)
         assert want.std() > 1e-4 or (name == "next" and config.is_causal), name
 
@@ -137,6 +142,33 @@ def test_a_sample_of_labelled_pairs(classification, tmp_path):
     want, attending = mean_of_texts(classification, [Text(*pairs[i]) for i in (0, 4, 8)])
     np.testing.assert_allclose(found, want, atol=1e-5, rtol=0)
     assert (rows, tokens) == (3, attending)
+
+
+def test_a_sample_of_the_held_out_split(make_workdir, tmp_path):
+    """All rows of the longest length, as the corpus has them, or some."""
+    workdir = make_workdir(model__num_layers=1)
+    rng = random.Random(0)
+    documents = ["\n".join(" ".join(rng.choices(WORDS, k=9)) for _ in range(6)) for _ in range(40)]
+    (tmp_path / "0.txt").write_text("\n\n".join(documents))
+    vocab = os.path.join(workdir, "vocab.txt")
+    sizes = {"sequence_lengths": (32, 40), "max_predictions_per_seq": (6, 8)}
+    data = make_config(tmp_path, vocab=vocab, validation_share=0.3, short_seq_prob=0.8, **sizes)
+    manifest = prepare(data, os.path.join(workdir, "data"), 1, log=lambda line: None)
+
+    rows = manifest.rows("validation", 40)
+    batch = rows.read(np.arange(len(rows)))
+    reader = AttentionReader(store.load(workdir), workdir)
+    params = jax.device_get(reader.model.params["bert"])
+    encoded = make_encoder(reader.config).apply(
+        {"params": params}, batch, deterministic=True, keep_attention=True
+    )
+    want = slowly(reader.config, jax.device_get(encoded.attention), batch)
+    found, count, tokens = sample(workdir)
+    assert count == len(rows)
+    assert tokens == ((batch["example_ids"] > 0) & ~np.isin(batch["input_ids"], (2, 3))).sum()
+    for name, values in zip(STATISTICS, found, strict=True):
+        np.testing.assert_allclose(values, want[name], atol=2e-5, rtol=0, err_msg=name)
+    assert sample(workdir, most=2)[1] == 2
 
 
 def test_what_cannot_be_sampled(workdir, classification, tmp_path):
