@@ -13,8 +13,10 @@ ending of --output determines the form: a page, which opens offline, or the arra
 docs/attention.md explains both.
 """
 
+import argparse
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -26,6 +28,9 @@ from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.inference.input_files import check_files
 from bert_jax.pages.attention import Origin, attention_page, check_size
 from bert_jax.scores.attention import STATISTICS, strongest_heads
+
+if TYPE_CHECKING:
+    from bert_jax.inference.attention import AttentionReader
 
 ENDINGS = (".html", ".npz")
 _SHOWN_HEADS = 3
@@ -42,16 +47,37 @@ def main(argv: Sequence[str]) -> None:
     run_flags.add_cache(parser)
     parser.words("TEXT", "one text, or the two of a pair", "*")
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    _check(config, flags)
+
+    run_flags.use_cache(flags)
+    from bert_jax.inference.attention import AttentionReader
+
+    reader = AttentionReader(config, flags.workdir, flags.top_k)
+    arrays, sample = _compute(reader, config, flags)
+    _print_heads(arrays)
+    if flags.text and reader.no_lens:
+        print(f"no predictions of the layers: {reader.no_lens}")
+    if _is_page(flags):
+        name = os.path.basename(os.path.abspath(flags.workdir))
+        texts = tuple(flags.text)
+        origin = Origin(name, _describe(config), texts, sample, reader.no_lens)
+        # An argument that is not UTF-8 has lone surrogates.
+        page = attention_page(origin, arrays).encode(errors="replace")
+        write_bytes(flags.output, page)
+        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
+    else:
+        _write_arrays(arrays, flags.output)
+
+
+def _check(config: ConfigDict, flags: argparse.Namespace) -> None:
     if not flags.workdir:
         raise ValueError("--workdir is missing: the folder of a trained run.")
     if len(flags.text) > 2:
         raise ValueError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
     if flags.held_out and flags.input:
         raise ValueError("--held_out and --input are two samples: give one of them.")
-    has_sample = flags.held_out or bool(flags.input)
-    if not flags.text and not has_sample:
+    if not flags.text and not flags.held_out and not flags.input:
         raise ValueError('Give a text, for example "The list is returned.", or --held_out.')
-    is_page = flags.output.endswith(".html")
     if os.path.splitext(flags.output)[1] not in ENDINGS:
         raise ValueError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     check_files(flags.input, flags.output)
@@ -61,41 +87,37 @@ def main(argv: Sequence[str]) -> None:
             " workdir of a Transformer."
         )
 
-    run_flags.use_cache(flags)
-    from bert_jax.inference.attention import AttentionReader, make_statistics
+
+def _is_page(flags: argparse.Namespace) -> bool:
+    return flags.output.endswith(".html")
+
+
+def _compute(
+    reader: "AttentionReader", config: ConfigDict, flags: argparse.Namespace
+) -> tuple[dict[str, np.ndarray], str]:
+    """Returns the arrays of the text, of the sample or of both, and what the sample is."""
+    from bert_jax.inference.attention import make_statistics
     from bert_jax.inference.head_statistics import sample_batches, sample_statistics
 
-    reader = AttentionReader(config, flags.workdir, flags.top_k)
-    model = reader.config
     arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
-    sample = ""
     if flags.text:
         row = reader.encode(Text(*flags.text))
-        if is_page:
-            check_size(model.num_layers, model.num_heads, len(row.input_ids))
+        if _is_page(flags):
+            check_size(reader.config.num_layers, reader.config.num_heads, len(row.input_ids))
         arrays |= reader.read(row)
-    if has_sample:
-        batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
-        statistics, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
-        arrays["sample_statistics"] = statistics
-        where = flags.input or "the held-out split"
-        sample = f"{rows:,} rows of {where}, in which {tokens:,} tokens attend"
-        print(f"heads over {sample}")
-    _print_heads(arrays)
-    if flags.text and reader.no_lens:
-        print(f"no predictions of the layers: {reader.no_lens}")
-    if is_page:
-        name = os.path.basename(os.path.abspath(flags.workdir))
-        origin = Origin(name, describe(config), sample, reader.no_lens)
-        page = attention_page(origin, arrays)
-        write_bytes(flags.output, page.encode())
-        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
-    else:
-        _write_arrays(arrays, flags.output)
+    if not flags.held_out and not flags.input:
+        return arrays, ""
+    batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
+    values, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
+    where = flags.input or "the held-out split"
+    return (
+        arrays | {"sample_statistics": values},
+        f"{rows:,} rows of {where}, in which {tokens:,} tokens attend",
+    )
 
 
-def describe(config: ConfigDict) -> str:
-    """Returns "bert: 12 layers of 12 heads, hidden size 768, mask bidirectional; task"."""
+def _describe(config: ConfigDict) -> str:
+    """Returns "bert for pretraining: 12 layers of 12 heads, ..."."""
     model = config.model
     mask = f"{model.mask} of {model.window}" if model.window else model.mask
     return (
@@ -107,12 +129,13 @@ def describe(config: ConfigDict) -> str:
 def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
     """Prints the heads with the highest value of each statistic, counted from 1."""
     name = "sample_statistics" if "sample_statistics" in arrays else "text_statistics"
-    for (key, statistic), values in zip(STATISTICS.items(), arrays[name], strict=True):
+    print(f"heads with the highest values over the {name.split('_')[0]}")
+    for statistic, values in zip(STATISTICS.values(), arrays[name], strict=True):
         heads = ", ".join(
             f"layer {layer + 1} head {head + 1} {value:.3f}"
             for layer, head, value in strongest_heads(values, _SHOWN_HEADS)
         )
-        print(f"{key:<10} {heads}   ({statistic.looks_at})")
+        print(f"{statistic.title:<28} {heads}")
 
 
 def _write_arrays(arrays: Mapping[str, np.ndarray], path: str) -> None:

@@ -113,6 +113,7 @@ class AttentionReader:
         pieces = np.array(self.model.tokenizer.pieces)
         return {
             "lens_positions": positions,
+            "lens_offset": np.array(int(self._task.reads_forward), np.int32),
             "lens_tokens": pieces[found["top_ids"][:, places]],
             "lens_probabilities": found["top_probabilities"][:, places],
             "lens_answers": pieces[found["answers"][places]],
@@ -150,7 +151,9 @@ class Lens:
           int32[batch, positions] `answers`, the next token or the most probable one of the last
           layer, and float32[batch, layers + 1, positions] `answer_probabilities`.
         """
-        probs = [self._probabilities(params, batch, states) for states in self._normed(params, encoded)]
+        probs = [
+            self._probabilities(params, batch, states) for states in self._normed(params, encoded)
+        ]
         top = [jax.lax.top_k(layer, self.top_k) for layer in probs]
         answers = top[-1][1][:, :, 0]
         if self.reads_forward:
@@ -209,7 +212,9 @@ def _probability_config(model: TrainedModel, name: str) -> TransformerConfig:
 
 def _why_no_lens(row: TaskRow, task: str, untrained: tuple[str, ...]) -> str:
     if not (row.fills_masks or row.reads_forward):
-        return f"The model was trained for config.task={task!r}: it has no head that predicts words."
+        return (
+            f"The model was trained for config.task={task!r}: it has no head that predicts words."
+        )
     if any(name.startswith("masked_lm/") for name in untrained):
         return "The weights were imported without a head that predicts words."
     return ""

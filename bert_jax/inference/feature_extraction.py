@@ -208,7 +208,10 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
 
     # Only these numbers stay in memory: the texts are read again later.
     sizes = np.array(
-        [(len(row.input_ids), len(word_spans(row, extractor.model.tokenizer)) if is_word else 0) for row in rows()]
+        [
+            (len(row.input_ids), len(word_spans(row, extractor.model.tokenizer)) if is_word else 0)
+            for row in rows()
+        ]
     )
     if not len(sizes):
         raise ValueError(f"{input_path} holds no text: there is nothing to do.")

@@ -53,7 +53,9 @@ def sum_heads(
     ids, places, examples = (batch[n] for n in ("input_ids", "position_ids", "example_ids"))
     is_special = jnp.isin(ids, jnp.array(special_ids(tokenizer)))
     attends = ((examples > 0) & ~is_special).astype(jnp.float32)
-    offsets = places[:, None, :] - places[:, :, None]  # of the key from the query, [batch, seq, seq]
+    offsets = (
+        places[:, None, :] - places[:, :, None]
+    )  # of the key from the query, [batch, seq, seq]
     is_separator = jnp.isin(ids, jnp.array([tokenizer.sep_id, tokenizer.end_id]))
     # What each probability counts with.
     factors = {

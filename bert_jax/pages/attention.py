@@ -1,25 +1,27 @@
 """The page of a model's attention: all heads, one head, their statistics, predictions of layers.
 
-The page draws from the weights in it. A weight is a number of thousandths as two digits of base 64,
-the higher one first, of all layers, heads, tokens that attend and tokens attended to, in this order.
+The page draws from the weights in it, which are in the order of layers, heads, tokens that attend
+and tokens attended to. A weight is a number of thousandths as two digits of base 64, the higher one
+first.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from bert_jax.pages import tables
 from bert_jax.pages.document import Section, document, note
+from bert_jax.pages.lens import lens
 from bert_jax.pages.markup import Content, Markup, tag
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 
 DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # Of a page, which has two bytes for each.
 MOST_WEIGHTS = 3_000_000
+_PARTS = ("attention.css", "attention_views.js", "attention.js")
 _STRONGEST = 4
-_CONTEXT = 3  # words around a mask
 # What a head is known by first: by these a page finds the head that it begins with.
 _TELLING = ("previous", "next")
 
@@ -31,12 +33,14 @@ class Origin:
     Attributes:
       name: of the workdir.
       model: in a few words.
+      texts: the text, or the two of a pair; () if there is none.
       sample: what statistics are computed from besides the text; "" if nothing is.
       no_lens: why the layers predict no words.
     """
 
     name: str
     model: str
+    texts: tuple[str, ...] = ()
     sample: str = ""
     no_lens: str = ""
 
@@ -66,17 +70,20 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
     _, layers, heads = next(iter(samples.values())).shape
     if has_text := "attention" in arrays:
         check_size(layers, heads, len(arrays["tokens"]))
-    sections = [Section("Heads", _heads(arrays, samples)), _strongest(origin, samples)]
+    sections = [Section("Heads", _heads(origin, arrays, samples))]
     if has_text:
-        sections.append(Section("Predictions of the layers", _lens(origin, arrays)))
-    tiles = {"layers": layers, "heads in each": heads}
-    if has_text:
-        tiles |= {"tokens": len(arrays["tokens"])}
+        sections.append(Section("Predictions of the layers", lens(arrays, origin.no_lens)))
+    tables_of_all = [_all_values(name, values) for name, values in samples.items()]
+    sections.append(Section("Statistics of all heads", [_legend(), tables_of_all]))
+    names = ("A", "B") if len(origin.texts) > 1 else ("",)
     lead = [
         tag("p.quiet", origin.model),
-        tag("dl.tiles", [tag("div", tag("dt", k), tag("dd", v)) for k, v in tiles.items()]),
+        [
+            tag("p.text", tag("span.quiet", f"{name} ") if name else None, text)
+            for name, text in zip(names, origin.texts, strict=False)
+        ],
     ]
-    return document(f"Attention of {origin.name}", sections, lead=lead, parts=("attention",))
+    return document(f"Attention of {origin.name}", sections, lead=lead, parts=_PARTS)
 
 
 def encode_weights(weights: np.ndarray) -> str:
@@ -89,45 +96,45 @@ def encode_weights(weights: np.ndarray) -> str:
 # ------------------------------------------------------------------ the heads
 
 
-def _heads(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -> Content:
+def _heads(
+    origin: Origin, arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]
+) -> Content:
     has_text = "attention" in arrays
     data = Markup(json.dumps(_data(arrays, samples)).replace("<", "\\u003c"))
     shown = {"attention": "Attention of the text"} if has_text else {}
     shown |= {name: statistic.title for name, statistic in STATISTICS.items()}
-    sides = [
+    all_heads = tag(
+        "div.all-heads",
         tag(
-            "div.all-heads",
-            tag(
-                "p.choices",
-                _select("show", "Each cell is", shown),
-                _select("of", "over", {name: f"the {name}" for name in samples}),
-            ),
-            tag("div", id="grid"),
-            tag("p.note", id="ramp"),
+            "p.choices",
+            _select("show", "Cells", shown),
+            _select("of", "Statistics of", {name: f"the {name}" for name in samples}),
         ),
-        _one_head(arrays) if has_text else None,
-    ]
+        tag("div", id="grid"),
+        tag("p.note", id="ramp"),
+        _strongest(origin, samples),
+    )
     return [
         tag("noscript", note("The heads are drawn by a script, which is turned off here.")),
-        tag("div.attention", sides, id="attention"),
+        tag("div.attention", all_heads, _one_head(arrays) if has_text else None, id="attention"),
         tag("script", data, type="application/json", id="attention-data"),
     ]
 
 
 def _one_head(arrays: Mapping[str, np.ndarray]) -> Markup:
-    ways = {"all": "all"}
+    ways = {"all": "All"}
     if arrays["segments"].any():
         ways |= {"01": "A → B", "10": "B → A", "00": "A → A", "11": "B → B"}
     return tag(
         "div.one-head",
-        tag("h3", id="head-title"),
+        tag("h3", id="head"),
         tag("p.note", id="head-values"),
         tag(
             "div.choices",
             _switch("view", "", {"lines": "Lines", "matrix": "Matrix"}),
             _switch("unit", "", {"words": "Words", "tokens": "Sub-words"}),
             _switch("way", "", ways) if len(ways) > 1 else None,
-            _check("special", "[CLS], [SEP]", True),
+            _check("special", "Special tokens", True),
             _check("scale", "Scale to the strongest", False),
         ),
         tag("p.readout", id="readout", aria_live="polite"),
@@ -157,9 +164,7 @@ def _check(name: str, text: str, is_on: bool) -> Markup:
     return tag("label.check", tag("input", type="checkbox", name=name, checked=is_on), " ", text)
 
 
-def _data(
-    arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]
-) -> dict[str, object]:
+def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -> dict[str, object]:
     _, layers, heads = next(iter(samples.values())).shape
     data: dict[str, object] = {
         "layers": layers,
@@ -198,38 +203,40 @@ def _first_head(values: np.ndarray) -> list[int]:
 # ------------------------------------------------------------------ their statistics
 
 
-def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Section:
+def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Content:
     name, values = list(samples.items())[-1]
-    where = f"Over {origin.sample}." if name == "sample" else "Over the tokens of the text."
-    rows = [
-        [statistic.title, f"{statistic.looks_at}{statistic.unit and f' ({statistic.unit})'}"]
-        + [_link(*head) for head in strongest_heads(of_heads, _STRONGEST)]
-        for statistic, of_heads in zip(STATISTICS.values(), values, strict=True)
+    where = origin.sample if name == "sample" else "the text"
+    rows = []
+    for statistic, of_heads in zip(STATISTICS.values(), values, strict=True):
+        links = [_link(*head) for head in strongest_heads(of_heads, _STRONGEST) if head[2] >= 0.005]
+        rows.append([statistic.title, tag("span.links", links or "none")])
+    header = ["Highest", "layer.head value"]
+    table = tables.table(header, rows, caption="Heads by what they look at", text_columns=2)
+    return [
+        tag("h3", "Heads by what they look at"),
+        tag("div.strongest", table),
+        note("Over ", where, "."),
     ]
-    count = len(rows[0]) - 2
-    header = ["Statistic", "High: looks at", "Strongest", *[""] * (count - 1)]
-    body = [
-        note(
-            where,
-            " Means over the tokens that attend, all but [CLS] and [SEP]. A link is the layer and"
-            " the head, from 1, and the value.",
-        ),
-        tables.table(header, rows, caption="The strongest heads", text_columns=2 + count),
-        [_all_values(name, of_sample) for name, of_sample in samples.items()],
-    ]
-    return Section("Heads by what they look at", body)
 
 
 def _link(layer: int, head: int, value: float) -> Markup:
-    text = f"{layer + 1}.{head + 1}"
     return tag(
         "a",
-        tag("b", text),
-        f" {value:.3g}",
-        href="#attention",
+        tag("b", f"{layer + 1}.{head + 1}"),
+        f" {value:.2f}",
+        href="#head",
         data_head=f"{layer},{head}",
-        aria_label=f"Layer {layer + 1}, head {head + 1}: {value:.3g}",
+        aria_label=f"Layer {layer + 1}, head {head + 1}: {value:.2f}",
     )
+
+
+def _legend() -> Content:
+    meanings = {f"{name}": f"{s.title}: {s.meaning}" for name, s in STATISTICS.items()}
+    items = [tag("div", tag("dt", name), tag("dd", text)) for name, text in meanings.items()]
+    return [
+        note("Means over the tokens that attend, all but [CLS] and [SEP]."),
+        tag("dl.meanings", items),
+    ]
 
 
 def _all_values(name: str, values: np.ndarray) -> Markup:
@@ -244,74 +251,3 @@ def _all_values(name: str, values: np.ndarray) -> Markup:
     return tables.opened(
         caption, tables.table(header, rows, caption=caption, text_columns=0, copy=True)
     )
-
-
-# ------------------------------------------------------------------ predictions of the layers
-
-
-def _lens(origin: Origin, arrays: Mapping[str, np.ndarray]) -> Content:
-    if origin.no_lens:
-        return note(origin.no_lens)
-    if "lens_tokens" not in arrays:
-        return note("The text has no [MASK]: write one in the place of a word to see what is predicted.")
-    answers = arrays["lens_answers"].tolist()
-    is_mask = all(arrays["tokens"][i] == "[MASK]" for i in arrays["lens_positions"].tolist())
-    header = ["After", *(_place(arrays, i) for i in arrays["lens_positions"].tolist())]
-    layers = len(arrays["lens_tokens"])
-    names = ["Embeddings", *(f"Layer {i}" for i in range(1, layers))]
-    rows = []
-    for layer in reversed(range(layers)):
-        cells = [
-            _candidates(
-                arrays["lens_tokens"][layer, i].tolist(),
-                arrays["lens_probabilities"][layer, i].tolist(),
-                answer,
-                float(arrays["lens_answer_probabilities"][layer, i]),
-            )
-            for i, answer in enumerate(answers)
-        ]
-        rows.append([names[layer], *cells])
-    what = "the answer of the last layer" if is_mask else "the next token"
-    return [
-        note(
-            "The head that predicts words, applied to the hidden states after each layer; the last"
-            f" layer's row is what the model predicts. Underlined, and the shade of a cell: {what}."
-        ),
-        tag(
-            "div.lens",
-            tables.table(
-                header, rows, caption="Predictions of the layers", text_columns=len(header)
-            ),
-        ),
-    ]
-
-
-def _place(arrays: Mapping[str, np.ndarray], position: int) -> Markup:
-    """The words around a mask, or up to a token whose successor is predicted."""
-    words = arrays["words"].tolist()
-    at = int(np.searchsorted(arrays["word_spans"][:, 1], position, side="right"))
-    before = " ".join(words[max(0, at - _CONTEXT) : at])
-    if arrays["tokens"][position] == "[MASK]":
-        after = " ".join(words[at + 1 : at + 1 + _CONTEXT])
-        return tag("span.place", before, " ", tag("b", "[MASK]"), " ", after)
-    following = arrays["tokens"][position + 1] if position + 1 < len(arrays["tokens"]) else ""
-    return tag("span.place", f"{before} {words[at]} ", tag("b", str(following)))
-
-
-def _candidates(
-    tokens: Sequence[str], probabilities: Sequence[float], answer: str, of_answer: float
-) -> Markup:
-    def one(token: str, value: float) -> Content:
-        shown = tag("u", token) if token == answer else token
-        return tag("span.candidate", shown, f" {_percent(value)}")
-
-    best, *others = map(one, tokens, probabilities)
-    more = [] if answer in tokens else [tag("span.candidate", "… ", one(answer, of_answer))]
-    small = tag("small", [[other, " "] for other in (*others, *more)])
-    # 30 %: text stays legible on it.
-    shade = f"background: color-mix(in srgb, var(--c0) {30 * of_answer:.0f}%, transparent)"
-    return tag("div.candidates", tag("strong", best), " ", small, style=shade)
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2g}%" if value < 0.0995 else f"{100 * value:.0f}%"

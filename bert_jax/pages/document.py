@@ -39,7 +39,7 @@ def document(
       sections: in order; their titles are the table of contents.
       lead: what stands above all sections.
       footer: what stands below them.
-      parts: names of further styles and scripts in this folder, without .css and .js.
+      parts: further files of styles and scripts in this folder, such as "attention.js".
     """
     names = [f"section-{number}" for number in range(1, 1 + len(sections))]
     links = [
@@ -58,7 +58,7 @@ def document(
         ),
         tag("footer", footer) if footer else None,
         tag("div", id="tip", role="status", hidden=True),
-        [tag("script", _file(f"{name}.js")) for name in ("page", *parts)],
+        [tag("script", _file(name)) for name in ("page.js", *parts) if name.endswith(".js")],
     ]
     head = [
         tag("meta", charset="utf-8"),
@@ -66,7 +66,10 @@ def document(
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", [_file(f"{name}.css") for name in ("plot", "page", *parts)]),
+        tag(
+            "style",
+            [_file(name) for name in ("plot.css", "page.css", *parts) if name.endswith(".css")],
+        ),
     ]
     html = tag("html", tag("head", head), tag("body", body), lang="en")
     return render(Markup("<!DOCTYPE html>\n"), html, "\n")

@@ -1,7 +1,7 @@
 """Statistics that tell attention heads apart, and attention between words instead of pieces.
 
-A statistic of a head is a mean over the tokens that attend: all tokens of the texts but [CLS], [SEP]
-and padding. They attend to these too. Of a token i with the probabilities p(j) over the tokens j:
+A statistic of a head is a mean over the tokens that attend: all tokens of the texts but [CLS] and
+[SEP], which are attended to only. Of a token i with the probabilities p(j) over the tokens j:
 
     entropy     -sum over j of p(j) ln p(j), in nats
     evenness    the entropy divided by ln n, where n tokens are visible to i: 1 for a uniform head
@@ -26,24 +26,28 @@ class Statistic:
 
     Attributes:
       title: in a few words.
-      looks_at: what a head with a high value attends to.
+      meaning: what it is, and what a high value says.
       unit: of the value; "" for a share of the attention or a ratio, from 0 to 1.
     """
 
     title: str
-    looks_at: str
+    meaning: str
     unit: str = ""
 
 
 STATISTICS = {
-    "entropy": Statistic("Entropy", "many tokens", "nats"),
-    "evenness": Statistic("Evenness", "the sentence as a whole, evenly"),
-    "distance": Statistic("Mean distance", "distant tokens", "tokens"),
-    "separator": Statistic("Share on separators", "the separator"),
-    "first": Statistic("Share on the first token", "the first token of the row"),
-    "previous": Statistic("Share on the previous token", "the previous token"),
-    "self": Statistic("Share on the token itself", "the token itself"),
-    "next": Statistic("Share on the next token", "the next token"),
+    "entropy": Statistic("Entropy", "high if the attention of a token is spread over many", "nats"),
+    "evenness": Statistic(
+        "Evenness", "the entropy in relation to the highest possible: 1 is the text as a whole"
+    ),
+    "distance": Statistic("Mean distance", "between a token and what it attends to", "tokens"),
+    "separator": Statistic("Share on separators", "the attention to [SEP]"),
+    "first": Statistic(
+        "Share on the first token", "the attention to [CLS], or to what texts begin with"
+    ),
+    "previous": Statistic("Share on the previous token", "the attention to the token before"),
+    "self": Statistic("Share on the token itself", "the attention of a token to itself"),
+    "next": Statistic("Share on the next token", "the attention to the token after"),
 }
 
 

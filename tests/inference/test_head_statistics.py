@@ -87,16 +87,16 @@ def test_statistics_are_those_of_a_loop(changes):
 
     @jax.jit
     def forward(params):
-        encoded = encoder.apply(
-            {"params": params}, batch, deterministic=True, keep_attention=True
-        )
+        encoded = encoder.apply({"params": params}, batch, deterministic=True, keep_attention=True)
         sums = head_statistics.sum_heads(config, Specials(), encoded.attention, batch)
         return encoded.attention, sums
 
     attention, found = jax.tree.map(np.asarray, forward(params))
     means = head_statistics.mean_statistics(found["sums"].sum(0), found["attending"].sum(), "It")
     assert means.shape == (len(STATISTICS), config.num_layers, config.num_heads)
-    for (name, want), values in zip(slowly(config, attention, batch, (2, 3, 4)).items(), means, strict=True):
+    for (name, want), values in zip(
+        slowly(config, attention, batch, (2, 3, 4)).items(), means, strict=True
+    ):
         np.testing.assert_allclose(values, want, atol=2e-5, rtol=0, err_msg=name)
         assert want.std() > 1e-4 or (name == "next" and config.is_causal), name
 
