@@ -9,6 +9,7 @@ COMMANDS = {
     "evaluate": "Evaluates a run on its held-out data.",
     "predict": "Writes the predictions of a trained model for a file.",
     "sweep": "Runs many trainings that depend on each other, and prints tables of their results.",
+    "report": "Writes the report of runs or of a sweep, as an HTML file.",
     "prepare": "Makes a vocabulary and training shards of a corpus.",
     "tokenize": "Prints the ids or the pieces of each line of text.",
     "features": "Writes vectors of tokens, words or sentences.",

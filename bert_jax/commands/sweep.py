@@ -23,7 +23,18 @@ from bert_jax.commands import init_from, overrides
 from bert_jax.commands.command_line import Parser
 from bert_jax.config import checks
 from bert_jax.files.atomic import write_text
-from bert_jax.sweep import jobs, kubernetes, load, record, report, results, schedule, slots, slurm
+from bert_jax.sweep import (
+    jobs,
+    kubernetes,
+    load,
+    page,
+    record,
+    report,
+    results,
+    schedule,
+    slots,
+    slurm,
+)
 from bert_jax.sweep.progress import Board
 from bert_jax.sweep.record import Plan
 
@@ -73,6 +84,7 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     plan = _plan(flags, of_all_runs)
     if flags.report:
         _report(plan, flags.workdir)
+        print(page.write_page(flags.workdir))
         return
     selected = jobs.select(plan.jobs, flags.only) if flags.only else plan.jobs
     if flags.dry_run:
@@ -217,6 +229,7 @@ def _run_all(
         sys.exit(_EXIT_CODES[outcome.signal_name])
     print()
     _report(plan, flags.workdir)
+    print(page.write_page(flags.workdir))
     for line in schedule.describe_failures(outcome, flags.workdir):
         print(line)
     if outcome.failed:

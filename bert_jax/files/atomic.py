@@ -14,6 +14,7 @@ Every file that outlives its process is written by one of these:
         .sync()                           returns when all lines are on disk
         .close()                          syncs and closes; also a context manager
     read_json(path)
+    read_json_lines(path)
 
 The temporary file is `path.part`, in the folder of `path`. Its contents are flushed to disk
 (fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
@@ -100,6 +101,21 @@ def read_json(path: str | os.PathLike) -> Any:
     """Returns the value in a file of JSON."""
     with open(path, encoding="utf-8") as file:
         return json.load(file)
+
+
+def read_json_lines(path: str | os.PathLike) -> list[Any]:
+    """Returns the values of a file of JSON lines that may be growing; empty if there is none.
+
+    An incomplete line, which a power cut may leave, ends it.
+    """
+    rows = []
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        for line in file:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
 
 
 def copy_file(source: str | os.PathLike, path: str | os.PathLike) -> None:

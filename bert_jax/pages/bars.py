@@ -1,7 +1,7 @@
 """Bars, points over seeds, and counts of pairs of classes, as SVG."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bert_jax.pages import scales, tables
@@ -36,6 +36,7 @@ def bar_chart(
     values: Mapping[str, float],
     *,
     percent: bool = False,
+    high: float = 0.0,
     header: Sequence[str] = ("", "value"),
     note: Content = None,
 ) -> Markup:
@@ -44,11 +45,12 @@ def bar_chart(
     Args:
       title: of the figure.
       values: name -> value, none negative, in the order of the bars.
-      percent: whether values are shares; bars then end at 100 %.
+      percent: whether values are shares.
+      high: the value at the right end; 0: the largest, or 100 % of shares.
       header: of the table.
       note: small print.
     """
-    high = 1.0 if percent else max([*values.values(), 1e-12])
+    high = high or (1.0 if percent else max([*values.values(), 1e-12]))
     rows = []
     for number, (name, value) in enumerate(values.items()):
         y = _TOP + number * _ROW
@@ -106,7 +108,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     return figure(title, _dots_legend(rows), picture, table, note=note)
 
 
-def _dots(row: Dots, scale: scales.Scale, y: float, digits: int) -> Content:
+def _dots(row: Dots, scale: scales.Scale, y: float, digits: int) -> Iterator[Content]:
     values = list(row.values.values())
     mean, middle = statistics.fmean(values), y + 27
     shown = f"{mean:.{digits}g}"

@@ -4,8 +4,9 @@ A plot is drawn once for each axis; a switch on the page shows one of them. Its 
 value once: the script reads it to show the values under the pointer, and copies it as CSV.
 """
 
+import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_jax.pages import scales, tables
@@ -29,6 +30,7 @@ class Line:
       y: the values; None where there is none, which interrupts the line.
       color: number of the color and of the dashes; names of the same color share a legend.
       has_points: whether each value has a mark, as those have that are few.
+      has_line: whether the values are connected.
       is_reference: drawn thin and dashed, such as a diagonal.
     """
 
@@ -37,6 +39,7 @@ class Line:
     y: Sequence[float | None]
     color: int = 0
     has_points: bool = False
+    has_line: bool = True
     is_reference: bool = False
 
 
@@ -138,8 +141,9 @@ def line_picture(
     return tag(
         "svg.plot",
         _y_axis(y_scale, percent),
-        _levels(levels, y_scale, percent),
+        [tag("path.line.ref", d=f"M{_LEFT} {y_scale.place(v.value):.1f}H{_RIGHT}") for v in levels],
         groups,
+        _level_names(levels, y_scale, percent),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         aria_label=_spoken(title, lines),
@@ -163,7 +167,7 @@ def legend_of(lines: Iterable[Line]) -> Markup:
     items = []
     for line in sorted(first.values(), key=lambda line: line.color):
         kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
-        sample = tag(f"path.line.{kind}", d="M0 5H22")
+        sample = tag(f"path.line.{kind}", d="M0 5H22") if line.has_line else None
         point = tag(f"circle.dot.{kind}", cx=11, cy=5, r=3) if line.has_points else None
         swatch = tag("svg.swatch", sample, point, viewBox="0 0 22 10", aria_hidden="true")
         items.append(tag("li", swatch, line.name))
@@ -198,13 +202,13 @@ def _thinned(line: Line, most: int) -> Line:
         axis: [places[min(i + every, len(places)) - 1] for i in starts]
         for axis, places in line.x.items()
     }
-    return Line(line.name, x, means(line.y), line.color, line.has_points, line.is_reference)
+    return dataclasses.replace(line, x=x, y=means(line.y))
 
 
 # ---------------------------------------------------------------------------------- of the picture
 
 
-def _x_axis(scale: Scale, name: str) -> Content:
+def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
     yield tag("path.base", d=f"M{_LEFT} {_BOTTOM}H{_RIGHT}")
     for tick in scale.ticks:
         x = scale.place(tick)
@@ -214,7 +218,7 @@ def _x_axis(scale: Scale, name: str) -> Content:
     yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
 
 
-def _y_axis(scale: Scale, percent: bool) -> Content:
+def _y_axis(scale: Scale, percent: bool) -> Iterator[Content]:
     for tick in scale.ticks:
         y = scale.place(tick)
         yield tag("path.grid", d=f"M{_LEFT} {y:.1f}H{_RIGHT}")
@@ -222,7 +226,7 @@ def _y_axis(scale: Scale, percent: bool) -> Content:
         yield tag("text", label, x=_LEFT - 6, y=y + 4, text_anchor="end")
 
 
-def _levels(levels: Sequence[Level], scale: Scale, percent: bool) -> Content:
+def _level_names(levels: Sequence[Level], scale: Scale, percent: bool) -> Iterator[Content]:
     taken: list[float] = []
     for level in sorted(levels, key=lambda level: -level.value):
         y = scale.place(level.value)
@@ -231,7 +235,6 @@ def _levels(levels: Sequence[Level], scale: Scale, percent: bool) -> Content:
             label += 13
         taken.append(label)
         value = f"{100 * level.value:.1f}%" if percent else f"{level.value:.3g}"
-        yield tag("path.line.ref", d=f"M{_LEFT} {y:.1f}H{_RIGHT}")
         text = f"{level.name} {value}"
         yield tag("text.level", text, x=_RIGHT, y=label, text_anchor="end")
 
@@ -247,7 +250,7 @@ def _mark(mark: Mark, place: float, scale: Scale) -> Markup:
     )
 
 
-def _line(line: Line, axis: str, size: float, x_scale: Scale, y_scale: Scale) -> Content:
+def _line(line: Line, axis: str, size: float, x_scale: Scale, y_scale: Scale) -> Iterator[Content]:
     kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
     path, points, is_first = [], [], True
     for x, y in zip(line.x[axis], line.y, strict=True):
@@ -258,7 +261,8 @@ def _line(line: Line, axis: str, size: float, x_scale: Scale, y_scale: Scale) ->
         path.append(f"{'M' if is_first else 'L'}{place}")
         points.append(place)
         is_first = False
-    yield tag(f"path.line.{kind}", d="".join(path))
+    if line.has_line:
+        yield tag(f"path.line.{kind}", d="".join(path))
     if line.has_points or len(points) == 1:
         yield tag(f"path.points.{kind}", d="".join(f"M{place}h0" for place in points))
 

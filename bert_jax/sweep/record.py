@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.atomic import read_json, read_json_lines, write_json
 from bert_jax.sweep.jobs import Job
 from bert_jax.sweep.plan import Column, Table
 
@@ -140,18 +140,19 @@ def origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
 
 
 def _digest(job: Job, jobs: Mapping[str, Job]) -> str:
-    free = {name for name in _flat(job.settings) if store.is_free_to_change(name)}
-    settings = {name: value for name, value in _flat(job.settings).items() if name not in free}
+    free = {name for name in flat(job.settings) if store.is_free_to_change(name)}
+    settings = {name: value for name, value in flat(job.settings).items() if name not in free}
     text = json.dumps([settings, origin(job, jobs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns dotted field -> value of nested settings."""
+    found: dict[str, Any] = {}
     for name, value in settings.items():
         is_group = isinstance(value, Mapping)
-        flat |= _flat(value, f"{prefix}{name}.") if is_group else {prefix + name: value}
-    return flat
+        found |= flat(value, f"{prefix}{name}.") if is_group else {prefix + name: value}
+    return found
 
 
 def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
@@ -218,11 +219,4 @@ def _last_number(job: str, workdir: str, pattern: re.Pattern[bytes]) -> int | No
 
 def read_rows(job: str, workdir: str) -> list[dict[str, Any]]:
     """Returns the lines of a run's metrics.jsonl; an incomplete last line is left out."""
-    path = folder_of(job, workdir) / "metrics.jsonl"
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
+    return read_json_lines(folder_of(job, workdir) / "metrics.jsonl")

@@ -29,7 +29,7 @@ def markdown(plan: Plan, results: Results) -> str:
     lines += [plan.note, ""] if plan.note else []
     for table in plan.tables:
         lines += _section(table, results)
-    lines += ["## Runs", "", *_grid(*_runs(results)), ""]
+    lines += ["## Runs", "", *_grid(*runs_table(results)), ""]
     return "\n".join(lines)
 
 
@@ -58,14 +58,14 @@ def scores_of(results: Results, system: str, column: Column) -> list[float]:
 
 
 def _section(table: Table, results: Results) -> list[str]:
-    lines = [f"## {table.title}", "", *_grid(*_scores(table, results)), ""]
+    lines = [f"## {table.title}", "", *_grid(*scores_table(table, results)), ""]
     lines += [table.note, ""] if table.note else []
     for column in table.columns:
         lines += _unknown_score(column, results)
-    comparisons = list(_comparisons(table, results))
-    if comparisons:
+    compared = list(comparisons(table, results))
+    if compared:
         header = ["compared", "task", "difference", "p", ""]
-        lines += [*_grid(header, comparisons), "", _explain(table, results, comparisons), ""]
+        lines += [*_grid(header, compared), "", explain(table, results, compared), ""]
     return lines
 
 
@@ -78,7 +78,7 @@ def _unknown_score(column: Column, results: Results) -> list[str]:
     return [f"No run of {column.task} has the score {column.metric!r}; there are: {names}.", ""]
 
 
-def _scores(table: Table, results: Results) -> tuple[list[str], list[list[str]]]:
+def scores_table(table: Table, results: Results) -> tuple[list[str], list[list[str]]]:
     has_paper = [any((row, c.heading) in table.paper for row in table.rows) for c in table.columns]
     header = [""]
     for column, paper in zip(table.columns, has_paper, strict=True):
@@ -119,7 +119,7 @@ def _best(table: Table, results: Results, column: Column) -> str | None:
     return choose(means, key=means.__getitem__)
 
 
-def _comparisons(table: Table, results: Results) -> Iterable[list[str]]:
+def comparisons(table: Table, results: Results) -> Iterable[list[str]]:
     """Yields a row for each comparison of a system with its reference that has scores."""
     for system, title in table.rows.items():
         if not (reference := table.reference_of(system)):
@@ -141,7 +141,7 @@ def verdict(test: Welch | None) -> tuple[str, str]:
     return p, "* exceeds the spread" if test.p_value < _LEVEL else "within the spread"
 
 
-def _explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]]) -> str:
+def explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]]) -> str:
     parts = []
     if tested := sum(row[3] != "" for row in comparisons):
         parts.append(
@@ -168,7 +168,7 @@ def _explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]
     return " ".join(parts)
 
 
-def _runs(results: Results) -> tuple[list[str], list[list[str]]]:
+def runs_table(results: Results) -> tuple[list[str], list[list[str]]]:
     """Returns the table of what the runs of each system and task cost."""
     header = ["system", "task", "runs", "parameters", "steps", "tokens a run", "time a run"]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -271,6 +271,9 @@ class PretrainingData:
             "data": rows.fingerprint,
         }
 
+    def review(self, rows: CorpusRows, predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {"examples": rows.rows_per_epoch}
+
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("masked_lm/") for name in untrained):
             raise ValueError(

@@ -11,6 +11,7 @@ from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.examples.labelled import LabelledRows
 from bert_jax.examples.loaders import bucket_lengths
 from bert_jax.models.model import EncoderConfig
+from bert_jax.scores.review import MOST_ERRORS
 from bert_jax.tasks.task import (
     Answers,
     Batch,
@@ -131,6 +132,24 @@ class Labelled:
                 for rows in all_rows
             },
         }
+
+    def review(
+        self: LabelledData, rows: LabelledRows, predictions: Sequence[Prediction]
+    ) -> dict[str, Any]:
+        found = self.review_examples(rows.examples, predictions)
+        errors = found.pop("errors", [])
+        return {
+            "examples": len(rows.examples),
+            **found,
+            "wrong": len(errors),
+            "errors": errors[:MOST_ERRORS],
+        }
+
+    def review_examples(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction]
+    ) -> dict[str, Any]:
+        """Returns the parts of a review that the task has: `errors` in order, the worst first."""
+        return {}
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         pass

@@ -179,6 +179,15 @@ class TaskData(Protocol):
         """
         ...
 
+    def review(self, rows: Rows, predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Returns what a reader of an evaluation wants to see, as scores/review.py describes it.
+
+        Args:
+          rows: what was evaluated.
+          predictions: of `answers_of(rows)`.
+        """
+        ...
+
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         """Raises ValueError if a head that is needed has random parameters.
 
@@ -254,6 +263,12 @@ class LabelledData(TaskData, Protocol):
 
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner about the head."""
+        ...
+
+    def review_examples(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction]
+    ) -> dict[str, Any]:
+        """Returns the parts of `review` that the task has."""
         ...
 
     def baseline(self, examples: Sequence[Any]) -> float:

@@ -1,9 +1,10 @@
 """Metrics of a run on the held-out rows."""
 
+import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,8 +14,9 @@ from ml_collections import ConfigDict
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes, sharding
+from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import Prediction, Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import untrained_params
@@ -23,8 +25,27 @@ from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params, init_carry
 from bert_jax.training.step import eval_step
 
-# From parameters to metrics.
-Evaluator = Callable[[Any], dict[str, float]]
+# What the newest evaluation found, in the folder of a run.
+EVALUATION = "evaluation.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes:
+      values: the metrics.
+      predictions: of the rows that select checkpoints.
+      layer_weights: of a scalar mix, after the softmax; empty without one.
+    """
+
+    values: dict[str, float]
+    predictions: Sequence[Prediction]
+    layer_weights: tuple[float, ...] = ()
+
+
+# From parameters to what they score.
+Evaluator = Callable[[Any], Evaluation]
 
 
 def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
@@ -47,12 +68,14 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
     evaluator = make_evaluator(run, phase)
     if evaluator is None:
         raise ValueError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
-    values = evaluator(params)
+    evaluation = evaluator(params)
+    values = evaluation.values
     if processes.is_main():
         print(f"{progress.describe_devices(run.mesh)}; checkpoint of step {step}")
         print("held-out  " + "  ".join(progress.named_values(values)))
         print("\n".join(verdict(run, values, phase)))
         write_results(run, step, values)
+        write_evaluation(run, step, evaluation)
     return values
 
 
@@ -73,8 +96,8 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     start, stop = sharding.local_rows(mesh, batch_size)
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 
-    def evaluate_params(params: Any) -> dict[str, float]:
-        values = {}
+    def evaluate_params(params: Any) -> Evaluation:
+        values, kept = {}, []
         for rows in splits:
             totals, answers = metrics.Totals(), run.data.answers_of(rows)
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
@@ -87,8 +110,11 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
                 totals.add(sums)
                 answers.add(batch.row_numbers, batch.length, outputs)
             means = metrics.with_loss(totals.means(), task.loss_terms)
-            values |= run.data.evaluate(rows, answers.predictions(), means)
-        return values
+            predictions = answers.predictions()
+            values |= run.data.evaluate(rows, predictions, means)
+            if rows is splits[0]:
+                kept = predictions
+        return Evaluation(values, kept, _layer_weights(params))
 
     return evaluate_params
 
@@ -109,6 +135,26 @@ def verdict(run: Run, values: dict[str, float], phase: Phase) -> list[str]:
     """Returns lines that compare an evaluation with what an untrained model would reach."""
     training = run.training_rows(phase) if run.training else None
     return run.data.verdict(values, training, run.evaluation_rows(phase))
+
+
+def _layer_weights(params: Any) -> tuple[float, ...]:
+    """Returns the shares of the layers in the first scalar mix of a model, if it has one."""
+    for path, weights in flatten(params).items():
+        if path.endswith("scalar_mix/weights"):
+            return tuple(map(float, jax.device_get(jax.nn.softmax(weights))))
+    return ()
+
+
+def write_evaluation(run: Run, step: int, evaluation: Evaluation) -> None:
+    """Writes evaluation.json: the verdict, and what scores/review.py describes."""
+    phase = run.phase_at(step - 1)
+    content = {
+        "step": step,
+        "verdict": verdict(run, evaluation.values, phase),
+        "layer_weights": evaluation.layer_weights,
+        **run.data.review(run.evaluation_rows(phase)[0], evaluation.predictions),
+    }
+    write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
 
 
 def write_results(run: Run, step: int, values: dict[str, float]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.files.atomic import AppendFile, write_text
+from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
 
 # tensorboardX imports torch if it can, which takes longer than all other imports together.
 if has_no_torch_yet := "torch" not in sys.modules:
@@ -123,11 +123,4 @@ def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:
 
 def read_metrics(workdir: str) -> list[dict[str, Any]]:
     """Returns the rows of a run's metrics.jsonl; an incomplete last line is left out."""
-    path = pathlib.Path(workdir, "metrics.jsonl")
-    rows = []
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
+    return read_json_lines(pathlib.Path(workdir, "metrics.jsonl"))

@@ -1,16 +1,23 @@
 """Where training begins: a checkpoint of the run, other weights, or random parameters."""
 
 import importlib.metadata
+import json
+import os
+import platform
 from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.fields import describe_model, has_corpus, reinitialized_pattern
+from bert_jax.files.atomic import AppendFile
 from bert_jax.models import MODELS
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.initial import initial_params, special_tokens
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state, init_state
+
+# A line for each start of a run, in its folder.
+STARTS = "starts.jsonl"
 
 
 def restore_or_init(
@@ -59,14 +66,30 @@ def restore_or_init(
 
 def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict[str, Any]:
     """Returns what a checkpoint holds in addition to the state."""
-    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
     return {
         "config": run.config.to_dict(),
         "data": run.fingerprint,
         "totals": totals.to_json(),
         "ended_early": ended_early,
-        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "versions": _versions(),
     }
+
+
+def record_start(run: Run, step: int) -> None:
+    """Adds a line to starts.jsonl: after which step the run starts or resumes, and where."""
+    line = {
+        "step": step,
+        "steps": run.steps,
+        "devices": progress.describe_devices(run.mesh),
+        "versions": {"python": platform.python_version(), **_versions()},
+    }
+    with AppendFile(os.path.join(run.workdir, STARTS)) as file:
+        file.write_line(json.dumps(line))
+
+
+def _versions() -> dict[str, str]:
+    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
+    return {name: importlib.metadata.version(name) for name in packages}
 
 
 def check_unchanged(run: Run, meta: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import store
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
+from bert_jax.pages.report import write_report
 from bert_jax.scores.spread import summarize_seeds
 from bert_jax.training.train import train
 
@@ -49,6 +50,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
             f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
             f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
         )
+        print(write_report(workdir))
 
 
 def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:

@@ -20,16 +20,17 @@ from bert_jax.devices import compilation_cache, processes, sharding
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
+from bert_jax.pages.report import write_report
 from bert_jax.tasks.task import Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
-from bert_jax.training.evaluate import make_evaluator, write_results
+from bert_jax.training.evaluate import make_evaluator, write_evaluation, write_results
 from bert_jax.training.feed import Feed
 from bert_jax.training.initial import check_source
 from bert_jax.training.open import open_run
 from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
-from bert_jax.training.resume import checkpoint_meta, restore_or_init
+from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
 from bert_jax.training.state import TrainState, abstract_state, init_carry
 from bert_jax.training.step import StepMetrics, train_step
@@ -87,6 +88,7 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
         screen.line(line)
     if processes.is_main():
         save_to_workdir(run)
+        record_start(run, step)
 
     # ---------------------------------------------------------------- loop
     evaluations = metrics.read_evaluations(workdir, step)
@@ -104,6 +106,8 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     # ---------------------------------------------------------------- finish
     if is_complete := int(state.step) == run.steps or patience.is_over:
         report_chosen(run, checkpoints, screen)
+        if processes.is_main():
+            screen.line(write_report(workdir))
     else:
         screen.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
@@ -157,10 +161,13 @@ def train_phase(
             values, is_best = {}, False
             if evaluate is not None and is_due("eval", step):
                 reporter.pause()
-                values = evaluate(state.params)
-                is_best = patience.add(values) and config.checkpoint.use == "best"
+                evaluation = evaluate(state.params)
+                values, uses_best = evaluation.values, config.checkpoint.use == "best"
+                is_best = patience.add(values) and uses_best
                 is_last = patience.is_over or step == run.steps
                 reporter.report_evaluation(step, values, is_last)
+                if processes.is_main() and (is_best or not uses_best):
+                    write_evaluation(run, step, evaluation)
             if stopping or patience.is_over or is_best or is_due("checkpoint", step):
                 reporter.sync()  # a checkpoint never outlives the metrics before it
                 meta = checkpoint_meta(run, reporter.totals, patience.is_over)
