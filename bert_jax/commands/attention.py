@@ -140,6 +140,6 @@ def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
 
 def _write_arrays(arrays: Mapping[str, np.ndarray], path: str) -> None:
     with whole_file(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     for name, array in arrays.items():
         print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")

@@ -76,7 +76,7 @@
   const buttons = [];
   function buildGrid() {
     const grid = make("table", {class: "heads", style: `max-width: ${80 * heads + 24}px`});
-    const top = make("tr", {}, make("th", {class: "side"}, make("span", {"aria-hidden": "true"}, "")));
+    const top = make("tr", {}, make("td", {class: "side"}));
     for (let head = 0; head < heads; head++) top.append(make("th", {scope: "col"}, `${head + 1}`));
     grid.append(make("caption", {}, "All layers, from above, and heads"), make("thead", {}, top));
     const body = make("tbody");
@@ -192,7 +192,7 @@
   byId("attention").addEventListener("change", (event) => {
     const {name, type, checked, value} = event.target;
     state[name] = type === "checkbox" ? checked : value;
-    if (["unit", "special", "way"].includes(name)) state.pinned.clear();
+    if (["unit", "special", "way"].includes(name)) Object.assign(state, {pinned: new Set(), cursor: [0, 0]});
     if (name !== "view") drawGrid();
     drawHead();
   });

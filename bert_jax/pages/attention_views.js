@@ -2,7 +2,7 @@
 // Two views of one head: lines between tokens, and a matrix. Both write to `readout` what is looked
 // at. `state` has the numbers of the tokens that are chosen (`pinned`) and the cell (`cursor`).
 const attentionViews = (() => {
-  const ROW = 22, LEAST = 0.005;
+  const ROW = 22, LEAST = 0.0045;  // what is shown as 0.005
 
   // How dark a weight is: small ones are visible too.
   const level = (value, most) => Math.sqrt(Math.min(1, value / most));

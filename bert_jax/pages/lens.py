@@ -25,7 +25,7 @@ def lens(arrays: Mapping[str, np.ndarray], no_lens: str = "") -> Content:
             "The text has no [MASK]: write one in the place of a word to see what is predicted."
         )
     answers = arrays["lens_answers"].tolist()
-    header = ["", *(_place(arrays, i) for i in arrays["lens_positions"].tolist())]
+    header = ["After", *(_place(arrays, i) for i in arrays["lens_positions"].tolist())]
     layers = len(arrays["lens_tokens"])
     names = ["Embeddings", *(f"Layer {i}" for i in range(1, layers))]
     rows = []

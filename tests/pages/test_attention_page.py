@@ -112,7 +112,7 @@ def test_the_predictions_of_the_layers():
     table = page[page.index('<div class="lens">') :]
     rows = re.findall(r"<tr>(.*?)</tr>", table[: table.index("</table>")])
     assert len(rows) == 4
-    assert re.sub("<.*?>", "", rows[0]) == "[CLS] it purred [MASK] . [SEP] it"
+    assert re.sub("<.*?>", "", rows[0]) == "After[CLS] it purred [MASK] . [SEP] it"
     names = [re.sub("<.*?>", "", re.findall("<td>(.*?)</td>", row)[0]) for row in rows[1:]]
     assert names == ["Layer 2", "Layer 1", "Embeddings"]
     last = Elements(rows[1]).texts("span")
