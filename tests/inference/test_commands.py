@@ -40,6 +40,15 @@ INVALID = {
         "--output=x.npz --input=lost": "--input=lost: there is no such file.",
         "--output=x.npz --batch_tokens=0": "argument --batch_tokens: 0 must be at least 1",
     },
+    "attention": {
+        "is": "--config is missing",
+        "--workdir=WORKDIR": "Give a text, for example",
+        "--workdir=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
+        "--workdir=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
+        "--workdir=WORKDIR is --output=x.svg": "--output=x.svg: the ending says the form, .html",
+        "--workdir=WORKDIR is --output=lost/x.npz": "--output=lost/x.npz: there is no folder",
+        "--config=configs/elmo.py --workdir=run is --output=x.npz": "run has the model 'elmo', whi",
+    },
     "score": {
         "is": "--config is missing",
         "--workdir=WORKDIR": "Give either texts, for example",
