@@ -209,7 +209,7 @@ def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Content:
     rows = []
     for statistic, of_heads in zip(STATISTICS.values(), values, strict=True):
         links = [_link(*head) for head in strongest_heads(of_heads, _STRONGEST) if head[2] >= 0.005]
-        rows.append([statistic.title, tag("span.links", links or "none")])
+        rows.append([statistic.title, tag("span.places", links or "none")])
     header = ["Highest", "layer.head value"]
     table = tables.table(header, rows, caption="Heads by what they look at", text_columns=2)
     return [

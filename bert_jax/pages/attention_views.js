@@ -131,7 +131,7 @@ const attentionViews = (() => {
     const longest = Math.max(1, ...sides.flat().map((unit) => Math.min(12, unit.name.length)));
     const label = 12 + 7 * longest;
     const size = Math.max(11, Math.min(26, Math.floor((width - label - 2) / Math.max(1, n))));
-    const font = `font-size: ${Math.min(13, size + 1)}px`;
+    const font = `font-size: ${Math.min(13, size - 1)}px`;
     const picture = make("svg", {
       class: "drawing", width: label + n * size + 2, height: label + rows.length * size + 2,
       role: "group", tabindex: 0, "aria-label": "Attention of each row to each column; the arrow keys move",

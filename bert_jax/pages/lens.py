@@ -70,7 +70,7 @@ def _candidates(
     tokens: Sequence[str], probabilities: Sequence[float], answer: str, of_answer: float
 ) -> Markup:
     def one(token: str, value: float, before: str = "") -> Markup:
-        shown = tag("u", token) if token == answer else token
+        shown = tag("bdi", tag("u", token) if token == answer else token)
         return tag("span.candidate", before, shown, f" {_percent(value)}")
 
     best, *others = map(one, tokens, probabilities)

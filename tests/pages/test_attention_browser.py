@@ -1,7 +1,6 @@
 """The page of attention in a browser: what it draws, its choices, keyboard and small screens."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,18 +9,7 @@ from bert_jax.pages.attention import Origin, attention_page
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from tests.pages.attention_arrays import SPANS, TOKENS, WORDS, make_arrays
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 ORIGIN = Origin("run", "bert for pretraining", ("It purred [MASK].", "It."), "4 rows of in.txt")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["1280 light", "380 dark"])
@@ -148,3 +136,30 @@ def test_nothing_is_wider_than_the_screen(page):
     for view in ("lines", "matrix"):
         choose(page, "view", view)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_axe_finds_nothing(page):
+    """With the picture of either view, and with pictures and statistics of heads."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    for view, cells in (("lines", "attention"), ("matrix", "next")):
+        choose(page, "view", view)
+        page.select_option("select[name=show]", cells)
+        found = Axe().run(page)
+        assert not found.violations_count, found.generate_report()
+
+
+def test_a_sample_without_a_text(browser, tmp_path):
+    arrays = {name: make_arrays()[name] for name in ("statistics", "sample_statistics")}
+    path = tmp_path / "heads.html"
+    path.write_text(attention_page(Origin("run", "bert", (), "4 rows of in.txt"), arrays))
+    page, errors = browser.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(path.as_uri())
+    page.select_option("select[name=show]", "next")
+    assert page.locator(".heads button").count() == 6
+    page.click(".heads button >> nth=4")
+    assert page.get_attribute(".heads button >> nth=4", "aria-pressed") == "true"
+    assert not errors
+    page.close()
