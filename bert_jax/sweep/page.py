@@ -124,7 +124,7 @@ def _beginning(job: Job) -> tuple[str, str]:
     return job.config, begun or "runs"
 
 
-def _numbers_of(job: Job) -> dict[str, float]:
+def _numbers_of(job: Job) -> dict[str, Any]:
     numbers = {
         name: value
         for name, value in record.flat(job.settings).items()
