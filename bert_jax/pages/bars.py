@@ -37,7 +37,7 @@ def bar_chart(
     *,
     percent: bool = False,
     high: float = 0.0,
-    header: Sequence[str] = ("", "value"),
+    header: Sequence[str] = ("name", "value"),
     note: Content = None,
 ) -> Markup:
     """Returns a figure with a horizontal bar for each value, from 0.
@@ -98,7 +98,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     for number, row in enumerate(rows):
         parts += _dots(row, scale, _TOP + number * _ROW, digits)
     picture = _picture(parts, height + 22, f"{title}: {'; '.join(map(_spread, rows))}")
-    header = ["", "run", "value", "paper", "same answer to everything"]
+    header = ["name", "run", "value", "paper", "same answer to everything"]
     data = [
         [row.name, run, value, row.paper, row.baseline]
         for row in rows
