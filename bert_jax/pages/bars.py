@@ -9,7 +9,7 @@ from bert_jax.pages.markup import Content, Markup, tag
 from bert_jax.pages.plot import figure
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
-_MOST_CELLS = 15  # classes of a drawn confusion matrix
+_MOST_CELLS = 24  # classes of a drawn confusion matrix
 _NAME = 44  # characters of a name that fit into a picture
 
 
@@ -37,7 +37,7 @@ def bar_chart(
     *,
     percent: bool = False,
     high: float = 0.0,
-    header: Sequence[str] = ("", "value"),
+    header: Sequence[str] = ("name", "value"),
     note: Content = None,
 ) -> Markup:
     """Returns a figure with a horizontal bar for each value, from 0.
@@ -98,7 +98,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     for number, row in enumerate(rows):
         parts += _dots(row, scale, _TOP + number * _ROW, digits)
     picture = _picture(parts, height + 22, f"{title}: {'; '.join(map(_spread, rows))}")
-    header = ["", "run", "value", "paper", "same answer to everything"]
+    header = ["name", "run", "value", "paper", "same answer to everything"]
     data = [
         [row.name, run, value, row.paper, row.baseline]
         for row in rows
@@ -174,15 +174,20 @@ def heat_map(
     data = tables.table(header, rows, caption=title, copy=True)
     if len(names) > _MOST_CELLS:
         return figure(title, None, data, None, note=note)
-    left, top = 96, 22
-    size = (_WIDTH - left) / len(names)
+    left, size = 96, (_WIDTH - 96) / len(names)
+    is_narrow = size < 40  # then names stand upright
+    top = 64 if is_narrow else 22
     tall = min(size, 44.0)
     parts: list[Content] = []
-    room = max(2, int(size / 7))
     for i, name in enumerate(names):
         middle = left + (i + 0.5) * size
+        place = {"x": middle, "y": 14, "text_anchor": "middle"}
+        if is_narrow:
+            turned = f"translate({middle + 4:.1f} {top - 6}) rotate(-90)"
+            place = {"transform": turned}
+        room = 8 if is_narrow else max(2, int(size / 7))
         parts += [
-            tag("text.name", _cut(name, room), x=middle, y=14, text_anchor="middle", data_tip=name),
+            tag("text.name", _cut(name, room), **place, data_tip=name),
             tag(
                 "text.name",
                 _cut(name, 13),

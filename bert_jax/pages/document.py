@@ -75,13 +75,6 @@ def document(
     return render(Markup("<!DOCTYPE html>\n"), html, "\n")
 
 
-def standalone(picture: Markup) -> str:
-    """Returns an SVG of `plot` as a file of its own, in the light colors."""
-    start, end = picture.split(">", 1)
-    style = tag("style", _file("plot.css"))
-    return f'{start} xmlns="http://www.w3.org/2000/svg">{style}{end}\n'
-
-
 def columns(*content: Content) -> Markup:
     """Returns parts side by side, as many as the screen has place for."""
     return tag("div.columns", *content)

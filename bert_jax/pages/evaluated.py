@@ -130,13 +130,13 @@ def _values(pairs: Sequence[Sequence[float]]) -> Markup:
 def _layers(run: Workdir) -> Markup:
     seeds = [s for s in run.seeds or (run,) if s.evaluation.get("layer_weights")]
     number = len(seeds[0].evaluation["layer_weights"])
+    layers = [f"layer {1 + i}" for i in range(run.config.model.num_layers)]
+    names = ["embeddings", *layers][-number:]  # a mix always reads the last ones
     means = {
-        f"state {i + 1} of {number}": statistics.fmean(
-            s.evaluation["layer_weights"][i] for s in seeds
-        )
-        for i in range(number)
+        name: statistics.fmean(s.evaluation["layer_weights"][i] for s in seeds)
+        for i, name in enumerate(names)
     }
-    small = "The learned weights of the scalar mix, from the lowest state to the last layer"
+    small = "The learned weights of the scalar mix"
     small += f"; means over {len(seeds)} seeds." if len(seeds) > 1 else "."
     return bar_chart("Layer weights", means, percent=True, note=small)
 
@@ -169,11 +169,9 @@ def _errors(found: Mapping[str, Any]) -> Content:
     more = items[_OPEN_ERRORS:]
     has_spans = any(t["spans"] for error in found["errors"] for t in error["texts"])
     legend = [
-        tag("mark.gold", "gold only"),
-        "  ",
-        tag("mark.wrong", "predicted only"),
-        "  ",
-        tag("mark", "both"),
+        [tag("mark", "correct"), " · ", tag("mark.gold", "gold"), " · "],
+        [tag("mark.wrong", "predicted"), " · ", tag("mark.gold.wrong", "both, but different")],
+        "; a label after → is the predicted one",
     ]
     return [
         tag("h3", "Worst errors"),
@@ -211,11 +209,15 @@ def _marked(text: Mapping[str, Any]) -> list[Content]:
             parts.append(piece)
             continue
         sides = {what for _, _, what, _ in over}
-        labels = [label for _, end, _, label in over if end == stop and label]
-        small = tag("small", " ".join(dict.fromkeys(labels))) if labels else None
-        kind = "mark" if "both" in sides or len(sides) > 1 else _KINDS[sides.pop()]
-        parts.append(tag(kind, piece, small))
+        labels = [
+            f"→ {label}" if what == "predicted" else label
+            for _, end, what, label in sorted(over, key=lambda span: span[2] == "predicted")
+            if end == stop and label
+        ]
+        classes = [name for side, name in _MARKS.items() if side in sides]
+        small = tag("small", " ".join(labels)) if labels else None
+        parts.append(tag(".".join(["mark", *classes]), piece, small))
     return parts
 
 
-_KINDS = {"gold": "mark.gold", "predicted": "mark.wrong"}
+_MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class

@@ -6,6 +6,7 @@ value once: the script reads it to show the values under the pointer, and copies
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -145,11 +146,40 @@ def line_picture(
         groups,
         _level_names(levels, y_scale, percent),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        height=_HEIGHT,
         role="img",
         aria_label=_spoken(title, lines),
         tabindex=0,
         data_plot=json.dumps(frame),
     )
+
+
+def standalone(title: str, lines: Sequence[Line]) -> str:
+    """Returns an SVG with title and legend, as a file of its own, in the light colors."""
+    first = {line.color: line for line in reversed(lines)}
+    named = [first[color] for color in sorted(first)]
+    top = 24 + 18 * len(named)
+    names = [
+        tag(
+            "g",
+            tag(f"path.line.c{line.color % COLORS}", d="M0 -4H22"),
+            tag("text.name", line.name, x=30, y=0),
+            transform=f"translate({_LEFT} {36 + 18 * number})",
+        )
+        for number, line in enumerate(named)
+    ]
+    style = (pathlib.Path(__file__).parent / "plot.css").read_text(encoding="utf-8")
+    whole = tag(
+        "svg.plot",
+        tag("style", Markup(style)),
+        tag("rect", width="100%", height="100%", fill="white"),
+        tag("text.name", title, x=_LEFT, y=16, font_weight="bold"),
+        names,
+        tag("g", line_picture(title, lines), transform=f"translate(0 {top})"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT + top}",
+    )
+    return f"{whole}\n"
 
 
 def figure(

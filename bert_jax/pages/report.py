@@ -9,6 +9,7 @@ from bert_jax.pages import curves, evaluated
 from bert_jax.pages.corpus_page import corpus, tiles
 from bert_jax.pages.document import Section, columns, document, note
 from bert_jax.pages.markup import Content, tag
+from bert_jax.pages.scales import duration
 from bert_jax.pages.settings import differences, settings
 from bert_jax.pages.tables import table
 from bert_jax.pages.workdir import HELD_OUT, Workdir, load, metrics_of, names_of
@@ -42,7 +43,7 @@ def write_report(workdir: str) -> str:
 def _one(run: Workdir) -> str:
     lines = run.seeds or (run,)
     sections = []
-    if not run.has_corpus:
+    if run.seeds:
         sections.append(Section("Scores", evaluated.scores([run], [run.name])))
     sections += _curve_sections(lines)
     if run.manifest:
@@ -114,9 +115,9 @@ def _facts(run: Workdir) -> dict[str, str]:
     facts: dict[str, str] = {}
     seeds = run.seeds or (run,)
     if not run.has_corpus:
-        metric = run.config.metrics[0]
-        if spread := evaluated.spread_of(run, metric):
-            facts[curves.title_of(metric)] = spread
+        for metric in run.config.metrics:
+            if spread := evaluated.spread_of(run, metric):
+                facts[curves.title_of(metric)] = spread
     done, planned = seeds[-1].steps, seeds[-1].all_steps
     facts["updates"] = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     if run.seeds:
@@ -152,10 +153,3 @@ def _last_values(run: Workdir) -> dict[str, Any]:
         names = (*run.config.metrics, "loss")
         return {name: run.results["eval"].get(name) for name in names}
     return {k: v for k, v in run.last_evaluation.items() if run.split(HELD_OUT)}
-
-
-def duration(seconds: float) -> str:
-    """Returns 3725 seconds as "1:02:05", 125 as "2:05"."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

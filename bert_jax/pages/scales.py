@@ -47,8 +47,8 @@ def linear(
     """
     low, high = min(values := list(values)), max(values)
     if high - low < 1e-9 * max(abs(low), abs(high), 1e-3):  # one value only
-        pad = abs(low) * 0.1 or 0.5
-        low, high = low - pad, high + pad
+        pad = abs(low) * 0.1 or 1.0
+        low, high = (low - pad if low else 0.0), high + pad
     step = _round_step((high - low) / ticks)
     first = math.ceil(low / step - 1e-9) if tight else math.floor(low / step + 1e-9)
     last = math.floor(high / step + 1e-9) if tight else math.ceil(high / step - 1e-9)
@@ -85,3 +85,10 @@ def short(value: float, percent: bool = False) -> str:
         if abs(value) >= size:
             return f"{value / size:.4g}{prefix}"
     return f"{value:.6g}"
+
+
+def duration(seconds: float) -> str:
+    """Returns 3725 seconds as "1:02:05", 125 as "2:05"."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -108,5 +108,5 @@ def _checksums(run: Workdir) -> Content:
         return None
     for row in rows:
         row[2] = tag("span.code", row[2])
-    header = ["file", "", "SHA-256"]
+    header = ["file", "kind", "SHA-256"]
     return opened("Checksums", table(header, rows, caption="Checksums", text_columns=3, copy=True))

@@ -52,6 +52,7 @@ def write_page(workdir: str) -> str:
 
 def _section(part: Table, plan: Plan, found: Results) -> Section:
     header, rows = report.scores_table(part, found)
+    header[0] = "system"
     shown = [[_cell(cell) for cell in row] for row in rows]
     compared = list(report.comparisons(part, found))
     body: list[Content] = [
@@ -60,7 +61,7 @@ def _section(part: Table, plan: Plan, found: Results) -> Section:
         columns([*_dots(part, found), *_fields(part, plan, found)]),
     ]
     if compared:
-        names = ["compared", "task", "difference", "p", ""]
+        names = ["compared", "task", "difference", "p", "verdict"]
         body += [
             tag("h3", "Comparisons"),
             table(names, compared, caption="Comparisons", text_columns=2, copy=True),
@@ -124,7 +125,7 @@ def _beginning(job: Job) -> tuple[str, str]:
     return job.config, begun or "runs"
 
 
-def _numbers_of(job: Job) -> dict[str, float]:
+def _numbers_of(job: Job) -> dict[str, Any]:
     numbers = {
         name: value
         for name, value in record.flat(job.settings).items()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from bert_jax.pages.scales import duration
 from bert_jax.sweep import record
 from bert_jax.sweep.process import Process
 
@@ -34,13 +35,6 @@ def remaining(row: dict, steps: int) -> float:
     """Returns the seconds that a run needs after a line of its metrics.jsonl, at its last speed."""
     rate = (row.get("speed") or {}).get("steps_per_second") or 1e-9
     return (steps - row["step"]) / rate
-
-
-def duration(seconds: float) -> str:
-    """Returns 3725 seconds as "1:02:05", 125 as "2:05"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class Board:

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bert_jax.pages.scales import duration
 from bert_jax.scores.significance import Welch, welch
 from bert_jax.sweep.plan import Column, Table
-from bert_jax.sweep.progress import duration
 from bert_jax.sweep.record import Plan
 
 # Results of one kind: an object of results.jsonl each.

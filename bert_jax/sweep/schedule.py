@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bert_jax.pages.scales import duration
 from bert_jax.sweep import process as processes
 from bert_jax.sweep import record
 from bert_jax.sweep.jobs import Job
 from bert_jax.sweep.process import Process
-from bert_jax.sweep.progress import Board, duration
+from bert_jax.sweep.progress import Board
 from bert_jax.sweep.slots import Slot
 
 _SECONDS_BETWEEN_LOOKS = 0.2

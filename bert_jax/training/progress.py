@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from bert_jax.devices.trees import path_name
+from bert_jax.pages.scales import duration
 
 # Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets, by the beginning of
 # the device's name (the longest match decides).
@@ -134,7 +135,7 @@ def progress_line(
     if "mfu" in speed:
         parts.append(f"MFU {speed['mfu']:.1%}")
     if remaining := steps - step:
-        parts.append(f"ETA {_duration(remaining / max(speed['steps_per_second'], 1e-9))}")
+        parts.append(f"ETA {duration(remaining / max(speed['steps_per_second'], 1e-9))}")
     return "  ".join(parts)
 
 
@@ -157,12 +158,6 @@ def _number(name: str, value: float) -> str:
     if name.endswith("accuracy"):
         return f"{value:.1%}"
     return f"{value:.2e}" if name == "learning_rate" else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 class Screen:

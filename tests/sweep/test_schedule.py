@@ -13,7 +13,7 @@ import pytest
 
 from bert_jax.sweep import process as processes
 from bert_jax.sweep import record, schedule
-from bert_jax.sweep.progress import Board, describe, duration, remaining
+from bert_jax.sweep.progress import Board, describe, remaining
 from bert_jax.sweep.slots import Slot
 from tests.sweep.conftest import script
 
@@ -271,10 +271,6 @@ def test_a_line_has_step_loss_and_remaining_time(tmp_path):
     assert describe(Running("b"), str(tmp_path)) == "b  starts  running for 1:05"
     assert "prepares data" in describe(Running("c", "prepare"), str(tmp_path))
     assert remaining({"step": 3, "speed": {"steps_per_second": 2.0}}, 5) == 1.0
-
-
-def test_durations():
-    assert [duration(x) for x in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
 
 
 def test_lines_are_replaced_on_a_terminal(tmp_path):

@@ -1,0 +1,266 @@
+"""Folders of runs with made-up numbers, and HTML read back from their reports."""
+
+import json
+import math
+import pathlib
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import defaults, store
+
+# In every place where a corpus, a user or a file system can put a text.
+HOSTILE = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>"
+STATISTICS = {
+    "rows": 1000,
+    "tokens": 60_000,
+    "mean_length": 60.0,
+    "mean_a_length": 30.0,
+    "mean_b_length": 27.0,
+    "padding_share": 0.0625,
+    "random_next_share": 0.5,
+    "truncated_rows_share": 0.25,
+    "truncated_tokens": 900,
+    "unknown_token_share": 0.001,
+    "unigram_entropy": 6.25,
+    "most_frequent_token": {"id": 7, "piece": HOSTILE, "share": 0.0625},
+}
+VOID = {"br", "hr", "input", "meta"}
+
+
+def write_pretraining(
+    folder: pathlib.Path, steps: int = 600, every: int = 20, rate: float = 5e-4
+) -> list[dict[str, Any]]:
+    """Writes a run on a corpus, which resumed and skipped an update; returns its rows."""
+    config = defaults.pretraining()
+    config.phases = ((64, 0.9), (128, 0.1))
+    config.optimizer.learning_rate = rate
+    config.data.source = f"text:{HOSTILE}"
+    rows = []
+    for step in range(every, steps + 1, every):
+        speed = {"seconds": step / 4 + 2.0, "tokens": step * 2048, "tokens_per_second": 8192.0}
+        loss = 6 + 3 * math.exp(-step / steps * 4 * rate / 5e-4)
+        values = {"masked_lm_loss": loss, "next_sentence_loss": 0.5, "masked_lm_accuracy": 0.1}
+        more = {"gradient_norm": 1 + 1 / step, "learning_rate": rate * (1 - step / steps)}
+        row = {"step": step, "split": "train", "loss": loss + 0.5, **values, **more}
+        rows.append(row | {"speed": speed | {"waiting_for_data": 0.01, "mfu": 0.4}})
+        if step % (5 * every) == 0:
+            row = {"step": step, "split": "validation", "loss": loss + 0.75, **values}
+            rows.append(row | {"masked_lm_loss": loss + 0.25, "speed": speed})
+    statistics = {"statistics": STATISTICS, "files": []}
+    split = {"sequence_lengths": {"64": statistics, "128": statistics}}
+    manifest = {
+        "version": 1,
+        "corpus": {
+            "bytes": 2_000_000,
+            "documents": 71,
+            "sentences": 8029,
+            "tokens": 492_813,
+            "unknown_token_share": 0.001,
+            "duplicate_documents": 3,
+            "text": {"invalid_utf8": 12, HOSTILE: 4},
+        },
+        "source": {"files": [{"name": f"{HOSTILE}.txt", "sha256": "ab" * 32}]},
+        "tokenizer": {"name": "vocab.txt", "sha256": "cd" * 32},
+        "splits": {"train": split, "validation": split},
+    }
+    _write(
+        folder,
+        config,
+        rows,
+        {
+            "step": steps,
+            "verdict": [
+                f"  masked-word loss      6.100 nats   {HOSTILE}    6.250",
+                "health: good, it has learned from context.",
+            ],
+            "layer_weights": [],
+            "examples": 100,
+        },
+    )
+    starts = [{"step": step, "steps": steps, **_PLACE} for step in (0, steps // 3)]
+    (folder / "starts.jsonl").write_text("".join(json.dumps(s) + "\n" for s in starts))
+    (folder / f"nonfinite-step-{steps // 2}-process-0.npz").write_bytes(b"")
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / f"{steps}.sha256.json").write_text("{}")
+    (folder / "data").mkdir()
+    (folder / "data" / "manifest.json").write_text(json.dumps(manifest))
+    return rows
+
+
+def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
+    """Writes a classification with several seeds."""
+    config = defaults.classification()
+    config.seeds = seeds
+    for seed in range(seeds):
+        rows = [
+            {"step": 10, "split": "train", "loss": 0.7, "task_loss": 0.7, "speed": _speed(10)},
+            {"step": 10, "split": "validation", "accuracy": 0.7, "loss": 0.6, "speed": _speed(10)},
+            {"step": 20, "split": "train", "loss": 0.5, "task_loss": 0.5, "speed": _speed(20)},
+            {
+                **{"step": 20, "split": "validation", "accuracy": 0.8 + seed / 100, "loss": 0.5},
+                "speed": _speed(20),
+            },
+        ]
+        review = {
+            "step": 20,
+            "verdict": ["  accuracy 0.8000   the same", "health: good, it has learned."],
+            "layer_weights": [0.25, 0.75],
+            "examples": 10,
+            "classes": {HOSTILE: [4, 5, 6], "b": [3, 5, 4]},
+            "confusion": [[4, 2], [1, 3]],
+            "calibration": [[0.62, 0.5, 4], [0.93, 5 / 6, 6]],
+            "wrong": 3,
+            "errors": [
+                {
+                    "id": HOSTILE,
+                    "gold": "b",
+                    "predicted": HOSTILE,
+                    "probability": 0.9,
+                    "texts": [
+                        {"name": "", "text": HOSTILE, "spans": []},
+                        {
+                            "name": "second text",
+                            "text": "Anna of Green Gables",
+                            "spans": [[0, 4, "both", "PER"], [8, 13, "gold", "LOC"]]
+                            + [[8, 20, "predicted", "ORG"]],
+                        },
+                    ],
+                }
+            ],
+        }
+        results = {"eval": {"accuracy": 0.8 + seed / 100, "loss": 0.5}, "baseline": 0.6}
+        one = ConfigDict(config.to_dict())
+        one.seed, one.seeds = seed, 1
+        _write(folder / f"seed-{seed}", one, rows, review, results)
+        start = {"step": 0, "steps": 20, **_PLACE}
+        (folder / f"seed-{seed}" / "starts.jsonl").write_text(json.dumps(start) + "\n")
+    mean = {"eval": {"accuracy": 0.81, "loss": 0.5}}
+    _write(folder, config, [], {}, mean)
+
+
+_PLACE = {
+    "devices": f"1 x {HOSTILE}",
+    "versions": {"python": "3.11.7", "jax": "0.10.2"},
+}
+
+
+def _speed(step: int) -> dict[str, float]:
+    return {"seconds": step / 2, "tokens": step * 512, "tokens_per_second": 1024.0}
+
+
+def _write(
+    folder: pathlib.Path,
+    config: ConfigDict,
+    rows: list[dict[str, Any]],
+    evaluation: dict[str, Any],
+    results: dict[str, Any] | None = None,
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    store.save(config, str(folder))
+    if rows:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "metrics.jsonl").write_text(text)
+    for name, value in (("evaluation", evaluation), ("results", results)):
+        if value:
+            (folder / f"{name}.json").write_text(json.dumps(value))
+
+
+# --------------------------------------------------------------------------------- of their reports
+
+
+class Element:
+    """An element of a page that was read."""
+
+    def __init__(self, name: str, attributes: dict[str, str]):
+        self.name, self.attributes = name, attributes
+        self.children: list[Element] = []
+        self.texts: list[str] = []  # of it and of all below it, in order
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def find(self, name: str, **attributes: str) -> Iterator["Element"]:
+        """Yields the elements below it, in order; an attribute must have a word of that value."""
+        for child in self.children:
+            words = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items()}
+            if child.name == name and all(
+                v in child.attributes.get(k, "").split(" ") for k, v in words.items()
+            ):
+                yield child
+            yield from child.find(name, **attributes)
+
+
+class _Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.root = Element("", {})
+        self._open = [self.root]
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> has an attribute twice: {names}"
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self._open[-1].children.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag):
+        assert self._open[-1].name == tag, f"</{tag}> ends <{self._open[-1].name}>"
+        self._open.pop()
+
+    def handle_data(self, data):
+        for element in self._open:
+            element.texts.append(data)
+
+
+def read_page(page: str) -> Element:
+    """Returns the root of a page; every element that begins must end, in order."""
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader._open == [reader.root], f"<{reader._open[-1].name}> has no end"
+    return reader.root
+
+
+def figure_of(page: Element, title: str) -> Element:
+    """Returns the figure of a title."""
+    (found,) = (
+        figure
+        for figure in page.find("figure")
+        if [c.text for c in figure.find("figcaption")] == [title]
+    )
+    return found
+
+
+def points_of(figure: Element, axis: str) -> list[list[tuple[float, float]]]:
+    """Returns the values of each line of a plot, from the places in its picture."""
+    (svg,) = figure.find("svg", class_="plot")
+    frame = json.loads(svg.attributes["data-plot"])
+    left, right, top, bottom = frame["box"]
+    (first, last), (low, high) = frame["x"][axis], frame["y"]
+    (group,) = svg.find("g", data_axis=axis)
+    lines = []
+    for path in group.find("path", class_="line"):
+        places = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.attributes["d"])
+        lines.append(
+            [
+                (
+                    first + (float(x) - left) / (right - left) * (last - first),
+                    low + (bottom - float(y)) / (bottom - top) * (high - low),
+                )
+                for x, y in places
+            ]
+        )
+    return lines
+
+
+def table_of(figure: Element) -> list[list[str]]:
+    """Returns the cells of the table behind a plot, its header first."""
+    table = next(figure.find("table"))
+    rows = [row for row in table.find("tr")]
+    return [[cell.text for cell in row.children] for row in rows]

@@ -1,0 +1,208 @@
+"""Reports in Chromium: what is seen, hovered, tapped, copied; accessibility; no request."""
+
+import csv
+import importlib.util
+import io
+import pathlib
+import shutil
+
+import pytest
+
+from bert_jax.pages.report import report
+from tests.pages.made_runs import (
+    HOSTILE,
+    figure_of,
+    read_page,
+    table_of,
+    write_finetuning,
+    write_pretraining,
+)
+
+LOSS = "Masked words: loss (nats)"
+_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
+_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+).split()
+pytestmark = [
+    pytest.mark.skipif(not _CHROMIUM, reason="needs Chromium: apt-get install chromium"),
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("playwright", "axe_playwright_python"))),
+        reason="needs playwright and axe: pip install -c constraints.txt -e '.[test]'",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> dict[str, pathlib.Path]:
+    """A report of a pre-training, of a fine-tuning, and of both and another run."""
+    root = tmp_path_factory.mktemp("reports")
+    write_pretraining(root / "pre", every=60)  # few rows: a check of every cell is slow
+    write_pretraining(root / "more", steps=300, every=60, rate=2e-3)
+    write_finetuning(root / "fine")
+    found = {}
+    for name, runs in {"pre": ["pre"], "fine": ["fine"], "several": ["pre", "more"]}.items():
+        found[name] = root / f"{name}.html"
+        found[name].write_text(report([str(root / run) for run in runs]), encoding="utf-8")
+    return found
+
+
+@pytest.fixture
+def show(browser, pages):
+    """Returns the function (name, **options of the context) -> the opened page.
+
+    At the end of the test no page has asked for anything but its file, or has had an error.
+    """
+    contexts, requests, errors = [], [], []
+
+    def show(name: str, width: int = 1280, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.goto(pages[name].as_uri())
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert not errors
+    assert set(requests) <= {path.as_uri() for path in pages.values()}
+
+
+def plot(page, title: str):
+    """The picture of a title."""
+    figure = page.locator("figure").filter(has=page.get_by_text(title, exact=True))
+    return figure.locator("svg.plot")
+
+
+def test_plots_are_drawn_in_the_colors_of_the_scheme(show):
+    backgrounds, strokes = set(), set()
+    for scheme in ("light", "dark"):
+        page = show("pre", color_scheme=scheme)
+        line = plot(page, LOSS).locator("g[data-axis=updates] path.line").last
+        assert line.bounding_box()["width"] > 200
+        assert not plot(page, LOSS).locator("g[data-axis=tokens]").is_visible()
+        strokes.add(line.evaluate("e => getComputedStyle(e).stroke"))
+        backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(strokes) == len(backgrounds) == 2
+
+
+def test_the_pointer_a_finger_and_keys_show_values(show, pages):
+    rows = table_of(figure_of(read_page(pages["pre"].read_text(encoding="utf-8")), LOSS))
+    held_out, training = (
+        [r for r in rows if r[0] == name][-1] for name in ("held-out", "training")
+    )
+    shown = f"updates 600\nheld-out: {float(held_out[-1]):.5g}\ntraining: {float(training[-1]):.5g}"
+    page = show("pre")
+    picture = plot(page, LOSS)
+    box = picture.bounding_box()
+    place = {"x": box["width"] * 390 / 400, "y": box["height"] / 2}
+    picture.hover(position=place)
+    assert page.locator("#tip").inner_text() == shown
+    page.mouse.move(2, 2)
+    assert page.locator("#tip").is_hidden()
+    picture.focus()
+    page.keyboard.press("ArrowLeft")  # from where the pointer was
+    assert page.locator("#tip").inner_text().startswith("updates 540\ntraining: ")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").inner_text() == shown
+    page = show("pre", width=380, has_touch=True)
+    box = plot(page, LOSS).bounding_box()
+    plot(page, LOSS).tap(position={"x": box["width"] * 390 / 400, "y": box["height"] / 2})
+    assert page.locator("#tip").inner_text() == shown
+
+
+def test_marks_and_bars_have_tips(show):
+    page = show("pre")
+    plot(page, LOSS).locator("g[data-axis=updates] .target").first.hover()
+    assert page.locator("#tip").inner_text() == "resumed after update 200"
+
+
+def test_the_switch_changes_the_axis_of_all_plots(show):
+    page = show("several")
+    figure = page.locator("figure").filter(has=page.get_by_text("Learning rate", exact=True))
+    page.get_by_label("seconds").check(force=True)
+    assert figure.locator("g.axis:not([hidden]) .unit").text_content() == "minutes"
+    assert page.locator("g.axis[data-axis=updates]:not([hidden])").count() == 0
+    picture = figure.locator("svg.plot")
+    box = picture.bounding_box()
+    picture.hover(position={"x": box["width"] * 389 / 400, "y": box["height"] / 2})
+    assert page.locator("#tip").inner_text().startswith("0:02:32\n")
+
+
+@pytest.mark.parametrize("has_clipboard", [True, False])
+def test_a_table_opens_and_is_copied_as_csv(show, pages, has_clipboard):
+    page = show("fine")
+    figure = page.locator("figure").filter(has=page.get_by_text("F1 by class", exact=True))
+    assert figure.locator("table").is_hidden()
+    figure.get_by_text("Data", exact=True).click()
+    assert figure.locator("table").is_visible()
+    write = "window.copied = t" if has_clipboard else "throw Error()"
+    page.evaluate(
+        "document.addEventListener('copy', () => { window.copied = getSelection().toString(); });"
+        f"const clipboard = {{writeText: async (t) => {{ {write}; }}}};"
+        "Object.defineProperty(navigator, 'clipboard', {value: clipboard});"
+    )
+    figure.get_by_role("button").click()
+    figure.get_by_text("Copied").wait_for()
+    copied = page.evaluate("window.copied")
+    wanted = table_of(
+        figure_of(read_page(pages["fine"].read_text(encoding="utf-8")), "F1 by class")
+    )
+    assert [*csv.reader(io.StringIO(copied))] == wanted
+    assert wanted[1][0] == HOSTILE
+
+
+@pytest.mark.parametrize("name", ["pre", "fine", "several"])
+def test_a_phone_shows_everything(show, name):
+    page = show(name, width=380)
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("body *")].filter((e) => {
+          const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+          const box = e.getBoundingClientRect();
+          return own && box.width && !e.closest(".scroll, script, caption, .axis[hidden]")
+            && (box.right > 380.5 || box.left < -0.5);
+        }).map((e) => e.outerHTML.slice(0, 200))"""
+    )
+    assert wide == []
+    smallest = page.evaluate(
+        """() => Math.min(...[...document.querySelectorAll(".plot text")].map((e) =>
+          parseFloat(getComputedStyle(e).fontSize) * e.closest("svg").getScreenCTM().a))"""
+    )
+    assert smallest >= 10  # pixels
+
+
+def test_a_print_has_no_controls(show):
+    page = show("pre")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator("nav").is_hidden() and page.locator("fieldset").is_hidden()
+    white = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert white == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize(
+    "name, scheme", [("pre", "light"), ("pre", "dark"), ("fine", "dark"), ("several", "light")]
+)
+def test_accessibility(show, name, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = show(name, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    violations = Axe().run(page).response["violations"]
+    assert [(v["id"], [n["html"][:200] for n in v["nodes"]][:3]) for v in violations] == []
