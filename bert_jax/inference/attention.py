@@ -21,14 +21,14 @@ from bert_jax.inference.model import TrainedModel
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import WordLogits
 from bert_jax.models.layers.norm import layer_norm
-from bert_jax.models.model import Encoded
+from bert_jax.models.model import Encoded, EncoderConfig
 from bert_jax.models.transformer import TransformerConfig
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskRow
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.initial import untrained_params
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_model_config, make_task_data
 
 
 class AttentionReader:
@@ -51,9 +51,9 @@ class AttentionReader:
         Raises:
           ValueError: there is no checkpoint, or the model has no attention.
         """
+        self.config = _probability_config(make_model_config(config))
         # One text is read at a time: a batch has no further rows.
         self.model = TrainedModel(config, workdir, batch_tokens=1)
-        self.config = _probability_config(self.model, config.model.name)
         self._task = find_task(config.task)
         self._data: Any = make_task_data(config)
         self.no_lens = _why_no_lens(self._task, config.task, untrained_params(workdir))
@@ -204,10 +204,10 @@ def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     return tokenizer.decode(ids.tolist()) or "".join(tokenizer.pieces[i] for i in ids)
 
 
-def _probability_config(model: TrainedModel, name: str) -> TransformerConfig:
-    if not isinstance(model.config, TransformerConfig):
-        raise ValueError(f"config.model.name={name!r} has no attention: it is no Transformer.")
-    return dataclasses.replace(model.config, attention="einsum", remat=False)
+def _probability_config(config: EncoderConfig) -> TransformerConfig:
+    if not isinstance(config, TransformerConfig):
+        raise ValueError(f"config.model.name={config.name!r} has no attention: give a Transformer.")
+    return dataclasses.replace(config, attention="einsum", remat=False)
 
 
 def _why_no_lens(row: TaskRow, task: str, untrained: tuple[str, ...]) -> str:

@@ -200,7 +200,9 @@
     const link = event.target.closest("a[data-head]");
     if (link) choose(...link.dataset.head.split(",").map(Number));
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawGrid);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(query).addEventListener("change", drawGrid);
+  }
   let width = 0;
   new ResizeObserver(([entry]) => {
     if (Math.abs(entry.contentRect.width - width) < 1) return;

@@ -220,13 +220,14 @@ def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Content:
 
 
 def _link(layer: int, head: int, value: float) -> Markup:
+    shown = f"{value:.2f}" if value < 10 else f"{value:.1f}"
     return tag(
         "a",
         tag("b", f"{layer + 1}.{head + 1}"),
-        f" {value:.2f}",
+        f" {shown}",
         href="#head",
         data_head=f"{layer},{head}",
-        aria_label=f"Layer {layer + 1}, head {head + 1}: {value:.2f}",
+        aria_label=f"Layer {layer + 1}, head {head + 1}: {shown}",
     )
 
 

@@ -19,6 +19,7 @@ from bert_jax.inference.scoring import make_scorer
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.pages.attention import encode_weights
 from bert_jax.scores.attention import STATISTICS, attention_of_words
+from configs import elmo
 
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
 
@@ -208,6 +209,8 @@ def test_other_implementations_of_attention_are_replaced(make_workdir):
 def test_what_has_no_attention(reader):
     with pytest.raises(ValueError, match="The text has no token but special ones: give a text"):
         reader.read(reader.encode(Text("")))
+    with pytest.raises(ValueError, match="config.model.name='elmo' has no attention: give a"):
+        AttentionReader(elmo.get_config(), "nowhere")
     with pytest.raises(ValueError, match="A text has 41 tokens, .* at most 40"):
         reader.encode(Text("is " * 39))
 
