@@ -21,7 +21,7 @@ DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # Of a page, which has two bytes for each.
 MOST_WEIGHTS = 3_000_000
 _PARTS = ("attention.css", "attention_views.js", "attention.js")
-_STRONGEST = 4
+_STRONGEST = 3
 # What a head is known by first: by these a page finds the head that it begins with.
 _TELLING = ("previous", "next")
 
