@@ -39,7 +39,9 @@ EXTRAS = {
         "transformers>=5,<6",
     ],
     "test": [
+        "axe-playwright-python>=0.1.4",  # with playwright and Chromium: pages in a browser
         "hypothesis>=6.100",
+        "playwright>=1.50,<2",
         "psutil>=6",
         "pyright==1.1.414",
         "pytest>=8.4",

@@ -1,6 +1,7 @@
 """Fine-tuning runs learn, resume exactly, and score the same however they are batched."""
 
 import dataclasses
+import json
 import os
 import random
 import signal
@@ -12,10 +13,13 @@ from jax.sharding import Mesh
 
 from bert_jax.config import store
 from bert_jax.devices import sharding
+from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256
+from bert_jax.scores.classification import Counts, micro
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import make_evaluator
 from bert_jax.training.open import open_run
+from tests.pages.made_runs import read_page
 from tests.training.conftest import CHANGES, Run
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, write_choices
 
@@ -93,6 +97,35 @@ def test_more_files_are_evaluated_under_their_names(finished):
     run.evaluate()  # restores results.json
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_reader_sees_agrees_with_the_scores(finished, name):
+    run = finished(name)
+    review = json.loads((run.workdir / "evaluation.json").read_text())
+    values = run.results["eval"]
+    assert review["step"] == run.results["step"]
+    assert review["examples"] == run.results["data"]["eval"]["examples"]
+    assert len(review["errors"]) == min(review["wrong"], 30)
+    counts = {name: Counts(*numbers) for name, numbers in review.get("classes", {}).items()}
+    if counts and "f1" in values:
+        assert micro(counts).f1 == pytest.approx(values["f1"])
+    if "confusion" in review:
+        matrix = np.array(review["confusion"])
+        assert np.trace(matrix) / matrix.sum() == pytest.approx(values["accuracy"])
+    if "values" in review:
+        assert np.corrcoef(np.transpose(review["values"]))[0, 1] == pytest.approx(values["pearson"])
+    if "calibration" in review and "accuracy" in values:
+        _, right, number = np.transpose(review["calibration"])
+        assert (right * number).sum() / number.sum() == pytest.approx(values["accuracy"])
+    if name in ("classification", "multiple_choice", "multi_label"):
+        assert 1 - review["wrong"] / review["examples"] == pytest.approx(values["accuracy"])
+    if "exact" in values:
+        share = 100 - 100 * review["wrong"] / review["examples"]
+        assert share == pytest.approx(values["exact"])
+    assert f"report     {run.workdir / 'report.html'}" in run.printed
+    assert "health: " + review["verdict"][-1].removeprefix("health: ") in run.printed
+    read_page((run.workdir / "report.html").read_text(encoding="utf-8"))
+
+
 # ------------------------------------------------------------------ stopping
 
 
@@ -113,6 +146,9 @@ def test_a_stopped_run_resumes_bit_for_bit(finished, new_run, monkeypatch, name,
         assert f"Stopped by SIGTERM after step {step}" in run.printed
     run.train()
     assert f"resumed    after step {stop_at[-1]}" in run.printed
+    starts = read_json_lines(run.workdir / "starts.jsonl")
+    assert [start["step"] for start in starts] == [0, *stop_at]
+    assert {start["steps"] for start in starts} == {int(run.state.step)}
     assert run.results["eval"] == whole.results["eval"]
     assert run.results["step"] == whole.results["step"]
     assert run.rows() == whole.rows()

@@ -10,6 +10,8 @@ import pytest
 
 from bert_jax.commands import init_from
 from bert_jax.config import checks, store
+from bert_jax.pages.evaluated import spread_of
+from bert_jax.pages.workdir import load
 from bert_jax.training import reporting
 from bert_jax.training import train as train_module
 from bert_jax.training.evaluate import jitted_eval_step
@@ -89,7 +91,10 @@ def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_pa
     assert spread["runs"] == 3
     assert spread["degenerate"] == sum(score <= 0.75 for score in scores)
     assert summary["data"] == expected["data"]
-    assert "accuracy over 3 seeds: mean" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "accuracy over 3 seeds: mean" in printed
+    assert f"report     {tmp_path / 'run' / 'report.html'}" in printed
+    assert spread_of(load(str(tmp_path / "run")), "accuracy").endswith("(3)")
 
 
 def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):

@@ -1,0 +1,57 @@
+"""Reviews of evaluations against scikit-learn and cases worked out by hand."""
+
+import numpy as np
+import pytest
+
+from bert_jax.scores import review
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_confusion_and_calibration_agree_with_scikit_learn(sklearn, seed):
+    from sklearn.calibration import calibration_curve
+
+    rng = np.random.default_rng(seed)
+    gold, predicted = rng.integers(5, size=(2, 200))
+    expected = sklearn.confusion_matrix(gold, predicted, labels=range(6))
+    assert review.confusion(gold, predicted, 6) == expected.tolist()
+    sure = rng.uniform(0.3, 1.0, size=200)
+    right = rng.random(200) < sure
+    shares, means = calibration_curve(right, sure, n_bins=10)
+    found = np.array(review.calibration(sure, right))
+    np.testing.assert_allclose(found[:, :2], np.transpose([means, shares]))
+    assert found[:, 2].sum() == 200
+
+
+def test_a_certain_answer_is_in_the_last_bin():
+    assert review.calibration([1.0, 0.95], [True, False]) == [[0.975, 0.5, 2]]
+
+
+def test_marks_of_gold_and_predicted_spans():
+    gold, predicted = [(0, 4, "PER"), (5, 9, "LOC")], [(0, 4, "PER"), (5, 9, "ORG")]
+    assert review.marked(gold, predicted) == [
+        (0, 4, "both", "PER"),
+        (5, 9, "gold", "LOC"),
+        (5, 9, "predicted", "ORG"),
+    ]
+
+
+@pytest.mark.parametrize("start, stop", [(0, 5), (3000, 3010), (4990, 5000), (1000, 1500)])
+def test_a_long_text_is_cut_around_its_spans(start, stop):
+    content = "".join(f"{i:05d}" for i in range(1000))
+    cut = review.text("", content, [(start, stop, "gold", "")])
+    assert cut is not None and len(cut["text"]) <= 1202
+    ((first, last, *_),) = cut["spans"]
+    assert cut["text"][first:last] == content[start:stop]
+    assert cut["text"].startswith("…") == (start >= 1000) and cut["text"].strip("…") in content
+
+
+def test_spans_far_from_each_other_stay_inside_of_the_text():
+    cut = review.text("", "x" * 5000, [(0, 5, "gold", ""), (4000, 4005, "predicted", "")])
+    assert cut is not None
+    assert all(0 <= a < b <= len(cut["text"]) for a, b, *_ in cut["spans"])
+
+
+def test_values_are_a_sample_of_pairs():
+    numbers = np.arange(2000.0)
+    found = review.spread_values(numbers, -numbers)
+    assert len(found) == 500 and found[1] == [4.0, -4.0]
