@@ -9,7 +9,8 @@ The same as the commands train, evaluate and predict of `python -m bert_jax`.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import command_line, evaluate, overrides, predict, run_flags, train
+from bert_jax.commands import evaluate, predict, train
+from bert_jax.commands.flags import command_line, overrides, run_flags
 
 MODES = {"train": train, "evaluate": evaluate, "predict": predict}
 

@@ -24,7 +24,8 @@ from ml_collections import ConfigDict
 
 from bert_jax import __main__ as front_door
 from bert_jax import main
-from bert_jax.commands import COMMANDS, command_line, init_from
+from bert_jax.commands import COMMANDS
+from bert_jax.commands.flags import command_line, init_from
 from bert_jax.config import checks, defaults, store
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]

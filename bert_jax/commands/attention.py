@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.examples.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.inference.input_files import check_files

@@ -15,8 +15,8 @@ Add --help to one of them for its flags.
 from collections.abc import Callable, Collection, Sequence
 
 from bert_jax.benchmark.workload import SIZES
-from bert_jax.commands import overrides
-from bert_jax.commands.command_line import HELP, Parser, flag_value
+from bert_jax.commands.flags import overrides
+from bert_jax.commands.flags.command_line import HELP, Parser, flag_value
 
 _DTYPES = ("float32", "bfloat16")
 _CONFIG = "\n\nTakes also --config=FILE and --config.FIELD=VALUE."

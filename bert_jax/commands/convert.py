@@ -15,7 +15,7 @@ Add --help to one of them for its flags. OUT is written completely or not at all
 import os
 from collections.abc import Callable, Sequence
 
-from bert_jax.commands.command_line import HELP, Parser, hide_library_warnings
+from bert_jax.commands.flags.command_line import HELP, Parser, hide_library_warnings
 from bert_jax.config.checks import ACTIVATIONS
 
 

@@ -11,8 +11,8 @@ each text, in the order of the input. docs/features.md lists the arrays.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import check_ending
 from bert_jax.inference.input_files import check_files

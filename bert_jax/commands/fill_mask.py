@@ -8,8 +8,8 @@ The second form masks frequent words of held-out sentences, and prints the maske
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.config.fields import data_dir
 
 # Positions of a batch: a single text is answered sooner than in a large batch.

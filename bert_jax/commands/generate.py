@@ -11,8 +11,8 @@ after --max_new_tokens.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 
 
 def main(argv: Sequence[str]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 
 
 def add_flags(parser: Parser) -> None:

@@ -10,8 +10,8 @@ The result depends on the text and the settings, not on the number of processes.
 import itertools
 from collections.abc import Sequence
 
-from bert_jax.commands import overrides
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.corpus import dump

@@ -10,7 +10,7 @@ The file needs no network and no other file; docs/report.md describes what is in
 import os
 from collections.abc import Sequence
 
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.files.atomic import write_text
 from bert_jax.pages.report import NAME, report
 from bert_jax.sweep import record

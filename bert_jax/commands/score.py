@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_jax.commands import overrides, run_flags
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import overrides, run_flags
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.examples.texts import Text, read_texts
 from bert_jax.files.atomic import whole_file
 from bert_jax.inference.input_files import check_files

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.scores import cmrc as cmrc_scores
 from bert_jax.scores import squad as squad_scores
 from bert_jax.scores.answer_files import read_gold, read_na_probs, read_predictions

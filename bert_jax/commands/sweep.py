@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.commands import init_from, overrides
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags import init_from, overrides
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.config import checks
 from bert_jax.files.atomic import write_text
 from bert_jax.sweep import (

@@ -10,7 +10,7 @@ number of such lines is reported on standard error.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags.command_line import Parser
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
+from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import checks, store
 from bert_jax.config.data import data_config
 from bert_jax.corpus.manifest import Manifest

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from bert_jax.commands import init_from
+from bert_jax.commands.flags import init_from
 from bert_jax.config import checks, store
 from bert_jax.devices.trees import flatten
 from bert_jax.training.checkpoints import Checkpoints

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.commands import init_from
+from bert_jax.commands.flags import init_from
 from bert_jax.config import checks, store
 from bert_jax.inference.predict import predict
 from bert_jax.training import reporting

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
+from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import defaults
 from bert_jax.convert.importing import convert
 from bert_jax.formats import open_checkpoint

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
+from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import store
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 HELP = ("--help", "-h", "-help", "--helpfull")
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
+_PACKAGE = str(pathlib.Path(__file__).parents[2])
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:

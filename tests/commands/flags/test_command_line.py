@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from bert_jax.commands import command_line, overrides
+from bert_jax.commands.flags import command_line, overrides
 from bert_jax.config import store
 
 # ml_collections 1.1 loads the configuration file in a way that Python 3.12 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module.. method:DeprecationWarning")
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 TINY = f"--config={REPOSITORY}/configs/tiny.py"
 
 

@@ -4,7 +4,7 @@ import argparse
 
 from ml_collections import ConfigDict
 
-from bert_jax.commands.command_line import Parser
+from bert_jax.commands.flags.command_line import Parser
 
 
 def add(parser: Parser) -> None:

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from bert_jax.commands.init_from import resolve
+from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import defaults, store
 from bert_jax.config.data import data_config
 from bert_jax.corpus.manifest import Manifest
