@@ -3,6 +3,9 @@
 #
 #   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
 #
+# The tests of reports in a browser need Chromium (Debian: apt-get install chromium), and are skipped
+# without it; playwright, which drives it, is installed here.
+#
 # TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi

@@ -89,7 +89,8 @@ def line_plot(
     """
     drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
     picture = line_picture(title, drawn, levels=levels, marks=marks, percent=percent, is_log=is_log)
-    legend = legend_of(drawn) if len(drawn) > 1 else None
+    has_legend = len(drawn) > 1 or drawn[0].has_points
+    legend = legend_of(drawn) if has_legend else None
     thinned = any(len(a.y) < len(b.y) for a, b in zip(drawn, lines, strict=True))
     remark = "Each point is the mean of several reports." if thinned else None
     return figure(title, legend, picture, _table(title, drawn), note=[note, " ", remark])

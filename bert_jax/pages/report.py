@@ -17,14 +17,18 @@ from bert_jax.pages.workdir import HELD_OUT, Workdir, load, metrics_of, names_of
 NAME = "report.html"
 
 
-def report(workdirs: Sequence[str]) -> str:
+def report(workdirs: Sequence[str], more: Sequence[Section] = ()) -> str:
     """Returns the page of the runs in these folders.
+
+    Args:
+      workdirs: one or several.
+      more: sections of a single run, after its curves.
 
     Raises:
       ValueError: a folder holds no run.
     """
     runs = [load(path) for path in workdirs]
-    return _one(runs[0]) if len(runs) == 1 else _several(runs)
+    return _one(runs[0], more) if len(runs) == 1 else _several(runs)
 
 
 def write_report(workdir: str) -> str:
@@ -40,12 +44,12 @@ def write_report(workdir: str) -> str:
     return f"report     {path}"
 
 
-def _one(run: Workdir) -> str:
+def _one(run: Workdir, more: Sequence[Section]) -> str:
     lines = run.seeds or (run,)
     sections = []
     if run.seeds:
         sections.append(Section("Scores", evaluated.scores([run], [run.name])))
-    sections += _curve_sections(lines)
+    sections += [*_curve_sections(lines), *more]
     if run.manifest:
         sections.append(Section("Data", corpus(run.manifest)))
     elif run.has_corpus:

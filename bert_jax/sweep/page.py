@@ -116,7 +116,8 @@ def _fields(part: Table, plan: Plan, found: Results) -> Iterable[Markup]:
             for color, ((_, begun), items) in enumerate(groups.items()):
                 if name in _varied([numbers for numbers, _ in items]):
                     lines += _field_lines(name, items, os.path.basename(begun), color)
-            yield line_plot(f"{column.heading}: {column.metric} by {name}", lines)
+            small = "Points are runs; the line is their mean over all else that varies."
+            yield line_plot(f"{column.heading}: {column.metric} by {name}", lines, note=small)
 
 
 def _beginning(job: Job) -> tuple[str, str]:

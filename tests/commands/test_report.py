@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bert_jax.commands import report
-from tests.pages.made_runs import read_page, write_pretraining
+from tests.pages.made_runs import read_page, write_finetuning, write_pretraining
 
 
 def test_the_report_is_written_and_the_same_again(tmp_path):
@@ -46,11 +46,14 @@ def test_several_runs_need_a_name_for_their_report(tmp_path, capsys):
         ([], "--workdir is missing: the folder of a run or a sweep"),
         (["--workdir={0}/none"], "none holds no run: there is no config.json"),
         (["--workdir={0}", "--workdir={0}", "--output=x"], "{0} holds a sweep: a sweep has a"),
+        (["--workdir={0}", "--held_out=2"], "--held_out needs the --workdir of one run"),
+        (["--workdir={0}/fine", "--held_out=2"], "fine is a run of config.task='classification'"),
         (["--workdir={0}", "--out=x"], "Unknown flag --out: did you mean --output?"),
     ],
 )
 def test_a_wrong_command_line_is_refused(words, message, tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
+    write_finetuning(tmp_path / "fine", seeds=1)
     with pytest.raises(ValueError) as error:
         report.main(["report", *(word.format(tmp_path) for word in words)])
     assert message.format(tmp_path) in str(error.value)

@@ -10,15 +10,17 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.commands import fill_mask
+from bert_jax.commands import fill_mask, report
 from bert_jax.config import store
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.examples.texts import Text
 from bert_jax.inference.held_out import held_out_sentences
 from bert_jax.inference.predict import Predictor, predict
+from bert_jax.inference.scoring import make_scorer
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from tests import tiny
+from tests.pages.made_runs import figure_of, read_page
 from tests.runs import conftest
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY
 
@@ -349,6 +351,31 @@ def test_fill_mask_prints_candidates_with_their_probabilities(run):
     share, word = best.split()
     assert word == "kaka"
     assert float(share.rstrip("%")) >= float(second.split()[0].rstrip("%"))
+
+
+def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
+    words = ["report", f"--workdir={run.workdir}", "--held_out=3"]
+    report.main([*words, f"--output={tmp_path / 'a.html'}"])
+    page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
+    found = held_out_sentences(Manifest.load(store.load(run.workdir).data.dir), 3)
+    assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]
+    scorer = make_scorer(store.load(run.workdir), run.workdir)
+    texts = [Text(text.replace("[MASK]", word)) for text, word in found]
+    expected = [
+        f"{item['token']}: {math.exp(item['log_probability']):.2%}"
+        for score in scorer.score(map(scorer.model.row, texts))
+        for item in score["log_probabilities"]
+    ]
+    tips = [token.attributes.get("data-tip", "") for token in page.find("span", class_="token")]
+    assert [tip.rpartition(", ")[0] for tip in tips if tip] == expected
+    evaluation = json.loads((pathlib.Path(run.workdir) / "evaluation.json").read_text())
+    verdict = evaluation["verdict"][-1].removeprefix("health: ")
+    assert [box.text for box in page.find("div", class_="verdict")][0].startswith(
+        f"Health: {verdict}"
+    )
+    figure = figure_of(page, "Masked words: loss (nats)")
+    levels = [level.text for level in figure.find("text", class_="level")]
+    assert len(levels) == 1 and levels[0].startswith("unigram entropy ")
 
 
 def test_predicting_needs_nothing_but_the_folder(run, tmp_path):
