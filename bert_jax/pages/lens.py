@@ -78,7 +78,7 @@ def _candidates(
     small = tag("small", others, more)
     # 30 %: text stays legible on it.
     shade = f"background: color-mix(in srgb, var(--c0) {30 * of_answer:.0f}%, transparent)"
-    return tag("div.candidates", tag("strong", best), small, style=shade)
+    return tag("div.predicted", tag("strong", best), small, style=shade)
 
 
 def _percent(value: float) -> str:
