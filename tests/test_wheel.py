@@ -123,7 +123,8 @@ def pretrained(run) -> str:
     words = [*TINY_RUN, "--config.data.source=text:text.txt", "--workdir=run"]
     command(run, "prepare", "--config=configs/tiny.py", *words)
     assert (run.folder / "run" / "data" / "manifest.json").is_file()
-    assert "step 3/3" in command(run, "train", *words, "--config=configs/tiny.py")
+    shown = command(run, "train", *words, "--config=configs/tiny.py")
+    assert "step 3/3" in shown and "report     run/report.html" in shown
     return "run"
 
 

@@ -14,7 +14,7 @@ _COUNTS = {
     "sentences": "sentences",
     "tokens": "tokens",
 }
-_REMOVED = {
+_REPEATED = {
     "duplicate_documents": "duplicate documents",
     "duplicate_sentences": "duplicate sentences",
     "empty_documents": "empty documents",
@@ -54,9 +54,9 @@ def corpus(manifest: Mapping[str, Any]) -> list[Content]:
     unknown = {name: s["unknown_token_share"] for name, s in parts.items()}
     if high := max(unknown.values()):
         plots.append(bar_chart("Unknown tokens", unknown, percent=True, high=high))
-    removed = {name: counts[key] for key, name in _REMOVED.items() if counts.get(key)}
-    if removed:
-        plots.append(bar_chart("Duplicates and empty text, removed", removed))
+    repeated = {name: counts[key] for key, name in _REPEATED.items() if counts.get(key)}
+    if repeated:
+        plots.append(bar_chart("Repeated and empty text", repeated))
     if bad := _numbers(counts.get("text", {})):
         plots.append(bar_chart("Malformed text, by kind", bad))
     for name, statistics in parts.items():

@@ -69,6 +69,7 @@ def switch(runs: Sequence[Workdir]) -> Markup | None:
 def learning(runs: Sequence[Workdir]) -> list[Content]:
     """Returns a plot for each metric; of several runs one for each split."""
     plots: list[Content] = []
+    marks = marks_of(runs[0]) if len(runs) == 1 else []
     for metric in _metric_names(runs):
         if len(runs) == 1:
             run = runs[0]
@@ -76,12 +77,12 @@ def learning(runs: Sequence[Workdir]) -> list[Content]:
                 *_lines(runs, HELD_OUT, metric, ["held-out"], color=1),
                 *_lines(runs, TRAINING, metric, ["training"]),
             ]
-            plots += _plot(title_of(metric), lines, runs, levels_of(run, metric), metric)
+            plots += _plot(title_of(metric), lines, metric, marks, levels_of(run, metric))
             continue
         for split, what in ((HELD_OUT, "held-out"), (TRAINING, "training")):
             lines = _lines(runs, split, metric, names_of(runs))
             levels = levels_of(runs[0], metric) if _share_data(runs) else []
-            plots += _plot(f"{title_of(metric)}, {what}", lines, runs, levels, metric)
+            plots += _plot(f"{title_of(metric)}, {what}", lines, metric, marks, levels)
     return plots
 
 
@@ -89,13 +90,14 @@ def updates(runs: Sequence[Workdir]) -> list[Content]:
     """Returns the plots of learning rate, norms and speed."""
     plots: list[Content] = []
     names = names_of(runs) if len(runs) > 1 else ["training"]
+    marks = marks_of(runs[0]) if len(runs) == 1 else []
     for metric, (title, can_be_log) in _UPDATES.items():
         lines = _lines(runs, TRAINING, metric, names)
         values = [y for line in lines for y in line.y if y is not None]
         is_log = can_be_log and bool(values) and 0 < min(values) < max(values) / _SPREAD
-        plots += _plot(title, lines, runs, [], metric, is_log=is_log)
+        plots += _plot(title, lines, metric, marks, is_log=is_log)
     for metric, title in _SPEED.items():
-        plots += _plot(title, _lines(runs, TRAINING, metric, names), runs, [], metric)
+        plots += _plot(title, _lines(runs, TRAINING, metric, names), metric, marks)
     return plots
 
 
@@ -195,13 +197,12 @@ def _lines(
 def _plot(
     title: str,
     lines: Sequence[Line],
-    runs: Sequence[Workdir],
-    levels: Sequence[Level],
     metric: str,
+    marks: Sequence[Mark],
+    levels: Sequence[Level] = (),
     is_log: bool = False,
 ) -> Iterable[Content]:
     if lines:
-        marks = marks_of(runs[0]) if len(runs) == 1 else []
         yield line_plot(
             title, lines, levels=levels, marks=marks, percent=is_share(metric), is_log=is_log
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_jax.pages import scales, tables
-from bert_jax.pages.markup import Content, Markup, tag
+from bert_jax.pages.markup import Content, Markup, render, tag
 from bert_jax.pages.scales import Scale
 
 COLORS = 8  # of plot.css
@@ -187,7 +187,8 @@ def figure(
     title: str, legend: Content, picture: Content, data: Content, *, note: Content
 ) -> Markup:
     """Returns a plot with everything around it."""
-    small = tag("p.note", note) if str(tag("i", note)) not in ("<i></i>", "<i> </i>") else None
+    text = Markup(render(note).strip())
+    small = tag("p.note", text) if text else None
     shown = tables.opened("Data", data) if data else None
     return tag("figure", tag("figcaption", title), legend, picture, small, shown)
 

@@ -196,13 +196,12 @@ def test_a_print_has_no_controls(show):
     assert white == "rgb(255, 255, 255)"
 
 
-@pytest.mark.parametrize(
-    "name, scheme", [("pre", "light"), ("pre", "dark"), ("fine", "dark"), ("several", "light")]
-)
+@pytest.mark.parametrize("name, scheme", [("pre", "dark"), ("fine", "light"), ("several", "light")])
 def test_accessibility(show, name, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
     page = show(name, color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    for number in (0, -1):  # one of the plots, and the checksums: all of them would take long
+        page.locator("summary").nth(number).click()
     violations = Axe().run(page).response["violations"]
     assert [(v["id"], [n["html"][:200] for n in v["nodes"]][:3]) for v in violations] == []
