@@ -24,8 +24,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import __main__ as front_door
 from bert_jax import main
-from bert_jax.commands import COMMANDS, command_line, init_from
+from bert_jax.commands import COMMANDS, command_line
 from bert_jax.config import checks, defaults, store
+from bert_jax.convert import init_from
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = {

@@ -131,7 +131,7 @@ def test_help_lists_the_commands():
     "name, message",
     [
         ("trian", "Unknown command 'trian'. Did you mean train? Available: train, evaluate,"),
-        ("", "The command is missing. Available: train, evaluate, predict, sweep, prepare,"),
+        ("", "The command is missing. Available: train, evaluate, predict, sweep, report,"),
     ],
 )
 def test_an_unknown_command_is_reported_with_the_closest_one(name, message):

@@ -12,10 +12,10 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from bert_jax.commands import init_from
 from bert_jax.commands.command_line import Parser, flag_value, hide_library_warnings
 from bert_jax.config import checks, experiments, presets, store
 from bert_jax.config.fields import value_of
+from bert_jax.convert import init_from
 
 _OVERRIDE = re.compile(r"--?(?:no)?config\.([^=]+)(?:=.*)?", re.DOTALL)
 

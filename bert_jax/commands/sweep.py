@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.commands import init_from, overrides
+from bert_jax.commands import overrides
 from bert_jax.commands.command_line import Parser
 from bert_jax.config import checks
+from bert_jax.convert import init_from
 from bert_jax.files.atomic import write_text
 from bert_jax.sweep import (
     jobs,

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
 from bert_jax.config import checks, store
 from bert_jax.config.data import data_config
+from bert_jax.convert.init_from import resolve
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.corpus.prepare import prepare
 from bert_jax.devices.sharding import make_mesh

@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from bert_jax.commands import init_from
 from bert_jax.config import checks, store
+from bert_jax.convert import init_from
 from bert_jax.devices.trees import flatten
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.commands import init_from
 from bert_jax.config import checks, store
+from bert_jax.convert import init_from
 from bert_jax.inference.predict import predict
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate

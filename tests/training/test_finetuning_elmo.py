@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
 from bert_jax.config import defaults
 from bert_jax.convert.importing import convert
+from bert_jax.convert.init_from import resolve
 from bert_jax.formats import open_checkpoint
 from bert_jax.inference.predict import Predictor
 from bert_jax.training.initial import read_params

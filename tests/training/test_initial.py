@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.init_from import resolve
 from bert_jax.config import store
+from bert_jax.convert.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors

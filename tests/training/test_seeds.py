@@ -8,8 +8,8 @@ import statistics
 
 import pytest
 
-from bert_jax.commands import init_from
 from bert_jax.config import checks, store
+from bert_jax.convert import init_from
 from bert_jax.pages.evaluated import spread_of
 from bert_jax.pages.workdir import load
 from bert_jax.training import reporting

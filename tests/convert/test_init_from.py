@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from bert_jax.commands.init_from import resolve
 from bert_jax.config import defaults, store
 from bert_jax.config.data import data_config
+from bert_jax.convert.init_from import resolve
 from bert_jax.corpus.manifest import Manifest
 from bert_jax.corpus.prepare import prepare
 from tests.convert.conftest import SIZES, VOCABULARY
