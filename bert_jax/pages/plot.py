@@ -18,7 +18,7 @@ COLORS = 8  # of plot.css
 _WIDTH, _HEIGHT = 400, 236
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 390, 14, 190
 _POINTS_IN_ALL = 600  # of the lines of a plot, so that a page stays small
-_LABEL = 6.2  # width of a character of a label
+_NAME = 46  # characters of the name of an axis that fit below it
 
 
 @dataclass(frozen=True)
@@ -247,6 +247,7 @@ def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
         yield tag("path.tick", d=f"M{x:.1f} {_BOTTOM}v4")
         anchor = "end" if x > _RIGHT - 12 else "middle"
         yield tag("text", scales.short(tick), x=x, y=_BOTTOM + 18, text_anchor=anchor)
+    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
     yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
 
 

@@ -8,7 +8,12 @@ import shutil
 
 import pytest
 
+from bert_jax.pages.bars import Dots, bar_chart, dot_plot
+from bert_jax.pages.document import Section, columns, document, note
+from bert_jax.pages.markup import tag
+from bert_jax.pages.plot import Line, line_plot
 from bert_jax.pages.report import report
+from bert_jax.pages.tables import table
 from tests.pages.made_runs import (
     HOSTILE,
     figure_of,
@@ -54,7 +59,21 @@ def pages(tmp_path_factory) -> dict[str, pathlib.Path]:
     for name, runs in {"pre": ["pre"], "fine": ["fine"], "several": ["pre", "more"]}.items():
         found[name] = root / f"{name}.html"
         found[name].write_text(report([str(root / run) for run in runs]), encoding="utf-8")
-    return found
+    (root / "long.html").write_text(_long_words(), encoding="utf-8")
+    return found | {"long": root / "long.html"}
+
+
+def _long_words() -> str:
+    """A page in which every text is a word that no phone has place for."""
+    word = "--set=" + "corpus/of/novels/" * 20
+    body = [
+        note(word),
+        tag("div.text", word),
+        table([word, word], [[word, 1]], caption=word),
+        columns(bar_chart(word, {word: 1.0}), dot_plot(word, [Dots(word, {word: 1.0})])),
+        line_plot(word, [Line(word, {word: [1, 2]}, [1, 2], has_points=True)]),
+    ]
+    return document(word, [Section(word, body)] * 2, lead=word, footer=word)
 
 
 @pytest.fixture
@@ -166,7 +185,7 @@ def test_a_table_opens_and_is_copied_as_csv(show, pages, has_clipboard):
     assert wanted[1][0] == HOSTILE
 
 
-@pytest.mark.parametrize("name", ["pre", "fine", "several"])
+@pytest.mark.parametrize("name", ["pre", "fine", "several", "long"])
 def test_a_phone_shows_everything(show, name):
     page = show(name, width=380)
     for summary in page.locator("summary").all():
