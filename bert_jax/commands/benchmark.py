@@ -19,7 +19,7 @@ from bert_jax.benchmark.workload import SIZES
 from bert_jax.commands import overrides
 from bert_jax.commands.command_line import HELP, Parser, flag_value
 
-_DTYPES = ("float32", "bfloat16")
+_DTYPES = ("float32", "bfloat16", "bfloat16_products")
 _CONFIG = "\n\nTakes also --config=FILE and --config.FIELD=VALUE."
 
 
