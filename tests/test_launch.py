@@ -72,8 +72,17 @@ def test_the_quick_start_keeps_its_run_where_it_is_called(tmp_path):
         LAUNCH / "quickstart.sh", "--dry_run", "my run", "--config.steps=9", cwd=tmp_path
     ).stdout
     first = shlex.split(output.split("\n")[0])
-    config = f"--config={LAUNCH.parent}/configs/tiny.py"
-    assert first[3:] == [config, f"--workdir={tmp_path}/my run", "--config.steps=9"]
+    config, workdir = (
+        f"--config={LAUNCH.parent}/configs/fast.py:tiny",
+        f"--workdir={tmp_path}/my run",
+    )
+    assert first[3:] == [workdir, config, "--config.steps=9"]
+
+
+def test_the_quick_start_takes_another_configuration(tmp_path):
+    paper = "--config=configs/tiny.py"
+    output = run_script(LAUNCH / "quickstart.sh", "--dry_run", paper, cwd=tmp_path).stdout
+    assert shlex.split(output.split("\n")[0])[3:] == [f"--workdir={tmp_path}/quickstart", paper]
 
 
 @pytest.mark.parametrize("name", ["gpu_server.sh", "slurm.sbatch", "Dockerfile"])

@@ -2,6 +2,7 @@
 
     python -m bert_jax benchmark step --models=tiny,base      a training step
     python -m bert_jax benchmark train --steps=300            training, as a user runs it
+    python -m bert_jax benchmark pack --config.data.pack=8    packed rows against single ones
     python -m bert_jax benchmark prepare --times=1,10         from text to shards
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      fine-tuning
@@ -18,7 +19,7 @@ from bert_jax.benchmark.workload import SIZES
 from bert_jax.commands.flags import overrides
 from bert_jax.commands.flags.command_line import HELP, Parser, flag_value
 
-_DTYPES = ("float32", "bfloat16")
+_DTYPES = ("float32", "bfloat16", "bfloat16_products")
 _CONFIG = "\n\nTakes also --config=FILE and --config.FIELD=VALUE."
 
 
@@ -66,6 +67,20 @@ def train(argv: Sequence[str]) -> None:
     from bert_jax.benchmark.train import run
 
     run(config, words, flags.steps)
+
+
+def pack(argv: Sequence[str]) -> None:
+    parser = _parser("pack", "Measures packed rows against rows of one example." + _CONFIG)
+    parser.flag("steps", 100, "Updates measured, after as many that are not.", least=1)
+    parser.flag("rounds", 3, "Runs of each.", least=1)
+    flags, words = parser.parse_known(argv)
+
+    from bert_jax.benchmark.pack import run
+
+    path = flag_value(words, "config") or "configs/tiny.py"
+    arguments = [f"--config={path}", *overrides.without_config(words)]
+    config, _ = overrides.parse_config(_parser("pack", ""), ["pack", *arguments])
+    run(config, arguments, flags.steps, flags.rounds)
 
 
 def prepare(argv: Sequence[str]) -> None:
@@ -150,5 +165,6 @@ def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> Non
 
 
 BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
-    function.__name__: function for function in (step, train, prepare, finetune, recipe, inference)
+    function.__name__: function
+    for function in (step, train, pack, prepare, finetune, recipe, inference)
 }

@@ -35,7 +35,7 @@ _BELOW_ONE = (
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
 _CHOICES = {
-    "dtype": ("float32", "bfloat16"),
+    "dtype": ("float32", "bfloat16", "bfloat16_products"),
     "prng_impl": ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"),
     "nonfinite": ("abort", "skip"),
     "model.activation": ACTIVATIONS,

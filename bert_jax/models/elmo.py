@@ -79,6 +79,10 @@ class ElmoConfig(EncoderConfig):
     def __post_init__(self):
         super().__post_init__()
         self._check_one_of(tokens=TOKENS, cnn_activation=tuple(CNN_ACTIVATIONS))
+        if self.rounds_products:
+            raise ValueError(
+                f"dtype={self.dtype!r} is not there for LSTMs: set float32 or bfloat16."
+            )
         if self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is odd, and half of it are the features of each"

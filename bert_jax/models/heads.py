@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
 from bert_jax.models.layers.cache import Cache
-from bert_jax.models.layers.dense import dense, initializer
+from bert_jax.models.layers.dense import dense, initializer, rounded_matmul
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, EncoderConfig, Rules
@@ -54,14 +54,19 @@ class WordScores:
       table: float32[words, hidden].
       bias: float32[words]; the lowest float32 for rows of the table past `vocab_size`, which thus
         have no probability.
+      rounds_products: whether features and table are rounded to bfloat16 for the product.
     """
 
     features: jax.Array
     table: jax.Array
     bias: jax.Array
+    rounds_products: bool = flax.struct.field(pytree_node=False, default=False)
 
     def logits(self) -> jax.Array:
         """float32[batch, positions, words]."""
+        if self.rounds_products:
+            logits: jax.Array = rounded_matmul(self.features, self.table, 1)
+            return logits + self.bias[None, None]
         table = self.table.astype(self.features.dtype)
         logits = jnp.einsum("bpd,vd->bpv", self.features, table, preferred_element_type=jnp.float32)
         return logits + self.bias[None, None]
@@ -79,7 +84,8 @@ class MaskedLMHead(nn.Module):
         x = activate(config, dense(config, config.hidden_size, "transform")(hidden))
         x = layer_norm(config, "layer_norm")(x)
         bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
-        return WordScores(x, embedding, _without_padding(config, bias))
+        bias = _without_padding(config, bias)
+        return WordScores(x, embedding, bias, config.rounds_products)
 
     def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
         """float[batch, predictions, hidden], float32[padded vocab, hidden] -> float32 logits."""
@@ -185,7 +191,8 @@ def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) 
     if config.lm_head == "transform":
         return MaskedLMHead(config, name="masked_lm").scores(hidden, embedding)
     bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
-    return WordScores(hidden, embedding, _without_padding(config, bias))
+    bias = _without_padding(config, bias)
+    return WordScores(hidden, embedding, bias, config.rounds_products)
 
 
 class CausalLMModel(CausalLMScores):

@@ -7,6 +7,7 @@ from typing import Any
 import flax.linen as nn
 import flax.struct
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
@@ -15,7 +16,7 @@ from bert_jax.models.layers.cache import Cache
 from bert_jax.text.tokenization import Tokenizer
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "bfloat16_products")
 INITIALIZERS = ("truncated_normal", "normal")
 LM_HEADS = ("transform", "tied")
 NORMS = ("layer_norm", "rms_norm")
@@ -64,7 +65,8 @@ class EncoderConfig:
       layer_norm_epsilon: added to the variance.
       activation: of ACTIVATIONS.
       dtype: of DTYPES, of activations and matrix products; parameters, normalisation statistics,
-        softmaxes and logits are always float32.
+        softmaxes and logits are always float32. `bfloat16_products`: the operands of dense layers
+        and of the product with the table of words are rounded to bfloat16, all else is float32.
       prng_impl: generator of the random bits of dropout.
       initializer: `truncated_normal`, cut at two standard deviations and not rescaled (Devlin et
         al. 2019, `modeling.py`); `normal` (Radford et al. 2018).
@@ -110,6 +112,16 @@ class EncoderConfig:
         for field, values in allowed.items():
             if (got := getattr(self, field)) not in values:
                 raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
+
+    @property
+    def activation_dtype(self) -> jnp.dtype:
+        """The dtype of hidden states."""
+        return jnp.dtype("float32" if self.rounds_products else self.dtype)
+
+    @property
+    def rounds_products(self) -> bool:
+        """Whether operands of dense layers are rounded to bfloat16, and hidden states are not."""
+        return self.dtype == "bfloat16_products"
 
     @property
     def has_word_table(self) -> bool:

@@ -131,5 +131,5 @@ def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cac
         capacity=capacity,
         num_heads=config.num_heads,
         head_dim=config.head_dim,
-        dtype=config.dtype,
+        dtype=config.activation_dtype,
     )

@@ -99,7 +99,7 @@ class TextProbabilities(CausalLM):
         """float32[batch, seq] `log_probabilities` of the token after each position."""
         table, bias = outputs.table[: self.num_pieces], outputs.bias[: self.num_pieces]
         labels, _ = objectives.next_tokens(batch)
-        scores = WordScores(outputs.features, table, bias)
+        scores = dataclasses.replace(outputs, table=table, bias=bias)
         losses, _ = objectives.cross_entropy_of_scores(scores, labels)
         return {"log_probabilities": -losses}
 

@@ -4,6 +4,8 @@ A loss or a score is a numerator and a denominator, both sums over examples, so 
 batch (microbatches, devices, batches of an evaluation) add up exactly; the division comes last.
 """
 
+import dataclasses
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -144,7 +146,8 @@ def cross_entropy_of_scores(
     # The table is an argument: what a rematerialized function closes over would be kept.
     @jax.checkpoint
     def part(table, bias, features, labels):
-        return cross_entropy(WordScores(features, table, bias).logits(), labels)
+        words = dataclasses.replace(scores, features=features, table=table, bias=bias)
+        return cross_entropy(words.logits(), labels)
 
     def step(carry, inputs):
         return carry, part(scores.table, scores.bias, *inputs)

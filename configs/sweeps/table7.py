@@ -6,12 +6,13 @@
         --set corpus=text:FILE --set data=FOLDER --set task=wikigold --seeds=3
 
 The features are those of frozen layers; a BiLSTM with two layers reads them. Without init_from,
-a model is pre-trained on the corpus first.
+a model is pre-trained on the corpus first. At the scale tiny it has two layers, and the rows of the
+last four are left out.
 """
 
 from bert_jax.sweep.plan import Run, Sweep, Table
 from configs.sweeps.systems import check_scale, pretraining_run
-from configs.sweeps.tasks import FEATURES, TASKS, choose, column, finetuning
+from configs.sweeps.tasks import TASKS, choose, column, finetuning, on_features
 
 LAYERS = {
     "embeddings": "Embeddings",
@@ -64,9 +65,10 @@ def get_sweep(
     else:
         runs.append(pretraining_run("bert", "bert", scale, corpus, pretraining))
     base = finetuning(name, scale, data, finetuning_of) | start
-    frozen = base | FEATURES | {"head.tagging": "bilstm"}
+    frozen = base | on_features(scale)
     frozen |= dict(entry.split("=", 1) for entry in features.split(";") if "=" in entry)
-    systems = {"finetuned": base} | {x: frozen | {"head.layers": x} for x in LAYERS}
+    layers = {x: title for x, title in LAYERS.items() if scale != "tiny" or "last_4" not in x}
+    systems = {"finetuned": base} | {x: frozen | {"head.layers": x} for x in layers}
     runs += [
         Run(f"{x}-{name}", TASKS[name].config, overrides, after, 0, 0, x, name)
         for x, overrides in systems.items()
@@ -74,7 +76,7 @@ def get_sweep(
     is_paper = name == "conll2003"
     table = Table(
         "Fine-tuning and features",
-        {"finetuned": "Fine-tuning"} | LAYERS,
+        {"finetuned": "Fine-tuning"} | layers,
         (column(name),),
         {(x, TASKS[name].title): value for x, value in PAPER.items()} if is_paper else {},
         note="The paper's values are those of BERT-Base on the development set of CoNLL-2003.",

@@ -11,7 +11,7 @@ drawn on the device. The paper's values are comparable within this table only.
 
 from bert_jax.sweep.plan import Column, Run, Sweep, Table
 from configs.sweeps.systems import check_scale, pretraining_run
-from configs.sweeps.tasks import FEATURES, TASKS, choose, column, finetuning
+from configs.sweeps.tasks import TASKS, choose, column, finetuning, on_features
 
 # MASK/SAME/RND -> MNLI, NER fine-tuned, NER on features.
 PAPER = {
@@ -52,7 +52,7 @@ def get_sweep(
     features = f"{second}-features"
     names = [name.strip() for name in rates.split(",")]
     tuned = {name: finetuning(name, scale, data, finetuning_of) for name in (first, second)}
-    overrides_of = tuned | {features: tuned[second] | FEATURES | {"head.tagging": "bilstm"}}
+    overrides_of = tuned | {features: tuned[second] | on_features(scale)}
     runs = []
     for name in names:
         encoder = name.replace("/", "-")

@@ -106,12 +106,6 @@ _SMALL_OF_KIND = {
     "tagging": {"epochs": 6.0},
     "span": {"epochs": 4.0, "head.doc_stride": 96},
 }
-# A classifier on frozen features (paper, section 5.3): a BiLSTM of two layers with 768 units.
-FEATURES = {
-    "optimizer.frozen_layers": -1,
-    "optimizer.learning_rate": 1e-3,
-    "head.layers": "concat_last_4",
-}
 
 
 def choose(names: str, available: dict[str, Any], what: str) -> list[str]:
@@ -189,6 +183,17 @@ def finetuning(
             f"The task {name} needs --set data=FOLDER with {' and '.join(task.files)}."
         )
     return overrides | parse_overrides(settings, name, system, f"{system}-{name}")
+
+
+def on_features(scale: str) -> dict[str, Any]:
+    """Returns the overrides of a tagger on frozen features: a BiLSTM (paper, section 5.3)."""
+    return {
+        "optimizer.frozen_layers": -1,
+        "optimizer.learning_rate": 1e-3,
+        # A model of the scale tiny has two layers.
+        "head.layers": "scalar_mix" if scale == "tiny" else "concat_last_4",
+        "head.tagging": "bilstm",
+    }
 
 
 def column(name: str) -> Column:

@@ -118,7 +118,7 @@ def test_invalid_flags_are_refused(argv, message):
     [
         (
             ["speed"],
-            "Unknown benchmark 'speed'. Available: step, train, prepare, finetune, recipe, infer",
+            "Unknown benchmark 'speed'. Available: step, train, pack, prepare, finetune, recipe",
         ),
         ([], "The benchmark is missing. Available: step"),
         (["train", "--steps=0"], "argument --steps: 0 must be at least 1"),

@@ -1,5 +1,6 @@
 """The command: what it refuses, what it prints, and that the sweep files make valid runs."""
 
+import importlib
 import json
 import pathlib
 import re
@@ -7,6 +8,7 @@ import re
 import pytest
 
 from bert_jax.commands import sweep
+from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.scores import squad
 from bert_jax.scores.classification import micro
 from bert_jax.scores.entities import entity_counts
@@ -221,6 +223,22 @@ def test_every_run_of_every_sweep_file_is_valid(file, bert_folder, capsys, monke
     run(*words, "--dry_run", "--seeds=2")
     *_, last = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\d+ jobs in \d stages", last)
+
+
+@pytest.mark.parametrize("name", ["table7", "table8"])
+@pytest.mark.parametrize("scale", ["mini", "tiny"])
+def test_features_are_of_layers_that_the_model_has(name, scale):
+    module = importlib.import_module(f"configs.sweeps.{name}")
+    runs = module.get_sweep(
+        scale, corpus="text:x", data="D", **{"table8": {"entities": "wikigold"}}.get(name, {})
+    ).runs
+    sizes = [
+        run.overrides["model.num_layers"] for run in runs if "model.num_layers" in run.overrides
+    ]
+    chosen = {run.overrides["head.layers"] for run in runs if "head.layers" in run.overrides}
+    assert chosen
+    for choice in chosen:
+        assert LAYER_CHOICES[choice].least_layers <= min(sizes)
 
 
 @pytest.mark.parametrize(

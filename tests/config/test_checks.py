@@ -18,7 +18,10 @@ from bert_jax.config import checks, defaults
             "config.mesh.data=0 must be at least 1, or -1 for all remaining devices.",
         ),
         ({"mesh.tensor": -2}, "config.mesh.tensor=-2 must be at least 1"),
-        ({"dtype": "float16"}, "config.dtype='float16' is none of float32, bfloat16."),
+        (
+            {"dtype": "float16"},
+            "config.dtype='float16' is none of float32, bfloat16, bfloat16_products.",
+        ),
         ({"prng_impl": "mt"}, "config.prng_impl='mt' is none of threefry2x32,"),
         ({"nonfinite": "hope"}, "config.nonfinite='hope' is none of abort, skip."),
         ({"model.activation": "relu"}, "config.model.activation='relu' is none of gelu, gelu_tanh"),

@@ -20,7 +20,7 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
     [
         ({"num_heads": 5}, "hidden_size=32 is not divisible by num_heads=5."),
         ({"activation": "relu"}, "activation='relu' is none of gelu_tanh, gelu."),
-        ({"dtype": "float16"}, "dtype='float16' is none of float32, bfloat16."),
+        ({"dtype": "float16"}, "dtype='float16' is none of float32, bfloat16, bfloat16_products."),
         ({"norm_place": "middle"}, "norm_place='middle' is none of post, pre."),
         (
             {"positions": "relative"},

@@ -88,12 +88,14 @@ def build_ceiling(model: str, dtype: str, batch_size: int) -> Measured:
         (tokens, 4 * hidden, hidden),
         (masked, hidden, VOCAB_SIZE),
     ]
-    product = jax.jit(lambda a, b: a @ b)
+    rounds_products = dtype == "bfloat16_products"
+    of_operands, of_result = ("bfloat16", jnp.float32) if rounds_products else (dtype, None)
+    product = jax.jit(lambda a, b: jnp.matmul(a, b, preferred_element_type=of_result))
 
     def measure() -> list[float]:
         speeds = []
         for n, k, m in shapes:
-            a, b = jnp.ones((n, k), dtype), jnp.ones((k, m), dtype)
+            a, b = jnp.ones((n, k), of_operands), jnp.ones((k, m), of_operands)
             seconds = time_steps(lambda a=a, b=b: jax.block_until_ready(product(a, b)), 0.05)
             speeds.append(2 * n * k * m / min(seconds))
         return [max(speeds)]

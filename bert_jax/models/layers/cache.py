@@ -89,7 +89,13 @@ class Extender:
 
 
 def empty_cache(
-    *, num_layers: int, batch_size: int, capacity: int, num_heads: int, head_dim: int, dtype: str
+    *,
+    num_layers: int,
+    batch_size: int,
+    capacity: int,
+    num_heads: int,
+    head_dim: int,
+    dtype: jnp.dtype,
 ) -> Cache:
     """Returns an empty cache.
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.transformer import TransformerConfig
@@ -15,15 +14,15 @@ def layer_norm(
 ) -> nn.LayerNorm | nn.RMSNorm:
     """Returns the normalisation over the last dimension that config.norm names.
 
-    float[...] -> dtype[...]. Statistics are float32. The variance is that of the centred values:
-    E[x^2] - E[x]^2, the default of flax, loses all digits far from zero.
+    float[...] -> activation_dtype[...]. Statistics are float32. The variance is that of the centred
+    values: E[x^2] - E[x]^2, the default of flax, loses all digits far from zero.
 
     Args:
       config: of the encoder.
       name: of the submodule.
       biases: whether a layer norm adds a bias; None: `config.biases`.
     """
-    dtype = jnp.dtype(config.dtype)
+    dtype = config.activation_dtype
     if config.norm == "rms_norm":
         return nn.RMSNorm(config.layer_norm_epsilon, dtype=dtype, name=name)
     return nn.LayerNorm(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers.dense import matmul
+from bert_jax.models.layers.dense import matmul, rounded_matmul
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.feed_forward import activate, feed_forward
 from bert_jax.models.layers.norm import layer_norm, residual
@@ -63,6 +63,28 @@ def test_the_matrix_product_has_the_gradient_of_the_plain_one():
     ours = jax.grad(lambda x, k: (weights * matmul(x, k) ** 2).sum(), (0, 1))(x, kernel)
     plain = jax.grad(lambda x, k: (weights * (x @ k) ** 2).sum(), (0, 1))(x, kernel)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, plain)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("width", [32, 5])  # a multiple of the panels of the transpose, and not
+def test_rounded_products_are_those_of_rounded_operands(axis, width):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 5, width)).astype(np.float32)
+    kernel = rng.standard_normal((48, width) if axis else (width, 48)).astype(np.float32)
+    weights = rng.standard_normal((2, 5, 48)).astype(np.float32)
+    y, pullback = jax.vjp(lambda x, kernel: rounded_matmul(x, kernel, axis), x, kernel)
+    x_grads, kernel_grads = pullback(weights)
+    assert {a.dtype for a in (y, x_grads, kernel_grads)} == {jnp.dtype("float32")}
+
+    x, kernel, weights = (a.astype(jnp.bfloat16).astype(np.float64) for a in (x, kernel, weights))
+    matrix = kernel.T if axis else kernel
+    expected = np.einsum("bri,bro->io", x, weights)
+    for ours, exact in (
+        (y, x @ matrix),
+        (x_grads, weights @ matrix.T),
+        (kernel_grads, expected.T if axis else expected),
+    ):
+        np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
 def test_layer_norm_is_exact_far_from_zero(make_config):
