@@ -143,17 +143,18 @@ def test_a_run_keeps_the_lengths_that_it_began_with(new_run, monkeypatch):
 
 
 def test_a_run_chooses_lengths_of_its_training_rows_and_keeps_them(new_run):
-    run = new_run("tagging", {"model.num_layers": 1, "epochs": 1.0, "data.lengths": ()})
+    changes = {"model.num_layers": 1, "epochs": 1.0, "data.lengths": (), "phases": ((32, 1.0),)}
+    run = new_run("tagging", changes)
     opened = open_run(run.config, str(run.workdir))
     rows = opened.training[0]
     lengths = choose_lengths(rows.rows.lengths, 4)
     assert rows.loader.lengths == lengths and len(lengths) > 1
     assert opened.config.data.lengths == lengths and run.config.data.lengths == ()
+    # What is evaluated may be longer.
+    assert rows.pad_lengths == opened.evaluation[0][0].pad_lengths == (*lengths, 32)
     run.train()
     assert store.load(str(run.workdir)).data.lengths == lengths
     assert run.evaluate() == run.results["eval"]
-    # What is evaluated may be longer than what was trained on.
-    assert open_run(run.config, str(run.workdir)).evaluation[0][0].pad_lengths == (*lengths, 24)
 
 
 def test_a_begun_run_refuses_other_training_data(finished, new_run, tmp_path):

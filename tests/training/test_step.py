@@ -1,6 +1,7 @@
 """An update is the same in microbatches, on every mesh, and in every order of retries."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from tests.tiny import make_batch, make_task
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
 
 
-SETTINGS = dict(
+SETTINGS: dict[str, Any] = dict(
     name="bert_adam",
     learning_rate=1e-3,
     schedule="bert_linear",
