@@ -38,21 +38,6 @@ class StepMetrics:
     applied: jax.Array
 
 
-@flax.struct.dataclass
-class Gradient:
-    """What one batch contributes to an update; its shapes do not depend on those of the batch.
-
-    Attributes:
-      grads: float32 tree, of the loss of the whole global batch.
-      sums: numerators and denominators of losses and accuracies.
-      carry: what the model carries to the next batch.
-    """
-
-    grads: Any
-    sums: Sums
-    carry: Any
-
-
 def train_step(
     state: TrainState,
     batch: Batch,
@@ -74,7 +59,7 @@ def train_step(
     gradient = compute_gradient(
         state, batch, keys, task=task, steps=steps, num_microbatches=num_microbatches
     )
-    return apply_gradient(state, gradient, task=task, tx=tx, nonfinite_limit=nonfinite_limit)
+    return apply_gradient(state, *gradient, task=task, tx=tx, nonfinite_limit=nonfinite_limit)
 
 
 def compute_gradient(
@@ -85,8 +70,10 @@ def compute_gradient(
     task: Task,
     steps: int = 1,
     num_microbatches: int = 1,
-) -> Gradient:
-    """Returns the first half of an update: all that depends on the batch.
+) -> tuple[Any, Sums, Any]:
+    """Returns the gradient of the loss of a batch, its Sums, and what is carried to the next batch.
+
+    This is the first half of an update, and all of it that depends on the shapes of the batch.
 
     Args:
       state: before the update.
@@ -100,12 +87,14 @@ def compute_gradient(
     batch = task.transform(masking_key, batch, state.step / steps)
     batch |= {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
-    return Gradient(*_accumulate(task, state.params, batch, dropout_key, num_microbatches))
+    return _accumulate(task, state.params, batch, dropout_key, num_microbatches)
 
 
 def apply_gradient(
     state: TrainState,
-    gradient: Gradient,
+    grads: Any,
+    sums: Sums,
+    carry: Any,
     *,
     task: Task,
     tx: optax.GradientTransformation,
@@ -115,13 +104,12 @@ def apply_gradient(
 
     Args:
       state: before the update.
-      gradient: of the batch.
+      grads, sums, carry: of `compute_gradient`.
       task: decides which losses must be finite.
       tx: the optimizer, learning rate included.
       nonfinite_limit: after more consecutive non-finite updates than this, no further update is
         applied: the parameters keep their values until the host reads the metrics.
     """
-    grads, sums = gradient.grads, gradient.sums
     gradient_norm = optax.tree.norm(grads)
     finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
     finite["gradient_norm"] = jnp.isfinite(gradient_norm)
@@ -136,7 +124,7 @@ def apply_gradient(
         params=jax.tree.map(keep_old, params, state.params),
         opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
         nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
-        carry=jax.tree.map(keep_old, gradient.carry, state.carry),
+        carry=jax.tree.map(keep_old, carry, state.carry),
     )
     return new_state, StepMetrics(
         sums=sums,

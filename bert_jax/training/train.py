@@ -32,13 +32,7 @@ from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, restore_or_init
 from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
 from bert_jax.training.state import TrainState, abstract_state, init_carry
-from bert_jax.training.step import (
-    Gradient,
-    StepMetrics,
-    apply_gradient,
-    compute_gradient,
-    train_step,
-)
+from bert_jax.training.step import StepMetrics, apply_gradient, compute_gradient, train_step
 
 
 def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
@@ -206,12 +200,12 @@ def jitted_train_step(
         return jax.jit(step, out_shardings=where, donate_argnums=0)
     compute = jax.jit(
         functools.partial(compute_gradient, **of_batch),
-        out_shardings=Gradient(shardings.params, where[1], shardings.carry),
+        out_shardings=(shardings.params, where[1], shardings.carry),
     )
     update = jax.jit(
         functools.partial(apply_gradient, **of_update), out_shardings=where, donate_argnums=0
     )
-    return lambda state, batch, keys: update(state, compute(state, batch, keys))
+    return lambda state, batch, keys: update(state, *compute(state, batch, keys))
 
 
 def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -> None:
