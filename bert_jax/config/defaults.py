@@ -373,8 +373,9 @@ def finetuning(task: str) -> ConfigDict:
     # Most examples of a row in training: more than 1 packs several, which do not attend to each
     # other, into rows of the maximum length. Batches have about as many examples as without.
     data.pack = 1
-    # Sequence lengths that rows are padded to, in addition to the maximum.
-    data.lengths = (32, 48, 64, 96, 128, 192, 256, 384)
+    # Sequence lengths that rows are padded to, in addition to the maximum; (): a few, chosen from
+    # the rows to train on, so that they have the least padding.
+    data.lengths = ()
 
     config.head = head = ConfigDict()
     # Classification: `single`, `multi` (any number of labels) or `regression`.

@@ -62,6 +62,8 @@ ADDED_DATA_FIELDS = {
     "pack": 1,
     "final_masked_lm_prob": 0.0,
 }
+# Chosen when a run begins, if it is empty, and kept in its configuration.
+CHOSEN_LENGTHS = "data.lengths"
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -156,8 +158,13 @@ def _tuples(value: Any) -> Any:
 
 
 def differences(old: ConfigDict, new: ConfigDict) -> list[str]:
-    """Returns a line `name: old -> new` for each difference that a resumed run must not have."""
+    """Returns a line `name: old -> new` for each difference that a resumed run must not have.
+
+    Lengths that are left to the run are those that it has.
+    """
     before, after = dict(fields(old)), dict(fields(new))
+    if after.get(CHOSEN_LENGTHS) == ():
+        after[CHOSEN_LENGTHS] = before.get(CHOSEN_LENGTHS)
     return [
         f"{name}: {before.get(name, 'missing')!r} -> {after.get(name, 'missing')!r}"
         for name in sorted(before.keys() | after.keys())

@@ -38,6 +38,10 @@ class LabelledRows:
     pad_lengths: tuple[int, ...]
     loader: BucketedLoader | PackedLoader | None = None
 
+    def padded_to(self, pad_lengths: tuple[int, ...]) -> "LabelledRows":
+        """Returns the same rows with other lengths."""
+        return dataclasses.replace(self, pad_lengths=pad_lengths)
+
     def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
 

@@ -1,8 +1,9 @@
 """Which rows each training batch has: a pure function of (seed, number), without state.
 
 By length: a batch is padded to the first of a few lengths (buckets) that its longest row fits in,
-so that short batches have little padding and only a few shapes are compiled. Each epoch shuffles
-all rows, sorts them by bucket, cuts them into batches and shuffles these.
+so that short batches have little padding and only a few shapes are compiled. `choose_lengths` finds
+the lengths that pad the rows of a file least. Each epoch shuffles all rows, sorts them by bucket,
+cuts them into batches and shuffles these.
 
 Packed: several rows share one of a batch, where they do not attend to each other. They are packed
 once, by best-fit decreasing (corpus/packing.py), so that epochs have the same number of updates;
@@ -19,10 +20,47 @@ import numpy as np
 from bert_jax.corpus.loader import permute
 from bert_jax.corpus.packing import pack
 
+# Lengths for rows that no lengths were chosen for.
+GENERAL_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384)
+# Lengths that are chosen are multiples of this.
+_MULTIPLE = 8
+
 
 def bucket_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
     """Returns those of `lengths` that are less than `longest`, and `longest`."""
     return (*(length for length in lengths if length < longest), longest)
+
+
+def choose_lengths(lengths: np.ndarray, most: int) -> tuple[int, ...]:
+    """Returns the lengths to pad rows to with the fewest positions in all, ascending.
+
+    They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
+    by dynamic programming over the distinct lengths. Of several optima it takes the one with the
+    shortest lengths, compared from the last but one down to the first.
+
+    Args:
+      lengths: int[rows], tokens of each row.
+      most: how many lengths at most, at least 1.
+
+    Raises:
+      ValueError: there are no rows.
+    """
+    if not len(lengths):
+        raise ValueError("There are no rows to choose lengths for.")
+    ends, counts = np.unique(-(-np.asarray(lengths) // _MULTIPLE), return_counts=True)
+    before = np.append(0, np.cumsum(counts))  # rows that are shorter than each end
+    # The cost of all rows up to each end, and for each further length the one before it.
+    costs, choices = (before[1:] * ends).astype(float), []
+    for _ in range(min(most, len(ends)) - 1):
+        # [end, shorter end] -> the cost of padding what is longer than the shorter end to the end.
+        steps = (before[1:, None] - before[1:]) * ends[:, None]
+        totals = np.where(ends[:, None] > ends, costs + steps, np.inf)
+        choices.append(totals.argmin(axis=1))
+        costs = totals.min(axis=1)
+    chosen = [len(ends) - 1]
+    for choice in reversed(choices):
+        chosen.append(int(choice[chosen[-1]]))
+    return tuple((ends[chosen[::-1]] * _MULTIPLE).tolist())
 
 
 class BucketedLoader:
@@ -65,6 +103,13 @@ class BucketedLoader:
     @property
     def batches_per_epoch(self) -> int:
         return len(self._batches)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Those that batches have, ascending."""
+        starts = [start for start, _ in self._batches]
+        found = np.unique(np.sort(self._buckets)[::-1][starts])
+        return tuple(self._bucket_lengths[found].tolist())
 
     def batch(self, number: int) -> tuple[np.ndarray, int]:
         """Returns int64[rows], the rows of a batch, and the length to pad them to.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.examples.labelled import LabelledRows
-from bert_jax.examples.loaders import bucket_lengths
+from bert_jax.examples.loaders import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.review import MOST_ERRORS
 from bert_jax.tasks.task import (
@@ -58,7 +58,7 @@ class Labelled:
 
     Attributes:
       max_sequence_length: of a row in tokens, special ones included.
-      pad_lengths: lengths below it that batches are padded to.
+      pad_lengths: lengths below it that batches are padded to; (): GENERAL_LENGTHS.
       prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
     """
 
@@ -69,7 +69,8 @@ class Labelled:
     @property
     def bucket_lengths(self) -> tuple[int, ...]:
         """All lengths in tokens that rows are padded to."""
-        return bucket_lengths(self.pad_lengths, self.max_sequence_length)
+        lengths = self.pad_lengths or GENERAL_LENGTHS
+        return bucket_lengths(lengths, self.max_sequence_length)
 
     def make_predictor(self: LabelledData, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
         return self.make_task(model, tokenizer)

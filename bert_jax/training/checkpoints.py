@@ -353,9 +353,18 @@ def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoint
 
 def has_imported_params_only(workdir: str) -> bool:
     """Returns whether a workdir has checkpoints of `save_params` only, which no run can resume."""
-    folder = pathlib.Path(workdir, _FOLDER)
-    steps = [path for path in folder.glob("*") if path.name.isdecimal()]
+    steps = _step_folders(workdir)
     return bool(steps) and not any((path / "train_state").exists() for path in steps)
+
+
+def has_checkpoints(workdir: str) -> bool:
+    """Returns whether a workdir has any checkpoints, intact or not."""
+    return bool(_step_folders(workdir))
+
+
+def _step_folders(workdir: str) -> list[pathlib.Path]:
+    folder = pathlib.Path(workdir, _FOLDER)
+    return [path for path in folder.glob("*") if path.name.isdecimal()]
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

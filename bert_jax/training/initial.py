@@ -40,7 +40,7 @@ _MAX_DIFFERENCES = 12
 def initial_params(
     init_from: str,
     like: Any,
-    make_new: Callable[[], Any],
+    make_new: Callable[[Collection[str]], Mapping[str, jax.Array]],
     *,
     encoder: str,
     vocab_size: int,
@@ -53,7 +53,7 @@ def initial_params(
     Args:
       init_from: a workdir, or a folder of another program.
       like: abstract parameters of the run (shapes, dtypes, shardings).
-      make_new: returns random parameters of the same form, for heads that `init_from` lacks.
+      make_new: returns random parameters of these paths, for heads that `init_from` lacks.
       encoder: top-level name of the encoder's parameters.
       vocab_size: further rows of a table only pad it; they are added as zeros.
       reinit: regular expression of the paths of parameters that are random although `init_from`
@@ -78,8 +78,9 @@ def initial_params(
     chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
     lines = [f"from the parameters of {origin}"]
     if new or new_words:
-        random = flatten(make_new())
-        for path in {*vocabulary_params(encoder)} & chosen.keys() if new_words else ():
+        tables = {*vocabulary_params(encoder)} & chosen.keys() if new_words else set()
+        random = make_new(sorted(new | tables))
+        for path in tables:
             chosen[path] = _replace_rows(chosen[path], random[path], list(new_words))
         chosen |= {path: random[path] for path in new}
     if new:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import model_choices
+from bert_jax.config import model_choices, store
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import Phase, make_phases, total_steps
@@ -18,13 +18,20 @@ from bert_jax.corpus.prepare import prepare
 from bert_jax.corpus.rows import CorpusRows
 from bert_jax.devices import processes, sharding
 from bert_jax.examples.labelled import LabelledRows, source_sha256
-from bert_jax.examples.loaders import PackedLoader, bucket_lengths
+from bert_jax.examples.loaders import (
+    GENERAL_LENGTHS,
+    BucketedLoader,
+    PackedLoader,
+    bucket_lengths,
+    choose_lengths,
+)
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
+from bert_jax.training.checkpoints import has_checkpoints
 from bert_jax.training.run import (
     Run,
     load_workdir_tokenizer,
@@ -36,6 +43,9 @@ from bert_jax.training.run import (
 )
 
 TRAIN, VALIDATION = "train", "validation"
+# Lengths that are chosen for labelled examples. Each is compiled for, which takes as long as some
+# epochs of a small file.
+_MOST_LENGTHS = 4
 
 
 def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
@@ -121,7 +131,7 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
     if not config.data.eval:
         raise ValueError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
-    pad_lengths = bucket_lengths(config.data.lengths, phase.sequence_length)
+    lengths = config.data.lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(make_model_config(config))
     if to_train:
         vocabulary = _vocabulary(config)
@@ -131,7 +141,11 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
             raise ValueError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)
         data = data.with_labels_of(examples)
-        rows = _rows("train", config.data.train, examples, counts, data, tokenizer, pad_lengths)
+        rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
+        lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
+        config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
+        config.data.lengths = lengths
+        rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
         even = sharding.batch_shards(mesh) * microbatches
         if (pack := config.data.pack) > 1:
@@ -146,8 +160,9 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
         data = data.with_labels(read_labels(workdir))
+    pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
-        _rows(name, source, *_read(data, source), data, tokenizer, pad_lengths)
+        _rows(name, source, *_read(data, source), data, tokenizer).padded_to(pad_lengths)
         for name, source in sources.items()
     )
     return Run(
@@ -172,6 +187,19 @@ def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_trai
     )
 
 
+def _lengths_of_run(workdir: str) -> tuple[int, ...]:
+    """Returns the lengths of a run to resume or evaluate; () if there is none.
+
+    Runs of earlier versions have other lengths than would be chosen now.
+    """
+    if not has_checkpoints(workdir):
+        return ()
+    try:
+        return store.load(workdir).data.lengths
+    except ValueError:  # the file is corrupt; the checkpoint has the configuration too
+        return ()
+
+
 def _check_packing(config: ConfigDict, data: LabelledData) -> None:
     if not data.can_pack or "num_heads" not in config.model:
         what = "head or these losses" if "num_heads" in config.model else "encoder"
@@ -187,8 +215,10 @@ def _describe_batches(
     pad_lengths: tuple[int, ...],
     training: tuple[LabelledRows, ...],
 ) -> str:
-    lengths = ", ".join(map(str, pad_lengths))
-    if training and isinstance(loader := training[0].loader, PackedLoader):
+    loader = training[0].loader if training else None
+    lengths = loader.lengths if isinstance(loader, BucketedLoader) else pad_lengths
+    lengths = ", ".join(map(str, lengths))
+    if isinstance(loader, PackedLoader):
         return (
             f"batches    {loader.rows} rows of {pad_lengths[-1]} tokens with about"
             f" {phase.batch_size} examples, {loader.fill:.1%} filled; evaluation: {lengths} tokens"
@@ -244,9 +274,8 @@ def _rows(
     counts: Counter,
     data: LabelledData,
     tokenizer: Tokenizer,
-    pad_lengths: tuple[int, ...],
 ) -> LabelledRows:
     rows = data.encode(examples, tokenizer, counts)
     kept = {name: count for name, count in counts.items() if count}
     sha256 = source_sha256(source, examples)
-    return LabelledRows(name, source, sha256, examples, rows, kept, pad_lengths)
+    return LabelledRows(name, source, sha256, examples, rows, kept, ())

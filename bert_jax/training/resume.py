@@ -1,5 +1,6 @@
 """Where training begins: a checkpoint of the run, other weights, or random parameters."""
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -14,7 +15,7 @@ from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.initial import initial_params, special_tokens
 from bert_jax.training.run import Run
-from bert_jax.training.state import TrainState, abstract_state, init_state
+from bert_jax.training.state import TrainState, abstract_state, init_some, init_state
 
 # A line for each start of a run, in its folder.
 STARTS = "starts.jsonl"
@@ -46,7 +47,7 @@ def restore_or_init(
         params, origin = initial_params(
             config.init_from,
             like.params,
-            lambda: init_state(task, tx, mesh, key).params,
+            functools.partial(init_some, task, mesh, key),
             encoder=model.name,
             vocab_size=model.vocab_size,
             reinit=reinitialized_pattern(

@@ -1,5 +1,6 @@
 """The state of training, and its creation directly in its shardings."""
 
+from collections.abc import Collection
 from typing import Any
 
 import flax.struct
@@ -9,6 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS, complete_example
 from bert_jax.models.heads import HEAD_RULES
 from bert_jax.tasks.task import Task
@@ -114,6 +116,23 @@ def init_state(
     if params is not None:
         return jax.jit(from_params, out_shardings=where)(params)
     return jax.jit(lambda key: from_params(init_params(task, key)), out_shardings=where)(key)
+
+
+def init_some(
+    task: Task, mesh: Mesh, key: jax.Array, paths: Collection[str]
+) -> dict[str, jax.Array]:
+    """Returns some of the initial parameters, by path, in their shardings.
+
+    The others are not computed: their program takes seconds to compile.
+    """
+    like = flatten(abstract_params(task, mesh))
+    where = {path: like[path].sharding for path in paths}
+
+    def make(key):
+        params = flatten(init_params(task, key))
+        return {path: params[path] for path in where}
+
+    return jax.jit(make, out_shardings=where)(key)
 
 
 def init_carry(task: Task, mesh: Mesh, batch_size: int) -> Any:

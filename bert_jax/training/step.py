@@ -53,21 +53,63 @@ def train_step(
 
     Args:
       state: before the update.
+      batch, keys, task, steps, num_microbatches: of `compute_gradient`.
+      tx, nonfinite_limit: of `apply_gradient`.
+    """
+    gradient = compute_gradient(
+        state, batch, keys, task=task, steps=steps, num_microbatches=num_microbatches
+    )
+    return apply_gradient(state, *gradient, task=task, tx=tx, nonfinite_limit=nonfinite_limit)
+
+
+def compute_gradient(
+    state: TrainState,
+    batch: Batch,
+    keys: Mapping[str, jax.Array],
+    *,
+    task: Task,
+    steps: int = 1,
+    num_microbatches: int = 1,
+) -> tuple[Any, Sums, Any]:
+    """Returns the gradient of the loss of a batch, its Sums, and what is carried to the next batch.
+
+    This is the first half of an update, and all of it that depends on the shapes of the batch.
+
+    Args:
+      state: before the update.
       batch: the global batch; the model also gets `state.carry` in it, as "carry".
       keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
-      tx: the optimizer, learning rate included.
       steps: updates of the run.
       num_microbatches: number of parts that the batch is split into.
-      nonfinite_limit: after more consecutive non-finite updates than this, no further update is
-        applied: the parameters keep their values until the host reads the metrics.
     """
     masking_key = jax.random.fold_in(keys["masking"], state.step)
     batch = task.transform(masking_key, batch, state.step / steps)
     batch |= {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
-    grads, sums, carry = _accumulate(task, state.params, batch, dropout_key, num_microbatches)
+    return _accumulate(task, state.params, batch, dropout_key, num_microbatches)
 
+
+def apply_gradient(
+    state: TrainState,
+    grads: Any,
+    sums: Sums,
+    carry: Any,
+    *,
+    task: Task,
+    tx: optax.GradientTransformation,
+    nonfinite_limit: int = 0,
+) -> tuple[TrainState, StepMetrics]:
+    """Returns the second half of an update: the state after it, and its metrics.
+
+    Args:
+      state: before the update.
+      grads, sums, carry: of `compute_gradient`.
+      task: decides which losses must be finite.
+      tx: the optimizer, learning rate included.
+      nonfinite_limit: after more consecutive non-finite updates than this, no further update is
+        applied: the parameters keep their values until the host reads the metrics.
+    """
     gradient_norm = optax.tree.norm(grads)
     finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
     finite["gradient_norm"] = jnp.isfinite(gradient_norm)

@@ -33,7 +33,7 @@ from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
 from bert_jax.training.state import TrainState, abstract_state, init_carry
-from bert_jax.training.step import StepMetrics, train_step
+from bert_jax.training.step import StepMetrics, apply_gradient, compute_gradient, train_step
 
 
 def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
@@ -136,6 +136,7 @@ def train_phase(
         phase.batch_size // (config.microbatch_size or phase.batch_size),
         config.nonfinite_limit if config.nonfinite == "skip" else 0,
         run.mesh,
+        in_two=not has_corpus(config),  # whose batches have several lengths
     )
     keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
     evaluate = make_evaluator(run, phase)
@@ -188,23 +189,30 @@ def jitted_train_step(
     num_microbatches: int,
     nonfinite_limit: int,
     mesh: Mesh,
+    in_two: bool = False,
 ) -> Callable[..., tuple[TrainState, StepMetrics]]:
     """Returns `train_step` as a function (state, batch, keys), compiled once for each shape.
 
-    Runs that differ in nothing but the seed share it, since the keys are arguments.
+    Runs that differ in nothing but the seed share it, since the keys are arguments. With `in_two`,
+    the second half of an update is a program by itself, which all shapes have in common.
     """
     tx, _ = make_optimizer(optimizer, steps, warmup_steps)
     state = abstract_state(task, tx, mesh, batch_size)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    step = functools.partial(
-        train_step,
-        task=task,
-        tx=tx,
-        steps=steps,
-        num_microbatches=num_microbatches,
-        nonfinite_limit=nonfinite_limit,
+    of_batch = {"task": task, "steps": steps, "num_microbatches": num_microbatches}
+    of_update = {"task": task, "tx": tx, "nonfinite_limit": nonfinite_limit}
+    where = shardings, sharding.replicated(mesh)
+    if not in_two:
+        step = functools.partial(train_step, **of_batch | of_update)
+        return jax.jit(step, out_shardings=where, donate_argnums=0)
+    compute = jax.jit(
+        functools.partial(compute_gradient, **of_batch),
+        out_shardings=(shardings.params, where[1], shardings.carry),
     )
-    return jax.jit(step, out_shardings=(shardings, sharding.replicated(mesh)), donate_argnums=0)
+    update = jax.jit(
+        functools.partial(apply_gradient, **of_update), out_shardings=where, donate_argnums=0
+    )
+    return lambda state, batch, keys: update(state, *compute(state, batch, keys))
 
 
 def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -> None:

@@ -79,7 +79,7 @@ def test_an_invalid_value_is_named(values, message, make_config):
         ),
         ({"data.batches": "words"}, "config.data.batches='words' is not rows or tokens."),
         ({"data.lengths": (64, 32)}, "config.data.lengths=(64, 32) are not ascending, positive"),
-        ({"data.lengths": ()}, "config.data.lengths=() are not ascending, positive"),
+        ({"data.lengths": (0, 32)}, "config.data.lengths=(0, 32) are not ascending, positive"),
         ({"reinit_layers": 13}, "config.reinit_layers=13 is above config.model.num_layers=12."),
         ({"reinit_layers": -1}, "config.reinit_layers=-1 must be 0 or above."),
         ({"optimizer.frozen_layers": -2}, "must be at least 0, or -1 for all layers."),

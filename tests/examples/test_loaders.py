@@ -1,9 +1,16 @@
 """Batches by length: every row once, a function of (seed, number), and little padding."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from bert_jax.examples.loaders import BucketedLoader, bucket_lengths, evaluation_batches
+from bert_jax.examples.loaders import (
+    BucketedLoader,
+    bucket_lengths,
+    choose_lengths,
+    evaluation_batches,
+)
 
 BUCKETS = (16, 32, 64)
 
@@ -101,6 +108,39 @@ def test_an_evaluation_sees_every_row_once_the_longest_first(num_rows, batch_siz
     padded = [length for _, length in batches]
     assert padded == sorted(padded, reverse=True)
     assert {len(rows) for rows, _ in batches} == {batch_size}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_chosen_lengths_have_the_least_padding_of_all_lengths(seed, most):
+    rng = np.random.default_rng(seed)
+    lengths = rng.geometric(0.03, rng.integers(1, 60)).clip(1, rng.integers(1, 80))
+    ends = range(8, 8 * -(-lengths.max() // 8) + 1, 8)
+
+    def positions(chosen):
+        return sum(min(n for n in chosen if n >= length) for length in lengths.tolist())
+
+    chosen = choose_lengths(lengths, most)
+    # All choices that the longest row fits in.
+    choices = itertools.chain(*(itertools.combinations(ends[:-1], n) for n in range(most)))
+    assert positions(chosen) == min(positions((*choice, ends[-1])) for choice in choices)
+    assert len(chosen) <= most and list(chosen) == sorted(set(chosen))
+    # No length without rows.
+    assert set(chosen) == {min(n for n in chosen if n >= length) for length in lengths}
+    assert choose_lengths(rng.permutation(lengths), most) == chosen
+
+
+def test_no_rows_have_no_lengths():
+    with pytest.raises(ValueError, match="There are no rows to choose lengths for"):
+        choose_lengths(np.array([], int), 3)
+
+
+@pytest.mark.parametrize("num_rows, even_tokens", [(1, 0), (10, 0), (1003, 0), (1003, 2)])
+def test_a_loader_knows_the_lengths_of_its_batches(num_rows, even_tokens):
+    buckets = (16, 30, 40, 60, 64, 128)  # of which rows of at most 64 need no 128
+    loader = BucketedLoader(some_lengths(num_rows), 8, 3, buckets, even_tokens)
+    found = {loader.batch(number)[1] for number in range(loader.batches_per_epoch)}
+    assert loader.lengths == tuple(sorted(found))
 
 
 @pytest.mark.parametrize(

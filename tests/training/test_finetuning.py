@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config import store
 from bert_jax.devices import sharding
+from bert_jax.examples.loaders import choose_lengths
 from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256
 from bert_jax.scores.classification import Counts, micro
@@ -20,6 +21,7 @@ from bert_jax.training import reporting
 from bert_jax.training.evaluate import make_evaluator
 from bert_jax.training.open import open_run
 from tests.pages.made_runs import read_page
+from tests.runs.test_exactness import stop_after
 from tests.training.conftest import CHANGES, Run
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, write_choices
 
@@ -156,6 +158,39 @@ def test_a_stopped_run_resumes_bit_for_bit(finished, new_run, monkeypatch, name,
     assert step == last
     for path, array in expected.items():
         assert params[path].tobytes() == array.tobytes(), path
+
+
+def test_a_run_keeps_the_lengths_that_it_began_with(new_run, monkeypatch):
+    """Also one of an earlier version, whose configuration had other lengths by default."""
+    changes = {"model.num_layers": 1, "epochs": 1.0}
+    whole = new_run("tagging", changes | {"data.lengths": (10, 13)}).train()
+    assert "padded to 10, 13, 24 tokens: one compilation each" in whole.printed
+    stopped = Run(whole.config, new_run("tagging").workdir)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        assert int(stopped.train().state.step) == 5
+    resumed = Run(new_run("tagging", changes | {"data.lengths": ()}).config, stopped.workdir)
+    assert resumed.train().is_complete and "padded to 10, 13, 24 tokens" in resumed.printed
+    assert store.load(str(resumed.workdir)).data.lengths == (10, 13)
+    (params, step), (expected, last) = resumed.params(), whole.params()
+    assert step == last
+    for path, array in expected.items():
+        assert params[path].tobytes() == array.tobytes(), path
+
+
+def test_a_run_chooses_lengths_of_its_training_rows_and_keeps_them(new_run):
+    changes = {"model.num_layers": 1, "epochs": 1.0, "data.lengths": (), "phases": ((32, 1.0),)}
+    run = new_run("tagging", changes)
+    opened = open_run(run.config, str(run.workdir))
+    rows = opened.training[0]
+    lengths = choose_lengths(rows.rows.lengths, 4)
+    assert rows.loader.lengths == lengths and len(lengths) > 1
+    assert opened.config.data.lengths == lengths and run.config.data.lengths == ()
+    # What is evaluated may be longer.
+    assert rows.pad_lengths == opened.evaluation[0][0].pad_lengths == (*lengths, 32)
+    run.train()
+    assert store.load(str(run.workdir)).data.lengths == lengths
+    assert run.evaluate() == run.results["eval"]
 
 
 def test_a_begun_run_refuses_other_training_data(finished, new_run, tmp_path):

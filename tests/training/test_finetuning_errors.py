@@ -119,7 +119,6 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
         ({"head.dropout_rate": -0.5}, r"head\.dropout_rate=-0\.5 must be 0 or above"),
         ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be below 1"),
         ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be 0 or above"),
-        ({"data.lengths": ()}, r"lengths=\(\) are not ascending, positive sequence lengths"),
         ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
         ({"reinit_layers": 3}, "config.reinit_layers=3 is above config.model.num_layers=2"),
         (

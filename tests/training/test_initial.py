@@ -1,5 +1,6 @@
 """The parameters that a run starts from: what is taken over, what is new, what does not fit."""
 
+import functools
 import json
 import shutil
 
@@ -15,7 +16,7 @@ from bert_jax.formats.safetensors_file import read_safetensors, write_safetensor
 from bert_jax.tasks.classification import Classification
 from bert_jax.training.initial import initial_params, make_pretraining
 from bert_jax.training.run import make_model_config
-from bert_jax.training.state import abstract_params, init_params, make_key
+from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
 from tests.convert.conftest import VOCABULARY
 from tests.convert.hf_folders import new_config
@@ -27,7 +28,13 @@ def like_of(config):
     task = make_pretraining(make_model_config(config), config.model.next_sentence)
     mesh = make_mesh()
     params = abstract_params(task, mesh)
-    return params, lambda: init_params(task, make_key(5, "init")), config.model.vocab_size
+    return params, new_params(task), config.model.vocab_size
+
+
+def new_params(task):
+    """Random parameters by path, drawn with all others."""
+    params = flatten(init_params(task, make_key(5, "init")))
+    return lambda paths: {path: params[path] for path in paths}
 
 
 def initial_params_of(workdir, config):
@@ -59,7 +66,19 @@ def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):
     )
     assert lines[1:] == ("with new, random ones for masked_lm",)
     kernel = params["masked_lm"]["transform"]["kernel"]
-    np.testing.assert_array_equal(kernel, make_new()["masked_lm"]["transform"]["kernel"])
+    path = "masked_lm/transform/kernel"
+    np.testing.assert_array_equal(kernel, make_new([path])[path])
+
+
+def test_some_parameters_are_those_that_all_have(make_workdir):
+    task = make_pretraining(make_model_config(store.load(str(make_workdir()))), True)
+    make_all = jax.jit(functools.partial(init_params, task))
+    everything = flatten(make_all(make_key(5, "init")))
+    paths = ["masked_lm/transform/kernel", "bert/pooler/kernel"]
+    some = init_some(task, make_mesh(), make_key(5, "init"), paths)
+    assert sorted(some) == sorted(paths)
+    for path in paths:
+        np.testing.assert_array_equal(some[path], everything[path])
 
 
 def test_a_head_of_other_classes_is_new_and_reported(make_workdir):
@@ -69,7 +88,7 @@ def test_a_head_of_other_classes_is_new_and_reported(make_workdir):
     model = make_model_config(store.load(str(workdir)))
     task = Classification(model, "single", 2)
     like = abstract_params(task, make_mesh())
-    make_new = lambda: init_params(task, make_key(5, "init"))  # noqa: E731
+    make_new = new_params(task)
     params, lines = initial_params(
         str(workdir), like, make_new, encoder="bert", vocab_size=model.vocab_size
     )
@@ -86,9 +105,9 @@ def test_heads_that_the_source_lacks_are_new_and_reported(make_workdir):
         str(workdir), like, make_new, encoder="bert", vocab_size=vocab_size
     )
     assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, like)
-    new = make_new()
+    path = "masked_lm/transform/kernel"
     np.testing.assert_array_equal(
-        params["masked_lm"]["transform"]["kernel"], new["masked_lm"]["transform"]["kernel"]
+        params["masked_lm"]["transform"]["kernel"], make_new([path])[path]
     )
     assert lines[1:] == (
         "with new, random ones for masked_lm, next_sentence",

@@ -1,6 +1,7 @@
 """An update is the same in microbatches, on every mesh, and in every order of retries."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,25 +14,28 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.training.state import abstract_state, init_params, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
+from bert_jax.training.train import jitted_train_step
 from tests.tiny import make_batch, make_task
 
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
 
 
+SETTINGS: dict[str, Any] = dict(
+    name="bert_adam",
+    learning_rate=1e-3,
+    schedule="bert_linear",
+    weight_decay=0.01,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-6,
+    clip_norm=1.0,
+    no_decay=("layer_norm", "bias"),
+    encoder="bert",
+)
+
+
 def make_tx(**changes):
-    values = dict(
-        name="bert_adam",
-        learning_rate=1e-3,
-        schedule="bert_linear",
-        weight_decay=0.01,
-        beta1=0.9,
-        beta2=0.999,
-        epsilon=1e-6,
-        clip_norm=1.0,
-        no_decay=("layer_norm", "bias"),
-        encoder="bert",
-    )
-    return make_optimizer(OptimizerConfig(**values | changes), num_steps=100, warmup_steps=2)[0]
+    return make_optimizer(OptimizerConfig(**SETTINGS | changes), num_steps=100, warmup_steps=2)[0]
 
 
 def run(task, batches, mesh_shape=(1, 1, 1), num_microbatches=1, **changes):
@@ -180,3 +184,23 @@ def test_the_state_is_created_in_its_shardings():
     assert moments["bert"]["encoder"]["layer_0"]["intermediate"]["kernel"].sharding.spec == (
         jax.sharding.PartitionSpec("fsdp", "tensor")
     )
+
+
+def test_an_update_in_two_programs_is_the_update_in_one():
+    """With dropout and microbatches, on a mesh that splits parameters."""
+    task, batch = make_task(num_layers=1, num_heads=4), make_batch(16)
+    mesh = sharding.make_mesh(fsdp=2)
+    settings = OptimizerConfig(**SETTINGS)
+    states = []
+    for in_two in (False, True):
+        tx = make_optimizer(settings, 100, 2)[0]
+        state = init_state(task, tx, mesh, make_key(0, "init"))
+        step = jitted_train_step(task, 16, settings, 100, 2, 2, 0, mesh, in_two=in_two)
+        on_device = sharding.shard_batch(mesh, batch, 16, 0)
+        for _ in range(2):
+            state, metrics = step(state, on_device, KEYS)
+        states.append((state, metrics))
+    one, two = states
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *states)
+    where = [jax.tree.map(lambda leaf: leaf.sharding, state) for state, _ in states]
+    assert where[0] == where[1] and int(one[0].step) == int(two[0].step) == 2
