@@ -180,17 +180,17 @@ def start(source, config, tokenizer, renew):
     """Returns the initial parameters of a run of next-token prediction, the random ones, lines."""
     task, rng = CausalLM(make_model_config(config)), np.random.default_rng(1)
     like = abstract_params(task, make_mesh())
-    random_ones = jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like)
+    random_ones = flatten(jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like))
     initial, lines = initial_params(
         source,
         like,
-        lambda: random_ones,
+        lambda paths: {path: random_ones[path] for path in paths},
         encoder="gpt",
         vocab_size=config.model.vocab_size,
         special_tokens=special_tokens(tokenizer),
         renew_special_tokens=renew,
     )
-    return flatten(initial), flatten(random_ones), lines
+    return flatten(initial), random_ones, lines
 
 
 def test_only_the_rows_of_the_special_tokens_are_new(pretrained):
