@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.pages import tables
-from bert_jax.pages.document import Section, document, note
+from bert_jax.pages.document import Section, document, note, switch
 from bert_jax.pages.lens import lens
 from bert_jax.pages.markup import Content, Markup, tag
 from bert_jax.scores.attention import STATISTICS, strongest_heads
@@ -131,9 +131,9 @@ def _one_head(arrays: Mapping[str, np.ndarray]) -> Markup:
         tag("p.note", id="head-values"),
         tag(
             "div.choices",
-            _switch("view", "", {"lines": "Lines", "matrix": "Matrix"}),
-            _switch("unit", "", {"words": "Words", "tokens": "Sub-words"}),
-            _switch("way", "", ways) if len(ways) > 1 else None,
+            switch("view", "View", {"lines": "Lines", "matrix": "Matrix"}),
+            switch("unit", "Unit", {"words": "Words", "tokens": "Sub-words"}),
+            switch("way", "Way", ways) if len(ways) > 1 else None,
             _check("special", "Special tokens", True),
             _check("scale", "Scale to the strongest", False),
         ),
@@ -146,18 +146,6 @@ def _select(name: str, text: str, options: Mapping[str, str]) -> Markup:
     items = [tag("option", shown, value=value) for value, shown in options.items()]
     label = tag("label", text, " ", tag("select", items, name=name))
     return label if len(options) > 1 else tag("span", label, hidden=True)
-
-
-def _switch(name: str, title: str, options: Mapping[str, str]) -> Markup:
-    labels = [
-        tag(
-            "label",
-            tag("input", type="radio", name=name, value=value, checked=number == 0),
-            shown,
-        )
-        for number, (value, shown) in enumerate(options.items())
-    ]
-    return tag("fieldset.switch", tag("legend", title or name.capitalize()), labels)
 
 
 def _check(name: str, text: str, is_on: bool) -> Markup:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bert_jax.pages.markup import Content, Markup, tag
+from bert_jax.pages.document import switch
+from bert_jax.pages.markup import Content, Markup
 from bert_jax.pages.plot import Level, Line, Mark, line_plot
 from bert_jax.pages.workdir import (
     HELD_OUT,
@@ -54,16 +55,12 @@ def is_share(metric: str) -> bool:
     return metric.endswith(("accuracy", "_share", "mfu", "waiting_for_data"))
 
 
-def switch(runs: Sequence[Workdir]) -> Markup | None:
+def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
     """Returns the choice of the horizontal axis of all plots of a page; None if there is one."""
     axes = _axes(runs)
     if len(axes) == 1:
         return None
-    choices = [
-        tag("label", tag("input", type="radio", name="axis", value=axis, checked=i == 0), axis)
-        for i, axis in enumerate(axes)
-    ]
-    return tag("fieldset.switch", tag("legend", "Horizontal axis"), choices)
+    return switch("axis", "Horizontal axis", {axis: axis for axis in axes})
 
 
 def learning(runs: Sequence[Workdir]) -> list[Content]:

@@ -1,7 +1,7 @@
 """A page: one HTML file with its styles and its script, which asks nothing of any network."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_jax.pages.markup import Content, Markup, render, tag
@@ -87,3 +87,16 @@ def note(*content: Content) -> Markup:
 
 def _file(name: str) -> Markup:
     return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+def switch(name: str, legend: str, options: Mapping[str, str]) -> Markup:
+    """Returns radio buttons, the first of them on: value -> shown text."""
+    labels = [
+        tag(
+            "label",
+            tag("input", type="radio", name=name, value=value, checked=number == 0),
+            shown,
+        )
+        for number, (value, shown) in enumerate(options.items())
+    ]
+    return tag("fieldset.switch", tag("legend", legend), labels)

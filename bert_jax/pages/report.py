@@ -88,7 +88,7 @@ def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
     if not runs:
         return []
     return [
-        Section("Curves", [curves.switch(runs), columns(curves.learning(runs))]),
+        Section("Curves", [curves.axis_switch(runs), columns(curves.learning(runs))]),
         Section("Updates and speed", columns(curves.updates(runs))),
     ]
 
