@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.config.fields import value_of
+from bert_jax.config.fields import fields, value_of
 
 # google-research/bert as of October 2018: `modeling.py`, `optimization.py`,
 # `create_pretraining_data.py`.
@@ -81,9 +81,15 @@ def apply(config: ConfigDict, explicit: Collection[str]) -> None:
     """Sets the fields of `config.preset`, except those named in `explicit`.
 
     Raises:
-      ValueError: for an unknown preset.
+      ValueError: for an unknown preset, or a configuration that lacks one of its fields.
     """
     values = _row(config.preset)
+    names = {name for name, _ in fields(config)}
+    if missing := [name for name in values if name not in names]:
+        raise ValueError(
+            f"config.preset={config.preset!r} sets config.{missing[0]}, which this configuration"
+            " does not have: presets are for the pre-training of BERT; leave it empty."
+        )
     config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
 
 

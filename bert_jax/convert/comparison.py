@@ -4,6 +4,7 @@ A folder of Hugging Face is run by transformers on torch where both are installe
 by this package.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from bert_jax.convert.outputs import Batch, Outputs, largest_differences, make_b
 from bert_jax.convert.trained_run import read_run
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.weight_table import Arrays
+from bert_jax.models import make_add_fields
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.training.run import make_model_config
 
 
 def compare_with_source(imported: Imported) -> dict[str, Any]:
@@ -45,13 +49,13 @@ def compare(a: str, b: str) -> Iterator[str]:
     Raises:
       ValueError: they are not two models of the same size.
     """
-    sides = [_open(path) for path in (a, b)]
-    models = [config.model for config, _, _ in sides]
+    sides = [_Side.open(path) for path in (a, b)]
+    models = [side.config.model for side in sides]
     batch = make_batch(
         min(model.vocab_size for model in models),
         min(model.max_position_embeddings for model in models),
     )
-    outputs = [_run(*side, batch) for side in sides]
+    outputs = [side.run(batch) for side in sides]
     differences = largest_differences(*outputs)
     for name, path, output in zip("AB", (a, b), outputs, strict=True):
         yield f"{name}  {path}, run by {output.program}"
@@ -61,17 +65,28 @@ def compare(a: str, b: str) -> Iterator[str]:
         yield f"  {name:<22} {value:.1e}   (the largest value: {size:.3g})"
 
 
-def _open(path: str) -> tuple[ConfigDict, Arrays, Imported | None]:
-    """Returns configuration and parameters of a model, and the import of a foreign one."""
-    if format_of(path) == "workdir":
-        run = read_run(path)
-        return run.config, run.params, None
-    imported = import_checkpoint(open_checkpoint(path))
-    return imported.own_config, imported.own_params, imported
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """One of two models; `imported` is a foreign one before its conversion."""
 
+    config: ConfigDict
+    params: Arrays
+    tokenizer: Tokenizer
+    imported: Imported | None = None
 
-def _run(config: ConfigDict, params: Arrays, imported: Imported | None, batch: Batch) -> Outputs:
-    is_huggingface = imported is not None and imported.checkpoint.format == "huggingface"
-    if imported and is_huggingface and not transformers_program.unavailable_because(imported):
-        return transformers_program.run(imported, batch)
-    return run_ours(config, params, batch)
+    @classmethod
+    def open(cls, path: str) -> "_Side":
+        if format_of(path) == "workdir":
+            run = read_run(path)
+            return cls(run.config, run.params, run.tokenizer)
+        imported = import_checkpoint(open_checkpoint(path))
+        tokenizer = imported.checkpoint.tokenizer()
+        return cls(imported.own_config, imported.own_params, tokenizer, imported)
+
+    def run(self, batch: Batch) -> Outputs:
+        foreign = self.imported
+        if foreign and foreign.checkpoint.format == "huggingface":
+            if not transformers_program.unavailable_because(foreign):
+                return transformers_program.run(foreign, batch)
+        add_fields = make_add_fields(make_model_config(self.config), self.tokenizer)
+        return run_ours(self.config, self.params, add_fields(batch))

@@ -176,6 +176,13 @@ def test_an_unknown_preset_is_refused():
     )
 
 
+def test_a_preset_is_refused_where_its_fields_do_not_exist():
+    config = defaults.bidirectional_lm()
+    config.preset = "paper"
+    with pytest.raises(ValueError, match="sets config.model.mask_value, which this configuration"):
+        presets.apply(config, ())
+
+
 def test_the_table_in_the_documentation_has_every_preset_and_field():
     text = (REPOSITORY / "docs" / "presets.md").read_text()
     section = text.partition("\n## Values and their sources\n")[2].partition("\n## ")[0]

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from bert_jax.commands import convert as command
 from bert_jax.convert import bilm_references
 from bert_jax.convert.imported import import_checkpoint
 from bert_jax.convert.importing import convert
@@ -83,6 +84,21 @@ def test_reference_files_that_differ_are_reported(tmp_path):
     (folder / "sentences.json").write_text(json.dumps([["a b c"]]))
     with pytest.raises(ValueError, match="no embeddings .2, 3, 4. of sentence 0 .* not belong"):
         bilm_references.compare(imported)
+
+
+def test_a_workdir_is_compared_with_the_folder_that_it_came_from(tmp_path, capsys):
+    folder, run = write_folder(tmp_path / "model"), str(tmp_path / "run")
+    convert(open_checkpoint(str(folder)), run)
+    other = make_weights()
+    other["CNN_proj/b_proj"] = other["CNN_proj/b_proj"] + 0.5
+    changed = write_folder(tmp_path / "changed", other)
+    capsys.readouterr()
+    found = []
+    for b in (folder, changed):
+        command.main(["convert", "verify", run, str(b)])
+        line = next(x for x in capsys.readouterr().out.splitlines() if "hidden states" in x)
+        found.append(float(line.split()[2]))
+    assert found[0] == 0 and found[1] > 0.01
 
 
 def test_a_table_of_words_in_place_of_characters(tmp_path):
