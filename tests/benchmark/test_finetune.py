@@ -121,14 +121,24 @@ def write_examples(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["tagging", "classification", "multiple_choice", "span"])
-def test_both_sides_learn_a_file_by_heart(small_task, task, tmp_path):
+@pytest.mark.parametrize(
+    "task, dtype",
+    [
+        ("tagging", "float32"),
+        ("classification", "float32"),
+        ("multiple_choice", "float32"),
+        ("span", "float32"),
+        ("classification", "bfloat16_products"),
+    ],
+)
+def test_both_sides_learn_a_file_by_heart(small_task, task, dtype, tmp_path):
     from bert_jax.benchmark.rivals import finetune_torch
 
     folder, _ = small_task
     module, argument, file = write_examples(tmp_path)[task]
     changes = finetune.SETTINGS | {
         "init_from": str(folder),
+        "dtype": dtype,
         "data.train": str(file),
         "data.eval": str(file),
         "phases": ((32, 1.0),),

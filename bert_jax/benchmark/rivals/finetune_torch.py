@@ -35,6 +35,8 @@ def _run(config: dict[str, Any], pad: bool, seed: int) -> list[float]:
     train, held_out = (task.read(data[name]) for name in ("train", "eval"))
     model = task.model_class.from_pretrained(folder, **task.set_labels(train))
     torch.nn.Module.to(model, device := "cuda" if torch.cuda.is_available() else "cpu")
+    if config["dtype"] != "float32":
+        model.forward = torch.autocast(device, torch.bfloat16)(model.forward)
     collate = task.collator_class(
         tokenizer,
         padding="max_length" if pad else "longest",
@@ -97,6 +99,6 @@ def _predict(model: Any, batches: Any, device: str) -> Iterator[dict[str, Any]]:
     model.eval()
     for batch in batches:
         outputs = model(**{name: tensor.to(device) for name, tensor in batch.items()})
-        arrays = {n: v.cpu().numpy() for n, v in outputs.items() if n.endswith("logits")}
+        arrays = {n: v.float().cpu().numpy() for n, v in outputs.items() if n.endswith("logits")}
         for row in range(len(batch["input_ids"])):
             yield {name: array[row] for name, array in arrays.items()}
