@@ -1,11 +1,14 @@
 """How long a run will take, from measured updates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import jax
 
+from bert_jax.config.phases import Phase
+from bert_jax.doctor.evaluated import Evaluated
 from bert_jax.doctor.finding import Finding, in_words, note, ok
-from bert_jax.doctor.measured import Measured, evaluation_seconds
+from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
 # Seconds of a start besides compiling updates: imports, initial parameters, the report. On 2 cores
@@ -15,16 +18,20 @@ _START = 12.0
 _FORWARD = 1 / 3
 
 
-def check_time(trial: Trial, found: Sequence[Measured], done: int) -> Iterator[Finding]:
+def check_time(
+    trial: Trial,
+    found: Sequence[Measured],
+    done: int = 0,
+    evaluated: Mapping[Phase, Evaluated] = MappingProxyType({}),
+) -> Iterator[Finding]:
     """Yields how long a run will take, and what it is made of.
 
     Args:
       trial: the run.
       found: of all its shapes.
       done: updates that were made before.
+      evaluated: of the phases that evaluate.
     """
-    for measured in found:
-        yield describe(measured)
     if not all(measured.step_seconds for measured in found):
         yield note("The time is not estimated: no update fits into the memory.")
         return
@@ -38,9 +45,10 @@ def check_time(trial: Trial, found: Sequence[Measured], done: int) -> Iterator[F
         left = (phase.last_step - max(done, phase.first_step)) / updates
         updating += left * sum(m.shape.updates * seconds_of_update(m) for m in of_phase)
         compiling += sum(m.compile_seconds for m in of_phase)
-        once, each = evaluation_time(trial, of_phase)
-        compiling += once
-        evaluating += left * trial.evaluations(phase) * each
+        if phase in evaluated:
+            once, each = evaluation_time(trial, of_phase, evaluated[phase])
+            compiling += once
+            evaluating += left * trial.evaluations(phase) * each
     parts = {
         "preparing the data": trial.prepare_seconds,
         "starting and compiling": _START + compiling,
@@ -80,19 +88,18 @@ def seconds_of_update(measured: Measured) -> float:
     return max(measured.step_seconds, measured.host_seconds)
 
 
-def evaluation_time(trial: Trial, of_phase: Sequence[Measured]) -> tuple[float, float]:
+def evaluation_time(
+    trial: Trial, of_phase: Sequence[Measured], evaluated: Evaluated
+) -> tuple[float, float]:
     """Returns seconds of compiling, and of one evaluation, for a phase.
 
-    It is measured if whole updates were; otherwise it is the forward passes of as many rows.
+    Where it was not executed, it is the forward passes of as many rows.
     """
+    if evaluated.seconds:
+        return evaluated.compile_seconds, evaluated.seconds
     phase = of_phase[0].shape.phase
-    if not trial.evaluations(phase):
-        return 0.0, 0.0
-    if all(measured.rows == measured.shape.rows for measured in of_phase):
-        return evaluation_seconds(trial, phase)
     rows = trial.held_out[trial.run.phases.index(phase)]
     size = trial.run.config.eval.batch_size or phase.batch_size
-    most = trial.run.config.eval.batches * size
+    most = trial.run.config.eval.batches * size or rows
     of_row = sum(m.step_seconds / m.shape.rows for m in of_phase) / len(of_phase)
-    compiling = _FORWARD * sum(m.compile_seconds for m in of_phase)
-    return compiling, _FORWARD * of_row * min(rows, most or rows)
+    return evaluated.compile_seconds, _FORWARD * of_row * min(rows, most)

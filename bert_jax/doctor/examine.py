@@ -1,13 +1,14 @@
 """The checks of a run, in their order: each finding comes as soon as it is known."""
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
 
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import has_corpus
-from bert_jax.doctor import corpus, duration, labelled, origin, recipe, space
+from bert_jax.config.phases import Phase
+from bert_jax.doctor import corpus, duration, labelled, labelled_files, origin, recipe, space
+from bert_jax.doctor.evaluated import Evaluated, measure_evaluation
 from bert_jax.doctor.finding import Finding, guarded, note
 from bert_jax.doctor.measured import Measured, Workbench, shapes
 from bert_jax.doctor.trial import (
@@ -31,7 +32,8 @@ Grouped = tuple[str, Finding]
 
 
 def examine(config: ConfigDict, workdir: str, steps: int) -> Iterator[Grouped]:
-    """Yields findings about a run, in groups: settings, data, recipe, memory, disk, time.
+    """Yields findings about a run, in groups: settings, data, recipe, updates, memory, disk,
+    time.
 
     Args:
       config: of the run.
@@ -102,10 +104,10 @@ def _labelled(
     config: ConfigDict, workdir: str, folder: str, opened: list[Trial]
 ) -> Iterator[Finding]:
     data = make_task_data(config)
-    files, problems = labelled.read(data, config)  # pyright: ignore[reportArgumentType]
+    files, problems = labelled_files.read(data, config)  # pyright: ignore[reportArgumentType]
     yield from problems
     is_classes = bool(data.labels) or any(
-        labelled.class_names(example) for file in files for example in file.examples[:1]
+        labelled_files.class_names(example) for file in files for example in file.examples[:1]
     )
     is_classes = is_classes and config.head.get("labels") != "regression"
     found = list(labelled.check(files, is_classes))
@@ -130,19 +132,29 @@ def _measured(
 ) -> Iterator[Grouped]:
     """Yields findings about memory, disk and time."""
     found: list[Measured] = []
+    evaluated: dict[Phase, Evaluated] = {}
     is_complete = begun.ended_early or begun.step >= trial.run.steps
     steps = 0 if is_complete else steps
 
     def measure() -> Iterator[Finding]:
         bench = Workbench(trial, steps)
-        found.extend(map(bench.measure, shapes(trial)))
-        yield from space.check_memory(trial, found)
+        for shape in shapes(trial):
+            found.append(bench.measure(shape))
+            yield duration.describe(found[-1])
 
-    yield from _in("memory", measure())
+    yield from _in("updates", measure())
     if not found:
         return
-    state = max(measured.memory.state for measured in found)
-    yield from _in("disk", space.check_disk(config, workdir, trial, state))
+
+    def check_memory() -> Iterator[Finding]:
+        for phase in filter(trial.evaluations, trial.run.phases):
+            of_phase = [measured for measured in found if measured.shape.phase == phase]
+            fits = all(measured.rows == measured.shape.rows for measured in of_phase)
+            evaluated[phase] = measure_evaluation(trial, phase, bool(steps and fits))
+        yield from space.check_memory(trial, found, list(evaluated.values()))
+
+    yield from _in("memory", check_memory())
+    checkpoint = max(measured.memory.checkpoint for measured in found)
+    yield from _in("disk", space.check_disk(config, workdir, trial, checkpoint))
     if steps:
-        with contextlib.suppress(StopIteration):
-            yield from _in("time", duration.check_time(trial, found, begun.step))
+        yield from _in("time", duration.check_time(trial, found, begun.step, evaluated))

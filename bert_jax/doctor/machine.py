@@ -2,13 +2,13 @@
 
 import importlib.metadata
 import os
+import pathlib
 import platform
 import re
 import shutil
 from collections.abc import Iterator
 
 from bert_jax.doctor.finding import Finding, in_bytes, note, ok, problem, warning
-from bert_jax.doctor.resources import available_memory, existing_folder, free_space
 
 PACKAGE = "bert_jax"
 INSTALL = "pip install -c constraints.txt"
@@ -26,6 +26,12 @@ _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([^\]]*)\])?([^;]*)(?:;\s*extra == ['\
 # What jax[cuda13] and jax[tpu] install besides jax.
 _PLUGINS = {"cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"), "tpu": ("libtpu",)}
 _LITTLE_MEMORY, _LITTLE_DISK = 2e9, 5e9
+_CGROUP = pathlib.Path("/sys/fs/cgroup")
+# (limit, use) of a container in versions 2 and 1 of Linux's control groups.
+_LIMITS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 def before_jax(folder: str) -> Iterator[Finding]:
@@ -195,3 +201,55 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# ------------------------------------------------------------------ free memory and disk space
+
+
+def available_memory() -> int:
+    """Returns the bytes that new allocations can have before the machine or its container is full.
+
+    0 where it is not known, as on systems other than Linux.
+    """
+    free = _field(pathlib.Path("/proc/meminfo"), "MemAvailable:")
+    for limit, used in _LIMITS:
+        try:
+            room = int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text())
+        except (OSError, ValueError):  # no such file, or no limit ("max")
+            continue
+        free = min(free, max(0, room)) if free else max(0, room)
+    return free
+
+
+def used_memory() -> int:
+    """Returns the bytes of memory that this process has; 0 where it is not known."""
+    return _field(pathlib.Path("/proc/self/status"), "VmRSS:")
+
+
+def peak_memory() -> int:
+    """Returns the most bytes of memory that this process had; 0 where it is not known."""
+    return _field(pathlib.Path("/proc/self/status"), "VmHWM:")
+
+
+def _field(path: pathlib.Path, name: str) -> int:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def existing_folder(path: str) -> str:
+    """Returns the folder, or the nearest folder above it that exists."""
+    folder = pathlib.Path(path or ".").absolute()
+    return str(next(f for f in (folder, *folder.parents) if f.is_dir()))
+
+
+def free_space(path: str) -> int:
+    """Returns the free bytes of the file system that a folder is on, or would be on."""
+    return shutil.disk_usage(existing_folder(path)).free
+
+
+def file_system(path: str) -> int:
+    """Returns the number of the file system that a folder is on, or would be on."""
+    return os.stat(existing_folder(path)).st_dev

@@ -7,27 +7,30 @@ zeros; the time of matrix products does not depend on their values.
 """
 
 import dataclasses
-import functools
+import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import Batch
 from bert_jax.devices import sharding
-from bert_jax.doctor.machine import device_memory
-from bert_jax.doctor.resources import available_memory
+from bert_jax.doctor.footprint import (
+    Memory,
+    bytes_of,
+    free_memory,
+    peak_of_program,
+    whole_bytes_of,
+    zeros_like,
+)
 from bert_jax.doctor.trial import Trial
 from bert_jax.examples.labelled import LabelledRows
 from bert_jax.examples.loaders import BucketedLoader
 from bert_jax.optim.make import make_optimizer
-from bert_jax.training.evaluate import jitted_eval_step
 from bert_jax.training.feed import Feed
 from bert_jax.training.progress import peak_flops
 from bert_jax.training.run import optimizer_config
@@ -59,19 +62,6 @@ class Shape:
     length: int
     updates: float
     flops: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """Bytes of memory of each device.
-
-    Attributes:
-      state: parameters, optimizer state and what is carried.
-      step: an update at its peak, the state included.
-    """
-
-    state: int
-    step: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,15 +193,16 @@ class Workbench:
         started = time.perf_counter()
         first = step.programs[0].lower(state, batch, self._keys).compile()
         programs = [first]
-        memory = _peak(first)
+        memory = peak_of_program(first)
         if len(step.programs) > 1:
             gradient = jax.tree.map(_as_argument, first.out_info, first.output_shardings)
             second = step.programs[1].lower(state, *gradient).compile()
             programs.append(second)
-            memory = max(memory, _peak(second) + _of_tree(batch))
-        size = _of_tree(state)
+            memory = max(memory, peak_of_program(second) + bytes_of(batch))
+        size = bytes_of(state)
         seconds = time.perf_counter() - started
-        return seconds, TrainStep(tuple(programs)), Memory(size, max(memory, size))
+        memory = Memory(size, max(memory, size), whole_bytes_of(state))
+        return seconds, TrainStep(tuple(programs)), memory
 
     def _abstract_state(self, phase: Phase, rows: int) -> Any:
         run = self._trial.run
@@ -220,10 +211,7 @@ class Workbench:
 
     def _time(self, phase: Phase, step: TrainStep, batch: Any, rows: int) -> float:
         """Returns the median seconds of an update, after one that is not counted."""
-        state = jax.tree.map(
-            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding),
-            self._abstract_state(phase, rows),
-        )
+        state = zeros_like(self._abstract_state(phase, rows))
         seconds = []
         for _ in range(self._steps + 1):
             started = time.perf_counter()
@@ -233,89 +221,9 @@ class Workbench:
         return statistics.median(seconds[1:])
 
 
-def evaluation_seconds(trial: Trial, phase: Phase) -> tuple[float, float]:
-    """Returns the seconds of a compilation, and those of an evaluation of all held-out rows.
-
-    Batches of each shape are executed once to compile and once to measure.
-    """
-    run = trial.run
-    task = run.task_at(phase).to_evaluate()
-    config = run.config
-    size = config.eval.batch_size or phase.batch_size
-    if has_corpus(config):
-        size = config.eval.batch_size or config.microbatch_size or phase.batch_size
-    step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
-    state = abstract_state(run.task_at(phase), make_tx(trial), run.mesh, size)
-    params = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding), state.params
-    )
-    carry = jax.jit(
-        lambda: task.init_carry(size), out_shardings=sharding.batch_sharding(run.mesh)
-    )()
-    compiling, total, of_length, counts = 0.0, 0.0, {}, Counter()
-    for rows in run.evaluation_rows(phase):
-        for batch in rows.evaluation_batches(size):
-            counts[batch.length] += 1
-            if batch.length in of_length:
-                continue
-            local = run.add_fields(batch.read(*sharding.local_rows(run.mesh, size)))
-            on_device = sharding.shard_batch(run.mesh, local, size, 0)
-            execute = functools.partial(step, params, on_device, key, 0, carry)
-            first, of_length[batch.length] = _seconds(execute), _seconds(execute)
-            compiling += first - of_length[batch.length]
-    total = sum(of_length[length] * count for length, count in counts.items())
-    if has_corpus(config) and counts:
-        batches = -(-trial.held_out[run.phases.index(phase)] // size)
-        batches = min(batches, config.eval.batches or batches)
-        total *= batches / counts.total()
-    return max(0.0, compiling), total
-
-
-def make_tx(trial: Trial) -> Any:
-    """Returns the optimizer of the run."""
-    warmup = trial.steps_of("optimizer.warmup", trial.run.phases[0])
-    return make_optimizer(optimizer_config(trial.run.config), trial.run.steps, warmup)[0]
-
-
-def _seconds(execute: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    jax.block_until_ready(execute())
-    return time.perf_counter() - started
-
-
-def free_memory() -> int:
-    """Returns the bytes that a device can have: of the machine's, for CPUs a part for each."""
-    if limit := device_memory():
-        return limit
-    return available_memory() // jax.local_device_count()
-
-
 def _cpu_flops() -> float:
-    import os
-
     return _FLOPS_OF_CORE * (os.cpu_count() or 1)
 
 
 def _as_argument(info: Any, where: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(info.shape, info.dtype, sharding=where)
-
-
-def _peak(compiled: Any) -> int:
-    """Returns the bytes of a program at its peak on each device, arguments included."""
-    found = compiled.memory_analysis()
-    if found is None:
-        return 0
-    results = found.output_size_in_bytes - found.alias_size_in_bytes
-    return found.argument_size_in_bytes + found.temp_size_in_bytes + max(0, results)
-
-
-def _of_tree(tree: Any) -> int:
-    """Returns the bytes of the arrays of a tree on each device."""
-    return sum(_of_leaf(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _of_leaf(leaf: Any) -> int:
-    size = leaf.dtype.itemsize
-    for dimension in leaf.sharding.shard_shape(leaf.shape):
-        size *= dimension
-    return size

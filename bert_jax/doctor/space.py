@@ -7,10 +7,11 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.devices import sharding
+from bert_jax.doctor.evaluated import Evaluated
 from bert_jax.doctor.finding import Finding, in_bytes, ok, problem, warning
-from bert_jax.doctor.machine import device_memory
-from bert_jax.doctor.measured import Measured, free_memory
-from bert_jax.doctor.resources import file_system, free_space
+from bert_jax.doctor.footprint import free_memory
+from bert_jax.doctor.machine import device_memory, file_system, free_space
+from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
 # Parts of the free memory or disk from which a run may not fit: others use them too.
@@ -21,11 +22,18 @@ _WHILE_PREPARING = 2.0
 _OTHER_FILES = 20e6
 
 
-def check_memory(trial: Trial, found: Sequence[Measured]) -> Iterator[Finding]:
-    """Yields whether the largest update of a run fits into the memory of a device.
+def check_memory(
+    trial: Trial, found: Sequence[Measured], evaluated: Sequence[Evaluated] = ()
+) -> Iterator[Finding]:
+    """Yields whether the largest update and evaluation of a run fit into the memory of a device.
 
     On CPUs all devices share the memory of the machine, in which a checkpoint that is being saved
     is another copy of the state.
+
+    Args:
+      trial: the run.
+      found: of all its shapes.
+      evaluated: of its phases.
     """
     largest = max(found, key=lambda measured: measured.memory.step)
     shape, memory = largest.shape, largest.memory
@@ -48,6 +56,13 @@ def check_memory(trial: Trial, found: Sequence[Measured]) -> Iterator[Finding]:
         yield warning(f"{what}.", _less_memory(trial, largest, int(_TIGHT * free) - copy))
     else:
         yield ok(f"{what}.")
+    of_evaluation = max((e.memory for e in evaluated), default=0) + memory.state + copy
+    if free and of_evaluation > max(needed, _TIGHT * free):
+        yield Finding(
+            "problem" if of_evaluation > free else "warning",
+            f"Evaluations need {in_bytes(of_evaluation)}; {in_bytes(free)} are free.",
+            f"--config.eval.batch_size={max(1, shape.rows // 4)}",
+        )
 
 
 def _less_memory(trial: Trial, largest: Measured, free: int) -> str:

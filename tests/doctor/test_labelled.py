@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.doctor import labelled
+from bert_jax.doctor import labelled, labelled_files
 from bert_jax.examples.schema import TextExample
 from tests.doctor.conftest import VOCABULARY, bad, found, write_tags, write_texts
 
@@ -35,7 +35,7 @@ def test_good_files_have_no_warning(name, look):
     findings = look(name)
     assert bad(findings) == []
     found(findings, "ok", "No example of eval")
-    assert {group for group, _ in findings} == {"data", "recipe", "memory", "disk"}
+    assert {group for group, _ in findings} == {"data", "recipe", "updates", "memory", "disk"}
 
 
 def test_one_class_is_a_problem(look, files, texts):
@@ -80,7 +80,7 @@ def test_a_single_leak_of_many_is_a_note():
 
 
 def file(name, examples):
-    return labelled.File(name, f"{name}.tsv", examples, Counter())
+    return labelled_files.File(name, f"{name}.tsv", examples, Counter())
 
 
 def test_repetitions_and_contradictions_in_training(look, files, texts):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bert_jax.devices import compilation_cache
-from bert_jax.doctor import finding, machine, resources
+from bert_jax.doctor import finding, machine
 from tests.doctor.conftest import bad, found
 
 
@@ -100,25 +100,25 @@ def test_devices_and_the_folder_of_programs(monkeypatch):
 
 
 def test_memory_is_that_of_psutil_but_for_the_container():
-    free = resources.available_memory()
+    free = machine.available_memory()
     assert 0 < free < 1.1 * psutil.virtual_memory().available
-    assert resources.used_memory() == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
-    assert resources.peak_memory() >= 0.9 * resources.used_memory()
+    assert machine.used_memory() == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
+    assert machine.peak_memory() >= 0.9 * machine.used_memory()
 
 
 def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
     (tmp_path / "memory.max").write_text("2000000\n")
     (tmp_path / "memory.current").write_text("500000\n")
-    monkeypatch.setattr(resources, "_CGROUP", tmp_path)
-    assert resources.available_memory() == 1_500_000
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    assert machine.available_memory() == 1_500_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert resources.available_memory() > 1_500_000
+    assert machine.available_memory() > 1_500_000
 
 
 def test_the_disk_of_a_folder_that_does_not_exist_is_that_above_it(tmp_path):
-    assert resources.existing_folder(str(tmp_path / "a/b")) == str(tmp_path)
-    assert resources.file_system(str(tmp_path / "a")) == os.stat(tmp_path).st_dev
-    assert resources.free_space(str(tmp_path / "a")) > 0
+    assert machine.existing_folder(str(tmp_path / "a/b")) == str(tmp_path)
+    assert machine.file_system(str(tmp_path / "a")) == os.stat(tmp_path).st_dev
+    assert machine.free_space(str(tmp_path / "a")) > 0
 
 
 def test_jax_is_not_imported_for_the_first_findings(tmp_path):

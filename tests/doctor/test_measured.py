@@ -10,7 +10,7 @@ import sys
 import jax
 import pytest
 
-from bert_jax.doctor import duration, measured, space
+from bert_jax.doctor import duration, footprint, measured, space
 from bert_jax.doctor.examine import examine
 from bert_jax.doctor.trial import open_labelled, open_sample
 from bert_jax.training.train import train
@@ -133,7 +133,7 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
     config = make_config("classification", epochs=1.0)
     trial = open_labelled(config, str(tmp_path / "trial"))
     (shape,) = measured.shapes(trial)
-    state = measured.Workbench(trial, 0).measure(shape).memory.state
+    state = measured.Workbench(trial, 0).measure(shape).memory.checkpoint
     train(config, str(tmp_path / "run"))
     folder = tmp_path / "run" / "checkpoints"
     written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
@@ -142,11 +142,11 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
 
 def test_the_whole_time_is_the_sum_of_its_parts(corpus_trial):
     (shape,) = measured.shapes(corpus_trial)
-    fake = measured.Measured(shape, measured.Memory(1, 1), 5.0, 2.0, 1.0, rows=16)
-    (update, total) = duration.check_time(corpus_trial, [fake], 0)
-    assert update.what.startswith("32 x 32 tokens: compiled in 5 s; 2 s an update")
+    fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 5.0, 2.0, 1.0, rows=16)
+    assert duration.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 2 s an update")
+    (total,) = duration.check_time(corpus_trial, [fake], 0)
     assert "updates 15 minutes" in total.what  # 300 x (2 + 1) s
-    (_, rest) = duration.check_time(corpus_trial, [fake], 200)
+    (rest,) = duration.check_time(corpus_trial, [fake], 200)
     assert "The 100 updates that are left will take" in rest.what
     assert "updates 5 minutes" in rest.what
 
@@ -155,8 +155,8 @@ def test_each_seed_takes_its_time(make_config, tmp_path):
     config = make_config("classification", seeds=3)
     trial = open_labelled(config, str(tmp_path))
     (shape,) = measured.shapes(trial)
-    fake = measured.Measured(shape, measured.Memory(1, 1), 1.0, 1000.0, 0.0, rows=1)
-    (_, total) = duration.check_time(trial, [fake], 0)
+    fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 1.0, 1000.0, 0.0, rows=1)
+    (total,) = duration.check_time(trial, [fake], 0)
     updates = re.search(r"about ([\d.]+) hours.*updates ([\d.]+) hours.*3 seeds", total.what)
     assert float(updates[1]) == pytest.approx(3 * float(updates[2]), rel=0.1)
 
@@ -175,7 +175,7 @@ from bert_jax.devices import allocator
 allocator.keep_freed_memory()
 from bert_jax.commands.flags import overrides
 from bert_jax.commands.flags.command_line import Parser
-from bert_jax.doctor.resources import peak_memory, used_memory
+from bert_jax.doctor.machine import peak_memory, used_memory
 from bert_jax.training.train import train
 import jax
 jax.numpy.zeros(8).block_until_ready()
