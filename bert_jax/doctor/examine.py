@@ -110,13 +110,13 @@ def _labelled(
         labelled_files.class_names(example) for file in files for example in file.examples[:1]
     )
     is_classes = is_classes and config.head.get("labels") != "regression"
-    found = list(labelled.check(files, is_classes))
-    yield from found
+    yield from labelled.check(files, is_classes)
     if config.data.vocab:
         grows = reads_new_words(make_model_config(config))
         tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase, grows)
         yield from labelled.check_words(files, tokenizer)
-    if problems or any("which train lacks" in f.what for f in found if f.level == "problem"):
+    finds_classes = is_classes and not data.labels  # those of the training file
+    if problems or (finds_classes and any(labelled.unknown_classes(files[0], f) for f in files)):
         return  # opening would raise the same
     trial = open_labelled(config, folder)
     yield from origin.check_labels(config, trial.run.data.labels or (), workdir)

@@ -105,12 +105,8 @@ def check_classes(file: File, counted: Counter[str]) -> Iterator[Finding]:
 
 def check_same_classes(train: File, file: File) -> Iterator[Finding]:
     """Yields findings about classes that only one of two files has."""
-    in_train, in_file = (
-        {name for example in f.examples for name in class_names(example)} for f in (train, file)
-    )
-    # A type of entities has both of its tags if the training data have one (Labels.find_tags).
-    kinds = {name[2:] for name in in_train if name[:2] in ("B-", "I-")}
-    only = {n for n in in_file - in_train if not (n[:2] in ("B-", "I-") and n[2:] in kinds)}
+    in_train, in_file = (_all_classes(f) for f in (train, file))
+    only = unknown_classes(train, file)
     if only:
         yield problem(
             f"{file.title} has the labels {_listed(only)}, which train lacks:"
@@ -119,6 +115,21 @@ def check_same_classes(train: File, file: File) -> Iterator[Finding]:
         )
     if (unseen := in_train - in_file) and len(in_train) <= _MOST_LABELS:
         yield note(f"{file.title} lacks the labels {_listed(unseen)}: they are not evaluated.")
+
+
+def unknown_classes(train: File, file: File) -> set[str]:
+    """Returns the classes of a file that no model of the training file has: an error there.
+
+    A type of entities has both of its tags if the training file has one (Labels.find_tags).
+    """
+    in_train = _all_classes(train)
+    kinds = {name[2:] for name in in_train if name[:2] in ("B-", "I-")}
+    unknown = _all_classes(file) - in_train
+    return {n for n in unknown if not (n[:2] in ("B-", "I-") and n[2:] in kinds)}
+
+
+def _all_classes(file: File) -> set[str]:
+    return {name for example in file.examples for name in class_names(example)}
 
 
 def check_repetitions(train: File) -> Iterator[Finding]:

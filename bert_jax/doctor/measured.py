@@ -156,7 +156,7 @@ class Workbench:
         room = free_memory() - memory.state
         by_memory = shape.rows * room / max(1, memory.step - memory.state)
         by_time = shape.rows * _MOST_SECONDS * self._speed / (shape.flops * (self._steps + 1))
-        rows = int(min(by_memory / 2, by_time, shape.rows)) // least * least
+        rows = max(0, int(min(by_memory / 2, by_time, shape.rows))) // least * least
         return rows or (least if by_memory > least else 0)
 
     def _microbatches(self, phase: Phase, rows: int) -> int:

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import io
 import os
-import pathlib
 import time
 
 from ml_collections import ConfigDict
@@ -144,7 +143,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
     steps = total_steps(config, rows)
     cores = config.data.num_processes or os.cpu_count() or 1
     repeats = _repeats(config)
-    shards = _shard_bytes(pathlib.Path(changed.data.dir))
+    shards = repeats * _shard_bytes(manifest, TRAIN) + _shard_bytes(manifest, VALIDATION)
     return Trial(
         run=dataclasses.replace(run, phases=make_phases(config, steps)),
         rows=rows,
@@ -152,7 +151,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
         manifest=manifest,
         text=text,
         prepare_seconds=reading + preparing * text.scale * (1 + repeats) / 2 / cores,
-        prepare_bytes=shards * text.scale * repeats,
+        prepare_bytes=shards * text.scale,
     )
 
 
@@ -179,6 +178,8 @@ def _num_rows(manifest: Manifest, split: str, length: int) -> int:
     return manifest.num_rows(split, length) if split in manifest.splits else 0
 
 
-def _shard_bytes(folder: pathlib.Path) -> int:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sum(path.stat().st_size for path in files if not path.name.startswith("vocab"))
+def _shard_bytes(manifest: Manifest, split: str) -> int:
+    if split not in manifest.splits:
+        return 0
+    parts = manifest.content["splits"][split]["sequence_lengths"].values()
+    return sum(file["bytes"] for part in parts for file in part["files"])

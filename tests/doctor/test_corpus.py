@@ -45,19 +45,19 @@ def test_nothing_is_written_to_the_folders_of_the_run(look, files, tmp_path):
 
 
 def test_a_sample_has_about_the_rows_of_the_whole_corpus(make_config, monkeypatch, tmp_path):
-    monkeypatch.setattr(sample, "SAMPLE_BYTES", 30_000)
-    write_corpus(tmp_path / "corpus.txt", documents=600)
+    monkeypatch.setattr(sample, "SAMPLE_BYTES", 250_000)
+    write_corpus(tmp_path / "corpus.txt", documents=6000)
     config = make_config(data__source=f"text:{tmp_path / 'corpus.txt'}", data__dupe_factor=3)
     from bert_jax.doctor.trial import open_sample
 
     (tmp_path / "trial").mkdir()
     trial = open_sample(config, str(tmp_path / "trial"))
-    assert 2 < trial.text.scale < 10
+    assert 3 < trial.text.scale < 6
     manifest = prepare(data_config(config), str(tmp_path / "data"), 1, lambda _: None)
     assert trial.rows[0] == pytest.approx(manifest.num_rows("train", 32), rel=0.1)
     assert trial.held_out[0] == pytest.approx(manifest.num_rows("validation", 32), rel=0.1)
     written = sum(file.stat().st_size for file in (tmp_path / "data").rglob("*.array*"))
-    assert written and trial.prepare_bytes == pytest.approx(written, rel=0.2)
+    assert written and trial.prepare_bytes == pytest.approx(written, rel=0.3)
 
 
 def test_a_part_of_a_long_text_is_read(make_config, monkeypatch, tmp_path):
@@ -119,8 +119,8 @@ def test_rows_that_are_mostly_padding(look_at):
 def test_unknown_words(look_at):
     rng = random.Random(0)
     texts = documents(300)
-    few = [text if rng.random() > 0.3 else text.replace(" ", " quux ", 1) for text in texts]
-    found(look_at("\n\n".join(few)), "warning", "of 14,")
+    few = [text if rng.random() > 0.5 else text.replace(" ", " quux ", 3) for text in texts]
+    found(look_at("\n\n".join(few)), "warning", "are unknown, such as 'quux'")
     many = [text.replace(" ", " quux ") for text in texts]
     assert "'quux'" in found(look_at("\n\n".join(many)), "problem", "are unknown, such as").what
 

@@ -144,7 +144,7 @@ def test_learning_rates_of_pretraining(changes, level):
         ({"optimizer__learning_rate": 1e-3, "optimizer__frozen_layers": -1}, "ok"),
         ({"optimizer__learning_rate": 2e-5, "optimizer__frozen_layers": -1}, "warning"),
         ({"optimizer__learning_rate": 0.1, "optimizer__name": "adagrad"}, "note"),
-        ({"optimizer__learning_rate": 1e-3, "init_from": "", "model__hidden_size": 128}, "ok"),
+        ({"optimizer__learning_rate": 1e-3, "init_from": "", "model__hidden_size": 384}, "ok"),
     ],
 )
 def test_learning_rates_of_finetuning(changes, level):
