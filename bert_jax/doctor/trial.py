@@ -24,6 +24,9 @@ from bert_jax.doctor.sample import Sample
 from bert_jax.training.open import TRAIN, VALIDATION, open_run
 from bert_jax.training.run import Run
 
+# ArrayRecord pads files to blocks of 64 KiB; one with few rows has about this much padding.
+_FILE_PADDING = 96 << 10
+
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
@@ -143,7 +146,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
     steps = total_steps(config, rows)
     cores = config.data.num_processes or os.cpu_count() or 1
     repeats = _repeats(config)
-    shards = repeats * _shard_bytes(manifest, TRAIN) + _shard_bytes(manifest, VALIDATION)
+    shards = repeats * _row_bytes(manifest, TRAIN) + _row_bytes(manifest, VALIDATION)
     return Trial(
         run=dataclasses.replace(run, phases=make_phases(config, steps)),
         rows=rows,
@@ -178,8 +181,9 @@ def _num_rows(manifest: Manifest, split: str, length: int) -> int:
     return manifest.num_rows(split, length) if split in manifest.splits else 0
 
 
-def _shard_bytes(manifest: Manifest, split: str) -> int:
+def _row_bytes(manifest: Manifest, split: str) -> int:
+    """Returns the bytes of the rows of a split, of all lengths, without the padding of files."""
     if split not in manifest.splits:
         return 0
     parts = manifest.content["splits"][split]["sequence_lengths"].values()
-    return sum(file["bytes"] for part in parts for file in part["files"])
+    return sum(max(0, file["bytes"] - _FILE_PADDING) for part in parts for file in part["files"])
