@@ -21,6 +21,7 @@ FLOORS = (
     "__main__",
     "commands",
     "sweep",
+    "doctor",
     "benchmark",
     "convert",
     "inference",

@@ -5,6 +5,7 @@ from types import ModuleType
 
 # Name of the command and of its module -> what it does.
 COMMANDS = {
+    "doctor": "Looks at the machine, and at a run before it starts: problems, fixes, memory, time.",
     "train": "Trains a model, or resumes a run that was stopped.",
     "evaluate": "Evaluates a run on its held-out data.",
     "predict": "Writes the predictions of a trained model for a file.",

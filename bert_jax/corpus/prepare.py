@@ -46,12 +46,12 @@ def prepare(
     """
     data_dir = os.path.abspath(data_dir)
     _check(config)
-    if manifest := _find(config, data_dir, log):
+    if manifest := find_prepared(config, data_dir, log):
         return manifest
     try:
         os.makedirs(data_dir, exist_ok=True)
         with _lock(data_dir, log):
-            if manifest := _find(config, data_dir, log):
+            if manifest := find_prepared(config, data_dir, log):
                 return manifest
             source = make_source(config)
             request = {"settings": _settings(config), "source": source.fingerprint()}
@@ -112,11 +112,16 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     }
 
 
-def _find(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
-    """Returns the data in the folder, if it is complete.
+def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
+    """Returns the data in the folder, if it is complete; writes nothing.
+
+    Args:
+      config: what is asked for.
+      data_dir: the folder.
+      log: takes lines of progress.
 
     Raises:
-      ValueError: it has other settings or another text.
+      ValueError: it has other settings or another text, or the manifest is corrupt.
     """
     if not os.path.exists(os.path.join(data_dir, NAME)):
         return None

@@ -7,7 +7,8 @@ that a run that was stopped anywhere continues exactly as if it had not been.
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -179,6 +180,25 @@ def train_phase(
     return state
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+    """`train_step` as one or two programs, which are compiled once for each shape of a batch.
+
+    Attributes:
+      programs: (state, batch, keys) -> (state, metrics); or (state, batch, keys) -> gradient, and
+        (state, *gradient) -> (state, metrics), which all shapes have in common.
+    """
+
+    programs: tuple[Any, ...]
+
+    def __call__(
+        self, state: TrainState, batch: Mapping[str, jax.Array], keys: Mapping[str, jax.Array]
+    ) -> tuple[TrainState, StepMetrics]:
+        first, *second = self.programs
+        results = first(state, batch, keys)
+        return second[0](state, *results) if second else results
+
+
 @functools.lru_cache(maxsize=1)
 def jitted_train_step(
     task: Task,
@@ -190,11 +210,11 @@ def jitted_train_step(
     nonfinite_limit: int,
     mesh: Mesh,
     in_two: bool = False,
-) -> Callable[..., tuple[TrainState, StepMetrics]]:
-    """Returns `train_step` as a function (state, batch, keys), compiled once for each shape.
+) -> TrainStep:
+    """Returns `train_step`, jitted.
 
     Runs that differ in nothing but the seed share it, since the keys are arguments. With `in_two`,
-    the second half of an update is a program by itself, which all shapes have in common.
+    the second half of an update is a program by itself.
     """
     tx, _ = make_optimizer(optimizer, steps, warmup_steps)
     state = abstract_state(task, tx, mesh, batch_size)
@@ -204,7 +224,7 @@ def jitted_train_step(
     where = shardings, sharding.replicated(mesh)
     if not in_two:
         step = functools.partial(train_step, **of_batch | of_update)
-        return jax.jit(step, out_shardings=where, donate_argnums=0)
+        return TrainStep((jax.jit(step, out_shardings=where, donate_argnums=0),))
     compute = jax.jit(
         functools.partial(compute_gradient, **of_batch),
         out_shardings=(shardings.params, where[1], shardings.carry),
@@ -212,7 +232,7 @@ def jitted_train_step(
     update = jax.jit(
         functools.partial(apply_gradient, **of_update), out_shardings=where, donate_argnums=0
     )
-    return lambda state, batch, keys: update(state, *compute(state, batch, keys))
+    return TrainStep((compute, update))
 
 
 def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -> None:

@@ -9,15 +9,14 @@ import difflib
 import itertools
 import logging
 import os
-import pathlib
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
+from bert_jax.config.errors import PACKAGE, is_for_users
+
 HELP = ("--help", "-h", "-help", "--helpfull")
-_PACKAGE = str(pathlib.Path(__file__).parents[2])
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
@@ -25,7 +24,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     try:
         main(sys.argv)
     except ValueError as error:
-        if not _is_ours(error):
+        if not is_for_users(error):
             raise
         _fail(str(error))
     except KeyboardInterrupt:
@@ -41,12 +40,6 @@ def _fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-def _is_ours(error: ValueError) -> bool:
-    """Returns whether this package raised the error, rather than a library that it misused."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and frames[-1].filename.startswith(_PACKAGE)
-
-
 def hide_library_warnings() -> None:
     """Hides the warnings of orbax, which repeat its arguments."""
     from absl import logging as absl_logging
@@ -55,7 +48,7 @@ def hide_library_warnings() -> None:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
+    return record.levelno >= logging.ERROR or record.pathname.startswith(PACKAGE)
 
 
 class Parser(argparse.ArgumentParser):

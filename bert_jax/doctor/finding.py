@@ -1,0 +1,76 @@
+"""What a check found, and how to mend it."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+from bert_jax.config.errors import is_for_users
+
+Level = Literal["ok", "note", "warning", "problem"]
+LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+      level: `ok`; `note`: worth knowing; `warning`: probably not what is wanted; `problem`: the run
+        will not start, will not end, or its result will be worth nothing.
+      what: the value, and what is expected.
+      fix: how to mend it; empty if there is nothing to mend, or `what` says it.
+    """
+
+    level: Level
+    what: str
+    fix: str = ""
+
+
+def ok(what: str) -> Finding:
+    return Finding("ok", what)
+
+
+def note(what: str, fix: str = "") -> Finding:
+    return Finding("note", what, fix)
+
+
+def warning(what: str, fix: str) -> Finding:
+    return Finding("warning", what, fix)
+
+
+def problem(what: str, fix: str = "") -> Finding:
+    return Finding("problem", what, fix)
+
+
+def guarded(check: Iterator[Finding]) -> Iterator[Finding]:
+    """Yields the findings of a check; an error that the user can fix ends it as a problem.
+
+    Raises:
+      ValueError: of a library, which is a defect of this program.
+    """
+    try:
+        yield from check
+    except ValueError as error:
+        if not is_for_users(error):
+            raise
+        yield problem(" ".join(str(error).split()))
+    except OSError as error:
+        yield problem(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))
+
+
+def in_bytes(count: float) -> str:
+    """Returns a number of bytes as "512 kB", "1.3 GB"."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"
+
+
+def in_words(seconds: float) -> str:
+    """Returns a duration as "40 seconds", "12 minutes", "3.2 hours", "5.1 days"."""
+    for unit, size, most in (("seconds", 1, 90), ("minutes", 60, 90 * 60)):
+        if seconds < most:
+            return f"{max(1, round(seconds / size))} {unit}".replace("1 seconds", "1 second")
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:,.1f} days"

@@ -1,0 +1,125 @@
+"""Whether memory and disks have room for a run."""
+
+from collections.abc import Iterator, Sequence
+
+import jax
+from ml_collections import ConfigDict
+
+from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.devices import sharding
+from bert_jax.doctor.evaluated import Evaluated
+from bert_jax.doctor.finding import Finding, in_bytes, ok, problem, warning
+from bert_jax.doctor.footprint import free_memory
+from bert_jax.doctor.machine import device_memory, file_system, free_space
+from bert_jax.doctor.measured import Measured
+from bert_jax.doctor.trial import Trial
+
+# Parts of the free memory or disk from which a run may not fit: others use them too.
+_TIGHT = 0.85
+# Preparing writes the corpus as ids and as places of rows before the shards, and removes them.
+_WHILE_PREPARING = 2.0
+# A folder of a run without data and checkpoints: metrics, events, the vocabulary, the report.
+_OTHER_FILES = 20e6
+
+
+def check_memory(
+    trial: Trial, found: Sequence[Measured], evaluated: Sequence[Evaluated] = ()
+) -> Iterator[Finding]:
+    """Yields whether the largest update and evaluation of a run fit into the memory of a device.
+
+    On CPUs all devices share the memory of the machine, in which a checkpoint that is being saved
+    is another copy of the state.
+
+    Args:
+      trial: the run.
+      found: of all its shapes.
+      evaluated: of its phases.
+    """
+    largest = max(found, key=lambda measured: measured.memory.step)
+    shape, memory = largest.shape, largest.memory
+    is_host = not device_memory()
+    copy = memory.state if is_host else 0
+    needed, free = memory.step + copy, free_memory()
+    of_state = f"{in_bytes(memory.state)} for parameters and optimizer"
+    of_state += f" and {in_bytes(copy)} for saving them" if copy else ""
+    devices = jax.local_device_count()
+    where = "of this machine's memory" if devices == 1 else f"for each of the {devices} devices"
+    what = (
+        f"Updates of {shape.rows} x {shape.length} tokens need {in_bytes(needed)} {where}, of them"
+        f" {of_state}; {in_bytes(free)} are free"
+    )
+    if not free:
+        yield ok(f"{what.rpartition(';')[0]}; the free memory is not known.")
+    elif needed > free:
+        yield problem(f"{what}.", _less_memory(trial, largest, free - copy))
+    elif needed > _TIGHT * free:
+        yield warning(f"{what}.", _less_memory(trial, largest, int(_TIGHT * free) - copy))
+    else:
+        yield ok(f"{what}.")
+    of_evaluation = max((e.memory for e in evaluated), default=0) + memory.state + copy
+    if free and of_evaluation > max(needed, _TIGHT * free):
+        yield Finding(
+            "problem" if of_evaluation > free else "warning",
+            f"Evaluations need {in_bytes(of_evaluation)}; {in_bytes(free)} are free.",
+            f"--config.eval.batch_size={max(1, shape.rows // 4)}",
+        )
+
+
+def _less_memory(trial: Trial, largest: Measured, free: int) -> str:
+    """Returns how to make an update fit into `free` bytes."""
+    config, mesh = trial.run.config, trial.run.mesh
+    memory, rows = largest.memory, largest.shape.rows
+    if memory.state > free:
+        return (
+            "The parameters and the optimizer alone do not fit: take a smaller model, a machine"
+            " with more memory, or split them over devices (config.mesh.fsdp)."
+        )
+    now = config.microbatch_size or rows
+    room = now * (free - memory.state) / max(1, memory.step - memory.state)
+    shards = sharding.batch_shards(mesh)
+    sizes = [n for n in range(shards, now, shards) if rows % n == 0 and n <= room]
+    if has_corpus(config) or config.data.batches == "rows":
+        if sizes:
+            return f"--config.microbatch_size={sizes[-1]}"
+    return "--config.model.remat=true, a smaller --config.global_batch_size or shorter phases."
+
+
+def check_disk(config: ConfigDict, workdir: str, trial: Trial, state: int) -> Iterator[Finding]:
+    """Yields whether the disks have room for checkpoints and data.
+
+    Args:
+      config: of the run.
+      workdir: its folder; empty: the current folder's disk is looked at.
+      trial: the run.
+      state: bytes of a checkpoint.
+    """
+    kept = config.checkpoint.keep + config.checkpoint.keep_best
+    count = min(trial.checkpoints(), kept + 1)  # one is written before another is deleted
+    seeds = config.get("seeds", 1)
+    needed = seeds * (count * state + _OTHER_FILES)
+    parts = [f"{count} checkpoints of {in_bytes(state)}" + (f", {seeds} seeds" * (seeds > 1))]
+    places = {file_system(workdir): workdir or "."}
+    wanted = {file_system(workdir): needed}
+    if trial.prepare_bytes:
+        folder = data_dir(config, workdir)
+        place = file_system(folder)
+        places.setdefault(place, folder)
+        data = trial.prepare_bytes * _WHILE_PREPARING
+        wanted[place] = wanted.get(place, 0) + data
+        parts.append(f"{in_bytes(trial.prepare_bytes)} of data, twice that while they are prepared")
+    for place, needed in wanted.items():
+        free = free_space(places[place])
+        what = (
+            f"About {in_bytes(needed)} of disk at {places[place]} ({'; '.join(parts)});"
+            f" {in_bytes(free)} are free"
+        )
+        fix = (
+            "Free some space, or choose --workdir and config.data.dir on another disk; fewer"
+            " checkpoints: --config.checkpoint.keep=1 --config.checkpoint.keep_best=0"
+        )
+        if needed > free:
+            yield problem(f"{what}.", fix)
+        elif needed > _TIGHT * free:
+            yield warning(f"{what}.", fix)
+        else:
+            yield ok(f"{what}.")

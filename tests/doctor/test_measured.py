@@ -1,0 +1,224 @@
+"""Memory, disk and time: against arithmetic, real processes and real runs."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from bert_jax.doctor import duration, footprint, measured, space
+from bert_jax.doctor.examine import examine
+from bert_jax.doctor.trial import open_labelled, open_sample
+from bert_jax.training.train import train
+from tests.doctor.conftest import bad, found
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def corpus_trial(make_config, tmp_path_factory):
+    return open_sample(make_config(), str(tmp_path_factory.mktemp("corpus")))
+
+
+@pytest.fixture(scope="module")
+def labelled_trial(make_config, tmp_path_factory):
+    config = make_config("classification", data__lengths=(16, 32))
+    return open_labelled(config, str(tmp_path_factory.mktemp("labelled")))
+
+
+@pytest.fixture(scope="module")
+def found_of_corpus(corpus_trial):
+    bench = measured.Workbench(corpus_trial, 2)
+    return [bench.measure(shape) for shape in measured.shapes(corpus_trial)]
+
+
+def test_a_corpus_has_a_shape_for_each_phase(corpus_trial):
+    (shape,) = measured.shapes(corpus_trial)
+    assert (shape.rows, shape.length, shape.updates) == (32, 32, 300)
+
+
+def test_labelled_files_have_a_shape_for_each_length(labelled_trial):
+    shapes = measured.shapes(labelled_trial)
+    assert sum(shape.updates for shape in shapes) == labelled_trial.run.steps
+    (phase,) = labelled_trial.run.phases
+    for shape in shapes:
+        rows = labelled_trial.run.training_rows(phase)
+        assert rows.batch(shape.number, 0, shape.rows)["input_ids"].shape == (
+            shape.rows,
+            shape.length,
+        )
+
+
+def test_the_state_is_that_of_the_parameters_and_two_moments(corpus_trial, found_of_corpus):
+    from bert_jax.training.state import abstract_params
+
+    (phase,) = corpus_trial.run.phases
+    run = corpus_trial.run
+    numbers = sum(x.size for x in jax.tree.leaves(abstract_params(run.task_at(phase), run.mesh)))
+    (only,) = found_of_corpus
+    assert only.memory.state == pytest.approx(3 * 4 * numbers, rel=0.01)
+    assert only.memory.step > only.memory.state
+
+
+def test_updates_are_executed(found_of_corpus):
+    (only,) = found_of_corpus
+    assert only.rows == only.shape.rows
+    assert 0 < only.step_seconds < 5 and only.host_seconds >= 0
+
+
+def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(corpus_trial, monkeypatch):
+    """Its time is multiplied, its memory is that of all rows."""
+    (shape,) = measured.shapes(corpus_trial)
+    whole = measured.Workbench(corpus_trial, 0).measure(shape)
+    room = (whole.memory.step + whole.memory.state) // 2
+    monkeypatch.setattr(measured, "free_memory", lambda: room)
+    part = measured.Workbench(corpus_trial, 1).measure(shape)
+    assert part.memory == whole.memory
+    assert part.rows == 8 and part.step_seconds > 0  # 8 devices
+    assert "from 8 x 32 tokens" in duration.describe(part).what
+    monkeypatch.setattr(space, "free_memory", lambda: room)
+    findings = list(space.check_memory(corpus_trial, [part]))
+    assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
+
+
+def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
+    (shape,) = measured.shapes(corpus_trial)
+    monkeypatch.setattr(measured, "free_memory", lambda: 1000)
+    monkeypatch.setattr(space, "free_memory", lambda: 1000)
+    nothing = measured.Workbench(corpus_trial, 1).measure(shape)
+    assert nothing.step_seconds == 0
+    finding = found(space.check_memory(corpus_trial, [nothing]), "problem", "1 kB are free")
+    assert "do not fit" in finding.fix
+    found(duration.check_time(corpus_trial, [nothing], 0), "note", "is not estimated")
+
+
+def test_little_memory_is_a_warning(corpus_trial, found_of_corpus, monkeypatch):
+    (only,) = found_of_corpus
+    needed = only.memory.step + only.memory.state
+    monkeypatch.setattr(space, "free_memory", lambda: int(1.05 * needed))
+    found(space.check_memory(corpus_trial, found_of_corpus), "warning", "are free")
+    monkeypatch.setattr(space, "free_memory", lambda: 0)
+    found(space.check_memory(corpus_trial, found_of_corpus), "ok", "is not known")
+
+
+def test_microbatches_need_less(make_config, tmp_path):
+    config = make_config("classification", microbatch_size=8)
+    bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
+    (small,) = [bench.measure(shape) for shape in measured.shapes(trial)]
+    config = make_config("classification")
+    bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
+    (whole,) = [bench.measure(shape) for shape in measured.shapes(trial)]
+    assert small.memory.state == whole.memory.state
+
+
+@pytest.mark.parametrize("free, level", [(1e12, "ok"), (2e7, "problem")])
+def test_disks(free, level, make_config, corpus_trial, monkeypatch):
+    monkeypatch.setattr(space, "free_space", lambda _: int(free))
+    findings = space.check_disk(make_config(), "runs/x", corpus_trial, 1_000_000)
+    found(findings, level, "1 checkpoints of 1 MB")
+
+
+def test_a_disk_that_is_nearly_full_is_a_warning(make_config, corpus_trial, monkeypatch):
+    text = next(iter(space.check_disk(make_config(), "", corpus_trial, 10**9))).what
+    needed = float(re.search(r"About ([\d.]+) GB", text)[1]) * 1e9
+    monkeypatch.setattr(space, "free_space", lambda _: int(1.06 * needed))
+    found(space.check_disk(make_config(), "", corpus_trial, 10**9), "warning", "are free")
+
+
+def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
+    config = make_config("classification", epochs=1.0)
+    trial = open_labelled(config, str(tmp_path / "trial"))
+    (shape,) = measured.shapes(trial)
+    state = measured.Workbench(trial, 0).measure(shape).memory.checkpoint
+    train(config, str(tmp_path / "run"))
+    folder = tmp_path / "run" / "checkpoints"
+    written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    assert state < written < state + 200_000  # the names of arrays, compressed parts
+
+
+def test_the_whole_time_is_the_sum_of_its_parts(corpus_trial):
+    (shape,) = measured.shapes(corpus_trial)
+    fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 5.0, 2.0, 1.0, rows=16)
+    assert duration.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 2 s an update")
+    (total,) = duration.check_time(corpus_trial, [fake], 0)
+    assert "updates 15 minutes" in total.what  # 300 x (2 + 1) s
+    (rest,) = duration.check_time(corpus_trial, [fake], 200)
+    assert "The 100 updates that are left will take" in rest.what
+    assert "updates 5 minutes" in rest.what
+
+
+def test_each_seed_takes_its_time(make_config, tmp_path):
+    config = make_config("classification", seeds=3)
+    trial = open_labelled(config, str(tmp_path))
+    (shape,) = measured.shapes(trial)
+    fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 1.0, 1000.0, 0.0, rows=1)
+    (total,) = duration.check_time(trial, [fake], 0)
+    updates = re.search(r"about ([\d.]+) hours.*updates ([\d.]+) hours.*3 seeds", total.what)
+    assert float(updates[1]) == pytest.approx(3 * float(updates[2]), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["tiny", "classification"])
+def test_a_good_run_is_measured_to_its_end(name, make_config):
+    findings = list(examine(make_config(name), "", 1))
+    assert bad(findings) == []
+    assert "compiling" in found(findings, "ok", "The run will take about").what
+
+
+# Trains, and prints the peak of the process, which began with what it had before.
+_PEAK = """
+import sys
+from bert_jax.devices import allocator
+allocator.keep_freed_memory()
+from bert_jax.commands.flags import overrides
+from bert_jax.commands.flags.command_line import Parser
+from bert_jax.doctor.machine import peak_memory, used_memory
+from bert_jax.training.train import train
+import jax
+jax.numpy.zeros(8).block_until_ready()
+parser = Parser("x", "")
+parser.flag("workdir", "", "")
+config, flags = overrides.parse_config(parser, sys.argv)
+before = used_memory()
+train(config, flags.workdir)
+print("PEAK", peak_memory() - before)
+"""
+
+
+@pytest.mark.slow
+def test_the_memory_is_that_of_a_real_run(files, tmp_path):
+    """A run of 100 MB and more, so that the process itself is a small part."""
+    flags = [
+        "--config=configs/tiny.py",
+        f"--config.data.source=text:{files / 'corpus.txt'}",
+        "--config.data.form=sentences",
+        f"--config.data.vocab={files / 'vocab.txt'}",
+        "--config.model.vocab_size=159",
+        "--config.phases=((128, 1.0),)",
+        "--config.global_batch_size=128",
+        "--config.steps=5",
+        "--config.eval.every=0",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_NUM_CPU_DEVICES": "1"}
+    said = subprocess.run(
+        [sys.executable, "-m", "bert_jax", "doctor", *flags, "--notime", "--json"],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    rows = json.loads(said.stdout)["findings"]
+    (line,) = [row["what"] for row in rows if row["group"] == "memory"]
+    needed = float(re.search(r"need ([\d.]+) MB", line)[1]) * 1e6
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK, *flags, f"--workdir={tmp_path}"],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    peak = int(re.search(r"PEAK (\d+)", done.stdout)[1])
+    assert needed == pytest.approx(peak, rel=0.5)
