@@ -3,8 +3,9 @@
     python -m bert_jax.main --config=configs/fast.py --workdir=DIR --config.data.source=text:PATH
     python -m bert_jax.main --config=configs/fast.py:tiny --workdir=DIR
 
-The argument is a size of BERT: base (the default), large, medium, small, mini, tiny; data and
-number of steps are those of its configuration, but for tiny, which has fewer. docs/pretraining.md has the source of each part.
+The argument is a size of BERT: base (the default), large, medium, small, mini, tiny. Text and number
+of steps are those of its configuration; tiny has fewer steps. docs/pretraining.md has the source of
+each part, docs/measurements.md what they do.
 """
 
 from ml_collections import ConfigDict
