@@ -23,6 +23,7 @@ FLOORS = (
     "sweep",
     "benchmark",
     "convert",
+    "serving",
     "inference",
     "training",
     "tasks",
