@@ -115,7 +115,7 @@ def _control(view: str, control: Control) -> Content:
 
 
 def _first(sample: Mapping[str, Any]) -> str:
-    """Returns what tells a sample from the others: its last text, or the first of a list."""
-    texts = [value for value in sample.values() if value]
-    text = texts[-1] if isinstance(texts[-1], str) else texts[-1][0]
+    """Returns what tells a sample from the others: its last text."""
+    texts = [value for value in sample.values() if value and isinstance(value, str)]
+    text = texts[-1] if texts else " / ".join(*sample.values())
     return text if len(text) <= 48 else f"{text[:47]}…"

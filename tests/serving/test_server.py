@@ -25,7 +25,8 @@ from tests.inference.conftest import REPOSITORY
 @pytest.fixture(scope="module")
 def start(make_workdir):
     """Returns a function that starts a server on one device."""
-    workdir = make_workdir(model__num_layers=1)
+    sizes = {"model__num_layers": 1, "model__max_position_embeddings": 16}
+    workdir = make_workdir(**sizes, phases=((16, 1.0),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_NUM_CPU_DEVICES", "1")
         patch.chdir(REPOSITORY)
@@ -164,3 +165,4 @@ def test_loopback_addresses():
     assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.0.1", "example.org"]))
     with open_socket("127.0.0.1", 0) as opened:
         assert opened.getsockname()[1] > 0
+        assert opened.proto == socket.IPPROTO_TCP
