@@ -25,6 +25,7 @@ EXTRAS = {
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
+    "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
     "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
     # Independent implementations that the tests and the benchmark compare with, and real weights.
     "parity": [
@@ -40,6 +41,7 @@ EXTRAS = {
     ],
     "test": [
         "axe-playwright-python>=0.1.4",  # with playwright and Chromium: pages in a browser
+        "httpx2>=2,<3",  # requests of starlette's client for tests
         "hypothesis>=6.100",
         "playwright>=1.50,<2",
         "psutil>=6",

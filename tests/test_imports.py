@@ -24,6 +24,7 @@ FLOORS = (
     "doctor",
     "benchmark",
     "convert",
+    "serving",
     "inference",
     "training",
     "tasks",

@@ -18,6 +18,7 @@ COMMANDS = {
     "attention": "Shows what attention heads look at, and what layers predict.",
     "fill_mask": "Predicts the [MASK] tokens of texts.",
     "generate": "Continues texts, word by word.",
+    "serve": "Serves a page and a JSON API of a trained model on this machine.",
     "convert": "Imports, exports, lists and compares checkpoints.",
     "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
     "benchmark": "Measures speed and memory, also of other programs.",

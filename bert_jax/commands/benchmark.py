@@ -9,6 +9,7 @@
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
     python -m bert_jax benchmark inference --workdir=DIR --input=FILE
                                                               sentence vectors, predictions
+    python -m bert_jax benchmark serve --workdir=DIR          requests of a server, wrong ones too
 
 Add --help to one of them for its flags.
 """
@@ -153,6 +154,21 @@ def inference(argv: Sequence[str]) -> None:
     run(flags.workdir, flags.input, flags.lines, flags.rounds)
 
 
+def serve(argv: Sequence[str]) -> None:
+    parser = _parser("serve", "Loads a server with requests of 1, 8 and 64 clients, and ends it.")
+    parser.flag("workdir", "", "Folder of a run, or of imported weights.")
+    parser.flag("ability", "", "Such as features (default: the first that the model has).")
+    parser.flag("requests", 2_000, "Of each number of clients.", least=1)
+    parser.flag("many", 10_000, "Requests that memory is watched over, and wrong ones.", least=1)
+    flags = parser.parse(argv)
+    if not flags.workdir:
+        raise ValueError("--workdir is missing: the folder of a trained run.")
+
+    from bert_jax.benchmark.serve import run
+
+    run(flags.workdir, flags.ability, flags.requests, flags.many)
+
+
 def _parser(name: str, description: str) -> Parser:
     return Parser(
         f"bert_jax benchmark {name}", f"{description}\n\n    python -m bert_jax benchmark {name}"
@@ -166,5 +182,5 @@ def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> Non
 
 BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     function.__name__: function
-    for function in (step, train, pack, prepare, finetune, recipe, inference)
+    for function in (step, train, pack, prepare, finetune, recipe, inference, serve)
 }

@@ -90,6 +90,16 @@ class EvaluationBatch:
     length: int
     read: Callable[[int, int], Batch]
 
+    def trimmed(self, shards: int) -> "EvaluationBatch":
+        """Returns the batch without most of its rows of padding, which are its last ones.
+
+        So that few shapes are compiled, it keeps `shards` rows times a power of four, or all.
+        """
+        rows, kept = int((self.row_numbers >= 0).sum()), shards
+        while kept < rows:
+            kept *= 4
+        return dataclasses.replace(self, row_numbers=self.row_numbers[:kept])
+
 
 class Rows(Protocol):
     """Rows of token ids that a run is trained or evaluated on."""

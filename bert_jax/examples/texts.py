@@ -144,7 +144,12 @@ def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
 
 
 def text_batches(
-    rows: Sequence[TextRow], longest: int, batch_tokens: int, shards: int, pad_id: int
+    rows: Sequence[TextRow],
+    longest: int,
+    batch_tokens: int,
+    shards: int,
+    pad_id: int,
+    least_slots: int = 1,
 ) -> Iterator[EvaluationBatch]:
     """Yields batches with all rows once, the longest first.
 
@@ -154,6 +159,7 @@ def text_batches(
       batch_tokens: positions of a batch, padding included.
       shards: the number of rows of a batch is a multiple of it.
       pad_id: fills rows.
+      least_slots: for masks, of a row.
 
     Yields:
       Batches in the form of `corpus.batch`, with int32[batch, slots] `masked_lm_positions` and
@@ -167,7 +173,7 @@ def text_batches(
         size = max(1, batch_tokens // length // shards) * shards
         numbers, order = order[:size], order[size:]
         # A power of two slots, so that few shapes are compiled.
-        most = max(1, *(len(rows[number].masked) for number in numbers))
+        most = max(least_slots, *(len(rows[number].masked) for number in numbers))
         slots = 1 << (most - 1).bit_length()
         numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)
 

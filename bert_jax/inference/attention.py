@@ -40,20 +40,27 @@ class AttentionReader:
       no_lens: why its layers predict no words; "" if they do.
     """
 
-    def __init__(self, config: ConfigDict, workdir: str, top_k: int = 5):
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: str,
+        top_k: int = 5,
+        model: TrainedModel | None = None,
+    ):
         """Loads vocabulary and parameters.
 
         Args:
           config: of the workdir.
           workdir: of a run, or of imported weights.
           top_k: words that are listed of each prediction.
+          model: of the same workdir, if it is loaded already.
 
         Raises:
           ValueError: there is no checkpoint, or the model has no attention.
         """
         self.config = _probability_config(make_model_config(config))
         # One text is read at a time: a batch has no further rows.
-        self.model = TrainedModel(config, workdir, batch_tokens=1)
+        self.model = (model or TrainedModel(config, workdir)).one_at_a_time()
         self._task = find_task(config.task)
         self._data: Any = make_task_data(config)
         self.no_lens = _why_no_lens(self._task, config.task, untrained_params(workdir))

@@ -55,12 +55,13 @@ class Generator:
       tokenizer: of the run.
     """
 
-    def __init__(self, config: ConfigDict, workdir: str):
+    def __init__(self, config: ConfigDict, workdir: str, params: Any = None):
         """Loads vocabulary and parameters.
 
         Args:
           config: of the workdir.
           workdir: of a run, or of imported weights.
+          params: of the same workdir, which are on the devices already; None: they are read.
 
         Raises:
           ValueError: the model does not predict next words, or there is no checkpoint.
@@ -69,9 +70,7 @@ class Generator:
         self.model = _generating_model(config, workdir)
         make_task_data(config).check_trained(untrained_params(workdir), workdir)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
-        task, mesh = CausalLM(self.model), sharding.make_mesh()
-        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-            self._params = checkpoints.restore_params(step, abstract_params(task, mesh))
+        self._params = params or self._load_params(config, workdir)
         # Of imported weights: special tokens that the model has never seen.
         words = [word for words in untrained_rows(workdir).values() for word in words]
         unseen = set(map(self.tokenizer.pieces.index, words))
@@ -84,6 +83,11 @@ class Generator:
         never = others - {*self._ends, self.tokenizer.unk_id, -1}
         is_word = np.arange(self.model.padded_vocab_size) < len(self.tokenizer.pieces)
         self._is_choice = is_word & ~np.isin(np.arange(len(is_word)), list(never))
+
+    def _load_params(self, config: ConfigDict, workdir: str) -> Any:
+        task, mesh = CausalLM(self.model), sharding.make_mesh()
+        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+            return checkpoints.restore_params(step, abstract_params(task, mesh))
 
     def prompt(self, text: str, max_new_tokens: int) -> Prompt:
         """Tokenizes the beginning of a text.
@@ -116,6 +120,7 @@ class Generator:
         max_new_tokens: int,
         seed: int = 0,
         num_samples: int = 1,
+        length: int = 0,
     ) -> Iterator[tuple[Prompt, list[int]]]:
         """Yields each prompt with the ids that follow it, `num_samples` times, in order.
 
@@ -125,13 +130,14 @@ class Generator:
           max_new_tokens: at most this many ids; fewer if the text ends.
           seed: of the random choices.
           num_samples: of each prompt.
+          length: that prompts are padded to, so that few are compiled; 0: that of the longest.
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
         key = make_key(seed, "generation")
         for start in range(0, len(rows), _BATCH_ROWS):
             part = rows[start : start + _BATCH_ROWS]
             lengths = np.array([len(prompt.ids) for prompt in part], np.int32)
-            ids = np.zeros((len(part), lengths.max()), np.int32)
+            ids = np.zeros((len(part), max(length, lengths.max())), np.int32)
             for row, prompt in zip(ids, part, strict=True):
                 row[: len(prompt.ids)] = prompt.ids
             keys = jax.vmap(functools.partial(jax.random.fold_in, key))(

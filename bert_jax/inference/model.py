@@ -4,16 +4,17 @@ Rows come from an iterator and are read a window at a time, so that memory does 
 input.
 """
 
+import copy
 import heapq
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.corpus.batch import Batch
+from bert_jax.corpus.batch import Batch, EvaluationBatch
 from bert_jax.devices import sharding
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_add_fields, reads_new_words
@@ -30,6 +31,8 @@ from bert_jax.training.state import abstract_params, parameter_rules
 # Positions of a batch, padding included, and batches of a window.
 BATCH_TOKENS = 4096
 _WINDOW = 8
+# For masks of a text, where few texts are read at a time.
+MASK_SLOTS = 8
 
 Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 Result = TypeVar("Result")
@@ -46,13 +49,24 @@ class TrainedModel:
       tokenizer: of the run.
     """
 
-    def __init__(self, config: ConfigDict, workdir: str, batch_tokens: int = BATCH_TOKENS):
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: str,
+        batch_tokens: int = BATCH_TOKENS,
+        *,
+        for_requests: bool = False,
+        params: Any = None,
+    ):
         """Loads vocabulary and parameters.
 
         Args:
           config: of the workdir.
           workdir: of a run, or of imported weights.
           batch_tokens: positions of a batch, padding included.
+          for_requests: whether few texts are read at a time: batches are trimmed to them, and
+            have slots for MASK_SLOTS masks or more, so that few shapes are compiled.
+          params: of the same workdir, which are on the devices already; None: they are read.
 
         Raises:
           ValueError: there is no checkpoint, or it or the vocabulary does not fit.
@@ -68,7 +82,15 @@ class TrainedModel:
         if row.reads_forward:
             self.task = make_task_data(config).make_task(self.config, self.tokenizer)
         self._mesh = sharding.make_mesh()
-        self.params = self._load_params(config, workdir, row.fills_masks or row.reads_forward)
+        self._trims, self._least_slots = for_requests, MASK_SLOTS if for_requests else 1
+        with_heads = row.fills_masks or row.reads_forward
+        if params is None:
+            self.params = self._load_params(config, workdir, with_heads)
+        else:
+            encoder = {self.config.name: params[self.config.name]}
+            self.params = params if with_heads else encoder
+        if not with_heads:
+            self.has_pooler = self.has_pooler and "pooler" in self.params[self.config.name]
         self._add_fields = make_add_fields(self.config, self.tokenizer)
         self._batch_tokens = batch_tokens
 
@@ -77,9 +99,14 @@ class TrainedModel:
             if with_heads:
                 return checkpoints.restore_params(step, abstract_params(self.task, self._mesh))
             params = {self.config.name: checkpoints.read_params(step)[self.config.name]}
-        self.has_pooler = self.has_pooler and "pooler" in params[self.config.name]
         rules = parameter_rules(self.task)
         return jax.device_put(params, sharding.parameter_shardings(self._mesh, rules, params))
+
+    def one_at_a_time(self) -> "TrainedModel":
+        """Returns the model with the same parameters and the smallest batches."""
+        model = copy.copy(self)
+        model._batch_tokens = 1
+        return model
 
     def row(self, text: Text) -> TextRow:
         """Tokenizes a text or a pair.
@@ -123,17 +150,10 @@ class TrainedModel:
           The number of a row, the row, and its part of what `forward` returns; the longest of a
           window first. `in_order` restores their order.
         """
-        longest = self.config.max_position_embeddings
         numbered = enumerate(rows)
         while window := self._window(numbered):
-            batches = text_batches(
-                [row for _, row in window],
-                longest,
-                self._batch_tokens,
-                self.batch_shards,
-                self.tokenizer.pad_id,
-            )
-            for batch in batches:
+            for batch in self.batches([row for _, row in window]):
+                batch = batch.trimmed(self.batch_shards) if self._trims else batch
                 outputs = self.call(forward, batch.read(0, len(batch.row_numbers)))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
@@ -141,6 +161,17 @@ class TrainedModel:
                     yield number, row, {name: array[place] for name, array in outputs.items()}
                 if progress:
                     progress.add(len(places))
+
+    def batches(self, rows: Sequence[TextRow]) -> Iterator[EvaluationBatch]:
+        """Yields batches with all rows once, the longest first; they are not trimmed."""
+        return text_batches(
+            rows,
+            self.config.max_position_embeddings,
+            self._batch_tokens,
+            self.batch_shards,
+            self.tokenizer.pad_id,
+            self._least_slots,
+        )
 
     def _window(self, rows: Iterator[tuple[int, TextRow]]) -> list[tuple[int, TextRow]]:
         """Returns rows of some batches' tokens; at least one, if there is one."""

@@ -18,7 +18,7 @@ import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from bert_jax.devices import sharding
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.model import (
     BATCH_TOKENS,
+    MASK_SLOTS,
     Progress,
     check_single_process,
     load_fitting_tokenizer,
@@ -55,12 +56,19 @@ class Predictor:
 
     Attributes:
       data: host side of the task.
+      params: of the model with its head.
       tokenizer: of the run.
       origin: what the predictions depend on, as JSON values.
     """
 
     def __init__(
-        self, config: ConfigDict, workdir: str, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+        self,
+        config: ConfigDict,
+        workdir: str,
+        top_k: int = 5,
+        batch_tokens: int = BATCH_TOKENS,
+        *,
+        for_requests: bool = False,
     ):
         """Loads vocabulary and parameters.
 
@@ -69,12 +77,15 @@ class Predictor:
           workdir: of a run, or of imported weights.
           top_k: candidates for each mask.
           batch_tokens: positions of a batch of texts; fewer reduce the latency of a single text.
+          for_requests: whether few examples are predicted at a time, as in `TrainedModel`.
 
         Raises:
           ValueError: there is no checkpoint, or a head has random parameters.
         """
         check_single_process()
-        self.data = make_predicting_data(config, workdir, top_k, batch_tokens)
+        least_slots = MASK_SLOTS if for_requests else 1
+        self.data = make_predicting_data(config, workdir, top_k, batch_tokens, least_slots)
+        self._trims = for_requests
         self.model = make_model_config(config)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
         self._add_fields = make_add_fields(self.model, self.tokenizer)
@@ -85,14 +96,14 @@ class Predictor:
             out_shardings=sharding.replicated(self._mesh),
         )
         with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-            self._params = checkpoints.restore_params(step, abstract_params(task, self._mesh))
+            self.params = checkpoints.restore_params(step, abstract_params(task, self._mesh))
             fingerprint = checkpoints.fingerprint(step)
         self.origin = {
             "workdir": os.path.abspath(workdir),
             "checkpoint": fingerprint,
             "labels": self.data.labels,
             "batch_size": config.eval.batch_size or config.global_batch_size,
-            "shards": sharding.batch_shards(self._mesh),
+            "shards": self.batch_shards,
             "top_k": top_k,
             **{name: value for name, value in config.to_dict().items() if name in _DECIDE},
         }
@@ -108,23 +119,43 @@ class Predictor:
         """
         counts = Counter() if counts is None else counts
         for window in self.data.windows(examples):
-            yield self._predict_window(window, counts)
+            yield self.predict_window(window, counts)
 
-    def _predict_window(self, window: list[Any], counts: Counter) -> list[Prediction]:
+    @property
+    def batch_shards(self) -> int:
+        """The number of rows of a batch is a multiple of it."""
+        return sharding.batch_shards(self._mesh)
+
+    @property
+    def compiled(self) -> int:
+        """How many shapes have been compiled."""
+        return self._step._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def predict_window(self, window: Sequence[Any], counts: Counter) -> list[Prediction]:
+        """Returns the predictions of examples that are in memory, in order.
+
+        Args:
+          window: one example or more.
+          counts: counts what was truncated.
+        """
         rows = self.data.encode(window, self.tokenizer, counts)
         answers = self.data.collect(window, rows)
-        shards = sharding.batch_shards(self._mesh)
-        for batch in self.data.prediction_batches(rows, self.model, shards):
+        for batch in self.data.prediction_batches(rows, self.model, self.batch_shards):
+            batch = batch.trimmed(self.batch_shards) if self._trims else batch
             size = len(batch.row_numbers)
             local = self._add_fields(batch.read(0, size))
             on_device = sharding.shard_batch(self._mesh, local, size, 0)
-            outputs = jax.device_get(self._step(self._params, on_device))
+            outputs = jax.device_get(self._step(self.params, on_device))
             answers.add(batch.row_numbers, batch.length, outputs)
         return answers.predictions()
 
 
 def make_predicting_data(
-    config: ConfigDict, workdir: str, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+    config: ConfigDict,
+    workdir: str,
+    top_k: int = 5,
+    batch_tokens: int = BATCH_TOKENS,
+    least_slots: int = 1,
 ) -> TaskData:
     """Returns the host side of a workdir's task, with its labels.
 
@@ -132,7 +163,13 @@ def make_predicting_data(
       ValueError: the workdir has no labels, or a head has random parameters.
     """
     untrained = untrained_params(workdir)
-    data = make_task_data(config, top_k=top_k, batch_tokens=batch_tokens, untrained=untrained)
+    data = make_task_data(
+        config,
+        top_k=top_k,
+        batch_tokens=batch_tokens,
+        least_slots=least_slots,
+        untrained=untrained,
+    )
     data.check_trained(untrained, workdir)
     return data if data.labels is None else data.with_labels(read_labels(workdir))
 

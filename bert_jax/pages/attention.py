@@ -20,7 +20,7 @@ from bert_jax.scores.attention import STATISTICS, strongest_heads
 DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # Of a page, which has two bytes for each.
 MOST_WEIGHTS = 3_000_000
-_PARTS = ("attention.css", "attention_views.js", "attention.js")
+PARTS = ("attention.css", "attention_views.js", "attention.js")
 _STRONGEST = 3
 # What a head is known by first: by these a page finds the head that it begins with.
 _TELLING = ("previous", "next")
@@ -83,7 +83,7 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
             for name, text in zip(names, origin.texts, strict=False)
         ],
     ]
-    return document(f"Attention of {origin.name}", sections, lead=lead, parts=_PARTS)
+    return document(f"Attention of {origin.name}", sections, lead=lead, parts=PARTS)
 
 
 def encode_weights(weights: np.ndarray) -> str:

@@ -1,5 +1,7 @@
 """A page: one HTML file with its styles and its script, which asks nothing of any network."""
 
+import base64
+import hashlib
 import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ def document(
     lead: Content = None,
     footer: Content = None,
     parts: Sequence[str] = (),
+    policy: str = _POLICY,
 ) -> str:
     """Returns a page.
 
@@ -40,6 +43,7 @@ def document(
       lead: what stands above all sections.
       footer: what stands below them.
       parts: further files of styles and scripts in this folder, such as "attention.js".
+      policy: what the page may load and run (Content-Security-Policy).
     """
     names = [f"section-{number}" for number in range(1, 1 + len(sections))]
     links = [
@@ -62,7 +66,7 @@ def document(
     ]
     head = [
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
@@ -73,6 +77,17 @@ def document(
     ]
     html = tag("html", tag("head", head), tag("body", body), lang="en")
     return render(Markup("<!DOCTYPE html>\n"), html, "\n")
+
+
+def script_hashes(parts: Sequence[str]) -> str:
+    """Returns the sources by which a policy allows the scripts of a page, and no others.
+
+    Args:
+      parts: of the page, as `document` takes them.
+    """
+    scripts = [_file(name) for name in ("page.js", *parts) if name.endswith(".js")]
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def columns(*content: Content) -> Markup:

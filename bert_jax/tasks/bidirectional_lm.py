@@ -315,4 +315,5 @@ BIDIRECTIONAL_LM = TaskRow(
     pools=False,
     huggingface_class="",
     reads_streams=True,
+    example=Text,
 )

@@ -256,4 +256,5 @@ CAUSAL_LM = TaskRow(
     pools=False,
     huggingface_class="",
     reads_forward=True,
+    example=Text,
 )

@@ -175,11 +175,20 @@ class ClassificationData(Labelled):
         """Whether each line of a file is a text: a .txt without the columns of the task."""
         if ending_of(path) != ".txt" or not os.path.isfile(path):
             return False
-        published, cells = self.published, first_row(path)
+        cells = first_row(path)
+        return not self.reads_pairs and not any(form.are_in(cells) for form in self._forms)
+
+    @property
+    def _forms(self) -> list[Columns]:
+        """All forms that a file of the task may have."""
+        published = self.published
         forms = (*published.test_columns, *published.columns) if published else (self.columns,)
-        forms = [form for form in forms if form is not None]
-        is_pair = any(form.text_b is not None for form in forms)
-        return not is_pair and not any(form.are_in(cells) for form in forms)
+        return [form for form in forms if form is not None]
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an example is a pair of texts."""
+        return any(form.text_b is not None for form in self._forms)
 
     def with_labels_of(self, examples: Iterable[TextExample]) -> "ClassificationData":
         if self.labels or self.kind == "regression":
@@ -347,4 +356,5 @@ CLASSIFICATION = TaskRow(
     pools=True,
     huggingface_class="BertForSequenceClassification",
     outputs={".tsv": GLUE_FORM},
+    example=TextExample,
 )

@@ -190,4 +190,5 @@ MULTIPLE_CHOICE = TaskRow(
     head="classifier",
     pools=True,
     huggingface_class="BertForMultipleChoice",
+    example=ChoiceExample,
 )

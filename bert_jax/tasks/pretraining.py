@@ -176,6 +176,7 @@ class PretrainingData:
       judges_pairs: whether that head is trained.
       top_k: candidates for each mask.
       batch_tokens: positions of a batch of texts, padding included.
+      least_slots: for masks, of a row of such a batch.
       labels: None, there are no classes.
     """
 
@@ -185,6 +186,7 @@ class PretrainingData:
     judges_pairs: bool
     top_k: int
     batch_tokens: int
+    least_slots: int = 1
     labels: None = None
 
     @classmethod
@@ -198,6 +200,7 @@ class PretrainingData:
             judges_pairs="next_sentence" not in untrained,
             top_k=settings.top_k,
             batch_tokens=settings.batch_tokens,
+            least_slots=settings.least_slots,
         )
 
     def with_labels(self, labels: tuple[str, ...]) -> Self:
@@ -307,7 +310,8 @@ class PretrainingData:
         self, rows: MaskedTexts, model: EncoderConfig, shards: int
     ) -> Iterator[EvaluationBatch]:
         longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
-        return text_batches(rows.rows, longest, self.batch_tokens, shards, pad_id)
+        sizes = self.batch_tokens, shards, pad_id, self.least_slots
+        return text_batches(rows.rows, longest, *sizes)
 
 
 def _check_has_mask(tokenizer: Tokenizer) -> None:
@@ -335,4 +339,5 @@ PRETRAINING = TaskRow(
     pools=True,
     huggingface_class="BertForPreTraining",
     fills_masks=True,
+    example=Text,
 )

@@ -289,4 +289,5 @@ SPAN = TaskRow(
     pools=False,
     huggingface_class="BertForQuestionAnswering",
     outputs={".json": SQUAD_FORM},
+    example=Question,
 )

@@ -370,4 +370,5 @@ TAGGING = TaskRow(
     pools=False,
     huggingface_class="BertForTokenClassification",
     outputs={".conll": CONLL_FORM},
+    example=TaggedExample,
 )

@@ -288,6 +288,7 @@ class TaskSettings:
       prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
       top_k: candidates for each masked position.
       batch_tokens: positions of a batch of texts, padding included.
+      least_slots: for masks, of a row of a batch of texts.
       untrained: names of the parameters that an import did not find.
     """
 
@@ -300,6 +301,7 @@ class TaskSettings:
     prediction_batch_size: int = 32
     top_k: int = 5
     batch_tokens: int = 4096
+    least_slots: int = 1
     untrained: tuple[str, ...] = ()
 
 
@@ -332,6 +334,7 @@ class TaskRow:
       reads_streams: whether the rows are those of streams, and states are carried between batches.
       huggingface_class: of transformers.
       outputs: published forms of predictions by ending of a file name.
+      example: the class of the examples that are predicted; None: requests cannot ask for them.
     """
 
     make: Callable[[TaskSettings], TaskData]
@@ -343,6 +346,7 @@ class TaskRow:
     reads_forward: bool = False
     reads_streams: bool = False
     outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
+    example: type | None = None
 
 
 def windows(examples: Iterable[Any]) -> Iterator[list[Any]]:

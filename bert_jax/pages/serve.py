@@ -1,0 +1,121 @@
+"""The page of a server: a form for each thing that its model can do, and the answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bert_jax.pages import attention
+from bert_jax.pages.document import Section, document, note, script_hashes
+from bert_jax.pages.markup import Content, tag
+
+_PARTS = ("serve.css", "serve_answers.js", "serve.js")
+
+
+@dataclass(frozen=True)
+class Control:
+    """A field of a form.
+
+    Attributes:
+      name: of the field in a request.
+      label: above it.
+      rows: lines of text that it shows.
+      is_list: whether each line is a text of a list.
+    """
+
+    name: str
+    label: str
+    rows: int = 3
+    is_list: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """A form of the page.
+
+    Attributes:
+      title: of its tab.
+      note: what it shows, in a sentence.
+      controls: its fields.
+      samples: values of the fields to try.
+      drawing: what the drawing of the answer needs to know.
+    """
+
+    title: str
+    note: str
+    controls: tuple[Control, ...]
+    samples: tuple[Mapping[str, Any], ...]
+    drawing: Mapping[str, Any] = field(default_factory=dict)
+
+
+def page_policy() -> str:
+    """Returns the policy of the page: its own scripts only, and requests to its own server."""
+    # A page of attention is shown in a frame, to which the policy of the page around it applies.
+    scripts = {*script_hashes(_PARTS).split(), *script_hashes(attention.PARTS).split()}
+    return (
+        f"default-src 'none'; script-src {' '.join(sorted(scripts))}; style-src 'unsafe-inline';"
+        " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def serve_page(
+    name: str, about: str, views: Sequence[tuple[str, View]], missing: Mapping[str, str]
+) -> str:
+    """Returns the page.
+
+    Args:
+      name: of the workdir.
+      about: the model in a few words.
+      views: (address of the API, view) in order; several may have the same address.
+      missing: what the model cannot do, and why.
+    """
+    sections = [
+        Section(view.title, _panel(f"view-{number}", url, view))
+        for number, (url, view) in enumerate(views)
+    ]
+    lead = [
+        tag("p.quiet", about),
+        tag("noscript", note("The page asks the server by a script, which is turned off here.")),
+    ]
+    footer = [
+        [tag("p", reason) for reason in missing.values()],
+        tag("p", "The same answers as JSON: ", tag("a", "the API", href="/api"), "."),
+    ]
+    return document(name, sections, lead=lead, footer=footer, parts=_PARTS, policy=page_policy())
+
+
+def _panel(name: str, url: str, view: View) -> Content:
+    samples = [
+        tag("button.sample", _first(sample), type="button", data_sample=json.dumps(sample))
+        for sample in view.samples
+    ]
+    form = tag(
+        "form.ask",
+        [_control(name, control) for control in view.controls],
+        tag("p.samples", tag("span.quiet", "Try "), samples) if samples else None,
+        tag("p.send", tag("button.primary", "Ask the model", type="submit"), tag("span.state")),
+        data_url=url,
+        data_drawing=json.dumps(dict(view.drawing)),
+    )
+    answer = tag("div.answer", tag("p.quiet.empty", "The answer appears here."), aria_live="polite")
+    return [tag("p.quiet", view.note), tag("div.both", form, answer)]
+
+
+def _control(view: str, control: Control) -> Content:
+    name = f"{view}-{control.name}"
+    box = tag(
+        "textarea",
+        id=name,
+        name=control.name,
+        rows=control.rows,
+        spellcheck="false",
+        data_list=control.is_list,
+    )
+    return tag("p.field", tag("label", control.label, for_=name), box)
+
+
+def _first(sample: Mapping[str, Any]) -> str:
+    """Returns what tells a sample from the others: its last text."""
+    texts = [value for value in sample.values() if value and isinstance(value, str)]
+    text = texts[-1] if texts else " / ".join(*sample.values())
+    return text if len(text) <= 48 else f"{text[:47]}…"
