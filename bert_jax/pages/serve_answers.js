@@ -42,7 +42,7 @@ const drawAnswer = (() => {
       return line;
     });
     const lists = prediction.masks.flatMap((mask, i) => [
-      prediction.masks.length > 1 ? heading(`[MASK] ${i + 1}`) : null,
+      ...(prediction.masks.length > 1 ? [heading(`[MASK] ${i + 1}`)] : []),
       bars(mask.candidates.map((c, place) => (
         {name: c.token, value: c.probability, best: place === 0}))),
     ]);
