@@ -3,8 +3,8 @@
     python -m bert_jax.main --config=configs/fast.py --workdir=DIR --config.data.source=text:PATH
     python -m bert_jax.main --config=configs/fast.py:tiny --workdir=DIR
 
-The argument is a size of BERT: base (the default), large, medium, small, mini, tiny. Text and number
-of steps are those of its configuration; tiny has fewer steps. docs/pretraining.md has the source of
+The argument is a size of BERT: base (the default), large, medium, small, mini, tiny. Text and steps
+are those of its configuration; tiny has fewer steps. docs/pretraining.md has the source of
 each part, docs/measurements.md what they do.
 """
 
@@ -32,7 +32,7 @@ def get_config(size: str = "base") -> ConfigDict:
     config.model.feed_forward = "gated"
     config.model.biases = False
     config.model.type_vocab_size = 0
-    # With 0.02, a narrow model learns no more than the frequencies of words for hundreds of updates.
+    # With 0.02, a narrow model learns only the frequencies of words for hundreds of updates.
     config.model.initializer_range = 0.7 * config.model.hidden_size**-0.5
     config.model.next_sentence = False
     config.model.dropout_rate = 0.0

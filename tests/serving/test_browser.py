@@ -199,6 +199,7 @@ def test_masks_and_next_sentences(page):
     answer = ask(page, "Fill masks")
     assert answer.locator(".reading").inner_text() == "The capital of the list is returned."
     assert answer.locator("mark").all_inner_texts() == ["capital"]
+    assert "null" not in answer.inner_text()
     assert bars(answer) == [
         ("capital", "60.0%", True),
         ("##ity", "30.0%", False),
