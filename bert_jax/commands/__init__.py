@@ -5,12 +5,12 @@ from types import ModuleType
 
 # Name of the command and of its module -> what it does.
 COMMANDS = {
-    "doctor": "Looks at the machine, and at a run before it starts: problems, fixes, memory, time.",
     "train": "Trains a model, or resumes a run that was stopped.",
     "evaluate": "Evaluates a run on its held-out data.",
     "predict": "Writes the predictions of a trained model for a file.",
     "sweep": "Runs many trainings that depend on each other, and prints tables of their results.",
     "report": "Writes the report of runs or of a sweep, as an HTML file.",
+    "doctor": "Looks at the machine, and at a run before it starts: problems, fixes, memory, time.",
     "prepare": "Makes a vocabulary and training shards of a corpus.",
     "tokenize": "Prints the ids or the pieces of each line of text.",
     "features": "Writes vectors of tokens, words or sentences.",

@@ -235,7 +235,7 @@ def test_entities_and_tags(page):
     assert colors == {"k0", "k1"}
     assert "was born in" in answer.inner_text() and "2 found" in answer.inner_text()
     words = ask(page, "Tags").locator(".words li").all_inner_texts()
-    assert words[0].split() == ["Marie", "NOUN"] and len(words) == 12
+    assert words[0].split() == ["Marie", "NOUN"] and len(words) == 13
 
 
 def test_questions(page):
