@@ -16,6 +16,7 @@ labelled examples) have the same methods, and every batch is a pure function of 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -90,15 +91,34 @@ class EvaluationBatch:
     length: int
     read: Callable[[int, int], Batch]
 
-    def trimmed(self, shards: int) -> "EvaluationBatch":
-        """Returns the batch without most of its rows of padding, which are its last ones.
+    def parts(self, shards: int) -> Iterator["EvaluationBatch"]:
+        """Yields the batch in parts, without most of its rows of padding, which are its last ones.
 
-        So that few shapes are compiled, it keeps `shards` rows times a power of four, or all.
+        So that few shapes are compiled, a part has `shards` rows times a power of four, or all. At
+        most a third more rows than are needed are computed, padding up to `shards` left out.
         """
-        rows, kept = int((self.row_numbers >= 0).sum()), shards
-        while kept < rows:
-            kept *= 4
-        return dataclasses.replace(self, row_numbers=self.row_numbers[:kept])
+        most, start = len(self.row_numbers), 0
+        needed = int((self.row_numbers >= 0).sum())
+        while start < needed:
+            rows = _part_rows(needed - start, shards, most)
+            part = slice(start, start + rows)
+            read = functools.partial(self._read_from, start)
+            yield dataclasses.replace(self, row_numbers=self.row_numbers[part], read=read)
+            start += rows
+
+    def _read_from(self, begin: int, start: int, stop: int) -> Batch:
+        return self.read(begin + start, begin + stop)
+
+
+def _part_rows(needed: int, shards: int, most: int) -> int:
+    """Returns the rows of the next part: the next larger size if three quarters are needed."""
+    size = shards
+    while size < needed:
+        larger = min(4 * size, most)
+        if larger > needed and 4 * needed < 3 * larger:
+            break
+        size = larger
+    return size
 
 
 class Rows(Protocol):

@@ -64,8 +64,9 @@ class TrainedModel:
           config: of the workdir.
           workdir: of a run, or of imported weights.
           batch_tokens: positions of a batch, padding included.
-          for_requests: whether few texts are read at a time: batches are trimmed to them, and
-            have slots for MASK_SLOTS masks or more, so that few shapes are compiled.
+          for_requests: whether few texts are read at a time: batches are in parts
+            (`EvaluationBatch.parts`), and have slots for MASK_SLOTS masks or more, so that few
+            shapes are compiled.
           params: of the same workdir, which are on the devices already; None: they are read.
 
         Raises:
@@ -82,7 +83,7 @@ class TrainedModel:
         if row.reads_forward:
             self.task = make_task_data(config).make_task(self.config, self.tokenizer)
         self._mesh = sharding.make_mesh()
-        self._trims, self._least_slots = for_requests, MASK_SLOTS if for_requests else 1
+        self._for_requests, self._least_slots = for_requests, MASK_SLOTS if for_requests else 1
         with_heads = row.fills_masks or row.reads_forward
         if params is None:
             self.params = self._load_params(config, workdir, with_heads)
@@ -152,8 +153,7 @@ class TrainedModel:
         """
         numbered = enumerate(rows)
         while window := self._window(numbered):
-            for batch in self.batches([row for _, row in window]):
-                batch = batch.trimmed(self.batch_shards) if self._trims else batch
+            for batch in self._parts([row for _, row in window]):
                 outputs = self.call(forward, batch.read(0, len(batch.row_numbers)))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
@@ -163,7 +163,7 @@ class TrainedModel:
                     progress.add(len(places))
 
     def batches(self, rows: Sequence[TextRow]) -> Iterator[EvaluationBatch]:
-        """Yields batches with all rows once, the longest first; they are not trimmed."""
+        """Yields batches with all rows once, the longest first, before `EvaluationBatch.parts`."""
         return text_batches(
             rows,
             self.config.max_position_embeddings,
@@ -172,6 +172,13 @@ class TrainedModel:
             self.tokenizer.pad_id,
             self._least_slots,
         )
+
+    def _parts(self, rows: Sequence[TextRow]) -> Iterator[EvaluationBatch]:
+        for batch in self.batches(rows):
+            if self._for_requests:
+                yield from batch.parts(self.batch_shards)
+            else:
+                yield batch
 
     def _window(self, rows: Iterator[tuple[int, TextRow]]) -> list[tuple[int, TextRow]]:
         """Returns rows of some batches' tokens; at least one, if there is one."""

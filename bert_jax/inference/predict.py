@@ -24,6 +24,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from bert_jax.corpus.batch import EvaluationBatch
 from bert_jax.devices import sharding
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.model import (
@@ -85,7 +86,7 @@ class Predictor:
         check_single_process()
         least_slots = MASK_SLOTS if for_requests else 1
         self.data = make_predicting_data(config, workdir, top_k, batch_tokens, least_slots)
-        self._trims = for_requests
+        self._for_requests = for_requests
         self.model = make_model_config(config)
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
         self._add_fields = make_add_fields(self.model, self.tokenizer)
@@ -121,6 +122,13 @@ class Predictor:
         for window in self.data.windows(examples):
             yield self.predict_window(window, counts)
 
+    def _batches(self, rows: Any) -> Iterator[EvaluationBatch]:
+        for batch in self.data.prediction_batches(rows, self.model, self.batch_shards):
+            if self._for_requests:
+                yield from batch.parts(self.batch_shards)
+            else:
+                yield batch
+
     @property
     def batch_shards(self) -> int:
         """The number of rows of a batch is a multiple of it."""
@@ -140,8 +148,7 @@ class Predictor:
         """
         rows = self.data.encode(window, self.tokenizer, counts)
         answers = self.data.collect(window, rows)
-        for batch in self.data.prediction_batches(rows, self.model, self.batch_shards):
-            batch = batch.trimmed(self.batch_shards) if self._trims else batch
+        for batch in self._batches(rows):
             size = len(batch.row_numbers)
             local = self._add_fields(batch.read(0, size))
             on_device = sharding.shard_batch(self._mesh, local, size, 0)

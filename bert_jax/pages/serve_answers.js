@@ -179,6 +179,13 @@ const drawAnswer = (() => {
       const root = item.contentDocument.documentElement;
       const fit = () => { item.style.height = `${root.scrollHeight + 8}px`; };
       new ResizeObserver(fit).observe(item.contentDocument.body);
+      // A link to a place in the frame would load the page around it there.
+      item.contentDocument.addEventListener("click", (event) => {
+        const link = event.target.closest("a[href^='#']");
+        if (!link) return;
+        event.preventDefault();
+        item.contentDocument.querySelector(link.getAttribute("href")).scrollIntoView();
+      });
       fit();
     });
     return [item];

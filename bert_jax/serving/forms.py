@@ -75,9 +75,13 @@ def _masks(data: Any, limits: Limits) -> Form:
         found = text.text_a.count("[MASK]") + (text.text_b or "").count("[MASK]")
         if found > limits.masks:
             raise ValueError(f"{where} has {found} [MASK]; at most {limits.masks} are allowed.")
+        if not found and not pairs:
+            raise ValueError(f"{where} has no [MASK].")
         if not found and text.text_b is None:
             raise ValueError(f"{where} has no [MASK], and no `text_b` to compare with `text_a`.")
         return text
+
+    pairs = data.next_sentence and data.judges_pairs
 
     fill = View(
         "Fill masks",
@@ -97,7 +101,6 @@ def _masks(data: Any, limits: Limits) -> Form:
             {"text_a": "The cat sat on the mat.", "text_b": "Returns the length of a list."},
         ),
     )
-    pairs = data.next_sentence and data.judges_pairs
     views = (fill, judge) if pairs else (fill,)
     return Form((TEXT, PAIR), make, lambda text: {"text_a": f"{text} [MASK]"}, views)
 

@@ -280,6 +280,8 @@ def test_attention_in_a_frame(page):
     assert frame.locator(".heads button").count() == 6
     frame.locator(".heads button").nth(4).click()
     assert frame.locator("#head").inner_text().startswith("Layer 2")
+    frame.locator("nav a").last.click()
+    assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-11")
     # The frame is as high as its page: it has no scroll bar of its own.
     page.wait_for_function(
         "() => { const f = document.querySelector('iframe.frame');"

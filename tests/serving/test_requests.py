@@ -131,6 +131,7 @@ def test_what_the_model_cannot_take(ask):
 @pytest.mark.parametrize(
     "name, inputs, message",
     [
+        ("fast:tiny", [{"text_a": "a", "text_b": "b"}], "inputs[0] has no [MASK]."),
         ("tagging", [{"text": "a", "words": ["a"]}], "inputs[0] needs either `text` or `words`."),
         ("tagging", [" "], "inputs[0] has no words."),
         ("span", [{"question": " ", "context": "a"}], "inputs[0].question is empty."),
