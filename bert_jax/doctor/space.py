@@ -10,7 +10,13 @@ from bert_jax.devices import sharding
 from bert_jax.doctor.evaluated import Evaluated
 from bert_jax.doctor.finding import Finding, in_bytes, ok, problem, warning
 from bert_jax.doctor.footprint import free_memory
-from bert_jax.doctor.machine import device_memory, file_system, free_space
+from bert_jax.doctor.machine import (
+    device_memory,
+    file_system,
+    free_space,
+    peak_memory,
+    used_memory,
+)
 from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
@@ -27,8 +33,9 @@ def check_memory(
 ) -> Iterator[Finding]:
     """Yields whether the largest update and evaluation of a run fit into the memory of a device.
 
-    On CPUs all devices share the memory of the machine, in which a checkpoint that is being saved
-    is another copy of the state.
+    CPUs share the memory of the machine with this process, which has imported and compiled what
+    training will, and with a copy of the state while a checkpoint is saved. The memory of updates
+    that were executed is in this process already, and is counted once.
 
     Args:
       trial: the run.
@@ -36,44 +43,53 @@ def check_memory(
       evaluated: of its phases.
     """
     largest = max(found, key=lambda measured: measured.memory.step)
-    shape, memory = largest.shape, largest.memory
-    is_host = not device_memory()
-    copy = memory.state if is_host else 0
-    needed, free = memory.step + copy, free_memory()
-    of_state = f"{in_bytes(memory.state)} for parameters and optimizer"
-    of_state += f" and {in_bytes(copy)} for saving them" if copy else ""
-    devices = jax.local_device_count()
-    where = "of this machine's memory" if devices == 1 else f"for each of the {devices} devices"
+    memory, free = largest.memory, free_memory()
+    of_evaluation = max((e.memory for e in evaluated), default=0) + memory.state
+    at_most, rest, more = max(memory.step, of_evaluation), 0, ""
+    if not device_memory():
+        devices = jax.local_device_count()
+        executed = all(m.rows == m.shape.rows for m in found) and at_most == memory.step
+        process, at_most = peak_memory(), at_most * devices
+        rest = memory.checkpoint + process - (min(process, at_most) if executed else 0)
+        more = f", {in_bytes(memory.checkpoint)} for saving, the rest for the program itself"
+        free = free * devices + (used_memory() if free else 0)
+    needed = at_most + rest
     what = (
-        f"Updates of {shape.rows} x {shape.length} tokens need {in_bytes(needed)} {where}, of them"
-        f" {of_state}; {in_bytes(free)} are free"
+        f"The run needs about {in_bytes(needed)} of memory: {in_bytes(at_most)} for"
+        f" {_what(largest, of_evaluation)}, of them {in_bytes(memory.state)} for parameters and"
+        f" optimizer{more}"
     )
     if not free:
-        yield ok(f"{what.rpartition(';')[0]}; the free memory is not known.")
-    elif needed > free:
-        yield problem(f"{what}.", _less_memory(trial, largest, free - copy))
+        yield ok(f"{what}; the free memory is not known.")
+        return
+    what += f"; it can have {in_bytes(free)}"
+    if needed > free:
+        yield problem(f"{what}.", _less_memory(trial, largest, of_evaluation, free - rest))
     elif needed > _TIGHT * free:
-        yield warning(f"{what}.", _less_memory(trial, largest, int(_TIGHT * free) - copy))
+        room = int(_TIGHT * free) - rest
+        yield warning(f"{what}.", _less_memory(trial, largest, of_evaluation, room))
     else:
         yield ok(f"{what}.")
-    of_evaluation = max((e.memory for e in evaluated), default=0) + memory.state + copy
-    if free and of_evaluation > max(needed, _TIGHT * free):
-        yield Finding(
-            "problem" if of_evaluation > free else "warning",
-            f"Evaluations need {in_bytes(of_evaluation)}; {in_bytes(free)} are free.",
-            f"--config.eval.batch_size={max(1, shape.rows // 4)}",
-        )
 
 
-def _less_memory(trial: Trial, largest: Measured, free: int) -> str:
-    """Returns how to make an update fit into `free` bytes."""
+def _what(largest: Measured, of_evaluation: int) -> str:
+    if of_evaluation > largest.memory.step:
+        return "evaluations"
+    return f"updates of {largest.shape.rows} x {largest.shape.length} tokens"
+
+
+def _less_memory(trial: Trial, largest: Measured, of_evaluation: int, free: int) -> str:
+    """Returns how to make updates and evaluations fit into `free` bytes of all CPUs or a device."""
     config, mesh = trial.run.config, trial.run.mesh
     memory, rows = largest.memory, largest.shape.rows
+    free //= 1 if device_memory() else jax.local_device_count()
     if memory.state > free:
         return (
             "The parameters and the optimizer alone do not fit: take a smaller model, a machine"
             " with more memory, or split them over devices (config.mesh.fsdp)."
         )
+    if of_evaluation > memory.step:
+        return f"--config.eval.batch_size={max(sharding.batch_shards(mesh), rows // 4)}"
     now = config.microbatch_size or rows
     room = now * (free - memory.state) / max(1, memory.step - memory.state)
     shards = sharding.batch_shards(mesh)

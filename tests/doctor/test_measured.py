@@ -1,5 +1,6 @@
 """Memory, disk and time: against arithmetic, real processes and real runs."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,7 +12,9 @@ import jax
 import pytest
 
 from bert_jax.doctor import duration, footprint, measured, space
+from bert_jax.doctor.evaluated import Evaluated
 from bert_jax.doctor.examine import examine
+from bert_jax.doctor.finding import in_bytes
 from bert_jax.doctor.trial import open_labelled, open_sample
 from bert_jax.training.train import train
 from tests.doctor.conftest import bad, found
@@ -91,18 +94,40 @@ def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
     monkeypatch.setattr(space, "free_memory", lambda: 1000)
     nothing = measured.Workbench(corpus_trial, 1).measure(shape)
     assert nothing.step_seconds == 0
-    finding = found(space.check_memory(corpus_trial, [nothing]), "problem", "1 kB are free")
+    finding = found(space.check_memory(corpus_trial, [nothing]), "problem", "The run needs")
     assert "do not fit" in finding.fix
     found(duration.check_time(corpus_trial, [nothing], 0), "note", "is not estimated")
 
 
-def test_little_memory_is_a_warning(corpus_trial, found_of_corpus, monkeypatch):
+def test_the_process_counts_on_cpus(corpus_trial, found_of_corpus, monkeypatch):
     (only,) = found_of_corpus
-    needed = only.memory.step + only.memory.state
-    monkeypatch.setattr(space, "free_memory", lambda: int(1.05 * needed))
-    found(space.check_memory(corpus_trial, found_of_corpus), "warning", "are free")
+    monkeypatch.setattr(space, "peak_memory", lambda: 10**9)
+    monkeypatch.setattr(space, "used_memory", lambda: 10**9)
+    executed = found(space.check_memory(corpus_trial, [only]), "ok", "The run needs about 1.0 GB")
+    assert "updates of 32 x 32 tokens" in executed.what
+    large = footprint.Memory(only.memory.state, 125_000_000, 10**9)  # on each of 8 devices
+    part = dataclasses.replace(only, rows=8, memory=large)
+    monkeypatch.setattr(space, "free_memory", lambda: 10**9)
+    found(space.check_memory(corpus_trial, [part]), "ok", "about 3.0 GB of memory: 1.0 GB for")
+    monkeypatch.setattr(space, "free_memory", lambda: 260_000_000)  # 8 of them, and the process
+    found(space.check_memory(corpus_trial, [part]), "warning", "it can have 3.1 GB")
     monkeypatch.setattr(space, "free_memory", lambda: 0)
-    found(space.check_memory(corpus_trial, found_of_corpus), "ok", "is not known")
+    found(space.check_memory(corpus_trial, [part]), "ok", "is not known")
+
+
+def test_the_memory_of_accelerators_is_their_own(corpus_trial, found_of_corpus, monkeypatch):
+    (only,) = found_of_corpus
+    monkeypatch.setattr(space, "device_memory", lambda: 10**9)
+    monkeypatch.setattr(space, "free_memory", lambda: 2 * only.memory.step)
+    found(space.check_memory(corpus_trial, [only]), "ok", in_bytes(only.memory.step))
+
+
+def test_evaluations_may_need_more_than_updates(corpus_trial, found_of_corpus, monkeypatch):
+    monkeypatch.setattr(space, "free_memory", lambda: 10**9)
+    evaluated = [Evaluated(memory=10**10)]
+    findings = space.check_memory(corpus_trial, found_of_corpus, evaluated)
+    finding = found(findings, "problem", "80.0 GB for evaluations")
+    assert finding.fix == "--config.eval.batch_size=8"
 
 
 def test_microbatches_need_less(make_config, tmp_path):
@@ -168,29 +193,8 @@ def test_a_good_run_is_measured_to_its_end(name, make_config):
     assert "compiling" in found(findings, "ok", "The run will take about").what
 
 
-# Trains, and prints the peak of the process, which began with what it had before.
-_PEAK = """
-import sys
-from bert_jax.devices import allocator
-allocator.keep_freed_memory()
-from bert_jax.commands.flags import overrides
-from bert_jax.commands.flags.command_line import Parser
-from bert_jax.doctor.machine import peak_memory, used_memory
-from bert_jax.training.train import train
-import jax
-jax.numpy.zeros(8).block_until_ready()
-parser = Parser("x", "")
-parser.flag("workdir", "", "")
-config, flags = overrides.parse_config(parser, sys.argv)
-before = used_memory()
-train(config, flags.workdir)
-print("PEAK", peak_memory() - before)
-"""
-
-
 @pytest.mark.slow
 def test_the_memory_is_that_of_a_real_run(files, tmp_path):
-    """A run of 100 MB and more, so that the process itself is a small part."""
     flags = [
         "--config=configs/tiny.py",
         f"--config.data.source=text:{files / 'corpus.txt'}",
@@ -198,27 +202,22 @@ def test_the_memory_is_that_of_a_real_run(files, tmp_path):
         f"--config.data.vocab={files / 'vocab.txt'}",
         "--config.model.vocab_size=159",
         "--config.phases=((128, 1.0),)",
-        "--config.global_batch_size=128",
+        "--config.global_batch_size=256",
+        "--config.data.validation_share=0.4",
         "--config.steps=5",
-        "--config.eval.every=0",
     ]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_NUM_CPU_DEVICES": "1"}
-    said = subprocess.run(
-        [sys.executable, "-m", "bert_jax", "doctor", *flags, "--notime", "--json"],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
+    options = {"cwd": REPOSITORY, "env": environment, "capture_output": True, "text": True}
+    words = [sys.executable, "-m", "bert_jax"]
+    said = subprocess.run([*words, "doctor", *flags, "--json"], **options)
+    (line,) = [f["what"] for f in json.loads(said.stdout)["findings"] if f["group"] == "memory"]
+    number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
+    needed = float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
+        " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    rows = json.loads(said.stdout)["findings"]
-    (line,) = [row["what"] for row in rows if row["group"] == "memory"]
-    needed = float(re.search(r"need ([\d.]+) MB", line)[1]) * 1e6
-    done = subprocess.run(
-        [sys.executable, "-c", _PEAK, *flags, f"--workdir={tmp_path}"],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    peak = int(re.search(r"PEAK (\d+)", done.stdout)[1])
-    assert needed == pytest.approx(peak, rel=0.5)
+    train = [*words, "train", *flags, f"--workdir={tmp_path}"]
+    done = subprocess.run([sys.executable, "-c", program, *train], **options)
+    peak = 1024 * int(done.stdout.splitlines()[-1])
+    assert needed == pytest.approx(peak, rel=0.3)
