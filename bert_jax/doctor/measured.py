@@ -27,6 +27,7 @@ from bert_jax.doctor.footprint import (
     whole_bytes_of,
     zeros_like,
 )
+from bert_jax.doctor.machine import peak_memory
 from bert_jax.doctor.trial import Trial
 from bert_jax.examples.labelled import LabelledRows
 from bert_jax.examples.loaders import BucketedLoader
@@ -75,6 +76,7 @@ class Measured:
       step_seconds: of an update; 0: it was not measured.
       host_seconds: that the host takes for the batch.
       rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
+      process: bytes that this process had at most, before it executed the program.
     """
 
     shape: Shape
@@ -83,6 +85,7 @@ class Measured:
     step_seconds: float = 0.0
     host_seconds: float = 0.0
     rows: int = 0
+    process: int = 0
 
 
 def shapes(trial: Trial) -> list[Shape]:
@@ -134,7 +137,7 @@ class Workbench:
         """Compiles the program of a shape, and executes it or that of fewer rows."""
         step, batch, host_seconds = self._prepare(shape, shape.rows)
         seconds, compiled, memory = self._compile(shape.phase, step, batch, shape.rows)
-        found = Measured(shape, memory, seconds, host_seconds=host_seconds)
+        found = Measured(shape, memory, seconds, host_seconds=host_seconds, process=peak_memory())
         if not self._steps:
             return found
         expected = shape.flops / self._speed * (self._steps + 1)

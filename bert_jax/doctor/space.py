@@ -14,12 +14,14 @@ from bert_jax.doctor.machine import (
     device_memory,
     file_system,
     free_space,
-    peak_memory,
     used_memory,
 )
 from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
+# XLA allocates the memory of each execution anew, and what was freed is not always in one piece:
+# the peak of a process on CPUs is that of two updates and two evaluations at a time.
+_COPIES = 2
 # Parts of the free memory or disk from which a run may not fit: others use them too.
 _TIGHT = 0.85
 # Preparing writes the corpus as ids and as places of rows before the shards, and removes them.
@@ -33,9 +35,9 @@ def check_memory(
 ) -> Iterator[Finding]:
     """Yields whether the largest update and evaluation of a run fit into the memory of a device.
 
-    CPUs share the memory of the machine with this process, which has imported and compiled what
-    training will, and with a copy of the state while a checkpoint is saved. The memory of updates
-    that were executed is in this process already, and is counted once.
+    CPUs share the memory of the machine with the process, which has imported and compiled what
+    training will, and with a copy of the state while a checkpoint is saved; and the memory of a
+    program counts _COPIES times there.
 
     Args:
       trial: the run.
@@ -44,13 +46,14 @@ def check_memory(
     """
     largest = max(found, key=lambda measured: measured.memory.step)
     memory, free = largest.memory, free_memory()
-    of_evaluation = max((e.memory for e in evaluated), default=0) + memory.state
+    evaluating = max((e.memory for e in evaluated), default=0)
+    of_evaluation = evaluating + memory.state
     at_most, rest, more = max(memory.step, of_evaluation), 0, ""
     if not device_memory():
         devices = jax.local_device_count()
-        executed = all(m.rows == m.shape.rows for m in found) and at_most == memory.step
-        process, at_most = peak_memory(), at_most * devices
-        rest = memory.checkpoint + process - (min(process, at_most) if executed else 0)
+        at_most = memory.state + _COPIES * (memory.step - memory.state + evaluating)
+        at_most *= devices
+        rest = memory.checkpoint + min(measured.process for measured in found)
         more = f", {in_bytes(memory.checkpoint)} for saving, the rest for the program itself"
         free = free * devices + (used_memory() if free else 0)
     needed = at_most + rest
@@ -82,7 +85,10 @@ def _less_memory(trial: Trial, largest: Measured, of_evaluation: int, free: int)
     """Returns how to make updates and evaluations fit into `free` bytes of all CPUs or a device."""
     config, mesh = trial.run.config, trial.run.mesh
     memory, rows = largest.memory, largest.shape.rows
-    free //= 1 if device_memory() else jax.local_device_count()
+    copies = 1
+    if not device_memory():
+        copies = _COPIES
+        free //= jax.local_device_count()
     if memory.state > free:
         return (
             "The parameters and the optimizer alone do not fit: take a smaller model, a machine"
@@ -91,7 +97,7 @@ def _less_memory(trial: Trial, largest: Measured, of_evaluation: int, free: int)
     if of_evaluation > memory.step:
         return f"--config.eval.batch_size={max(sharding.batch_shards(mesh), rows // 4)}"
     now = config.microbatch_size or rows
-    room = now * (free - memory.state) / max(1, memory.step - memory.state)
+    room = now * (free - memory.state) / (copies * max(1, memory.step - memory.state))
     shards = sharding.batch_shards(mesh)
     sizes = [n for n in range(shards, now, shards) if rows % n == 0 and n <= room]
     if has_corpus(config) or config.data.batches == "rows":

@@ -83,8 +83,9 @@ def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(corpus_trial, m
     assert part.memory == whole.memory
     assert part.rows == 8 and part.step_seconds > 0  # 8 devices
     assert "from 8 x 32 tokens" in duration.describe(part).what
-    monkeypatch.setattr(space, "free_memory", lambda: room)
-    findings = list(space.check_memory(corpus_trial, [part]))
+    monkeypatch.setattr(space, "free_memory", lambda: whole.memory.step * 7 // 8)
+    monkeypatch.setattr(space, "used_memory", lambda: 0)
+    findings = list(space.check_memory(corpus_trial, [dataclasses.replace(part, process=0)]))
     assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
 
 
@@ -101,16 +102,13 @@ def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
 
 def test_the_process_counts_on_cpus(corpus_trial, found_of_corpus, monkeypatch):
     (only,) = found_of_corpus
-    monkeypatch.setattr(space, "peak_memory", lambda: 10**9)
-    monkeypatch.setattr(space, "used_memory", lambda: 10**9)
-    executed = found(space.check_memory(corpus_trial, [only]), "ok", "The run needs about 1.0 GB")
-    assert "updates of 32 x 32 tokens" in executed.what
     large = footprint.Memory(only.memory.state, 125_000_000, 10**9)  # on each of 8 devices
-    part = dataclasses.replace(only, rows=8, memory=large)
+    part = dataclasses.replace(only, memory=large, process=10**9)
+    monkeypatch.setattr(space, "used_memory", lambda: 10**9)
     monkeypatch.setattr(space, "free_memory", lambda: 10**9)
-    found(space.check_memory(corpus_trial, [part]), "ok", "about 3.0 GB of memory: 1.0 GB for")
-    monkeypatch.setattr(space, "free_memory", lambda: 260_000_000)  # 8 of them, and the process
-    found(space.check_memory(corpus_trial, [part]), "warning", "it can have 3.1 GB")
+    found(space.check_memory(corpus_trial, [part]), "ok", "about 4.0 GB of memory: 2.0 GB for")
+    monkeypatch.setattr(space, "free_memory", lambda: 390_000_000)  # 8 of them, and the process
+    found(space.check_memory(corpus_trial, [part]), "warning", "it can have 4.1 GB")
     monkeypatch.setattr(space, "free_memory", lambda: 0)
     found(space.check_memory(corpus_trial, [part]), "ok", "is not known")
 
@@ -126,7 +124,7 @@ def test_evaluations_may_need_more_than_updates(corpus_trial, found_of_corpus, m
     monkeypatch.setattr(space, "free_memory", lambda: 10**9)
     evaluated = [Evaluated(memory=10**10)]
     findings = space.check_memory(corpus_trial, found_of_corpus, evaluated)
-    finding = found(findings, "problem", "80.0 GB for evaluations")
+    finding = found(findings, "problem", "160.0 GB for evaluations")
     assert finding.fix == "--config.eval.batch_size=8"
 
 
