@@ -19,6 +19,7 @@ EXTRAS = {
     "zstd": "text compressed with zstd",
     "gpt": "the released tokenizer of GPT",
     "elmo": "weights of bilm-tf",
+    "serve": "the server",
     "parity": "comparisons with transformers, real weights",
     "test": "the tests",
 }

@@ -1,5 +1,6 @@
 """Versions, memory and disks, compared with what the test sets or with other programs."""
 
+import ast
 import importlib.metadata
 import os
 import pathlib
@@ -69,6 +70,13 @@ def test_missing_extras_are_named_with_their_purpose(monkeypatch):
     real = machine.version_of
     monkeypatch.setattr(machine, "version_of", lambda n: "" if n == "h5py" else real(n))
     assert "elmo (weights of bilm-tf)" in found(machine.extras(), "note", "not installed").what
+
+
+def test_every_extra_of_setup_has_a_purpose():
+    tree = ast.parse((pathlib.Path(__file__).resolve().parents[2] / "setup.py").read_text())
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign))
+    extras = next(n.value for n in assigned if ast.unparse(n.targets[0]) == "EXTRAS")
+    assert ast.literal_eval(extras).keys() == machine.EXTRAS.keys()
 
 
 def test_little_memory_and_disk_are_warnings(monkeypatch, tmp_path):
