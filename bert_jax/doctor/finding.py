@@ -71,6 +71,7 @@ def in_words(seconds: float) -> str:
     """Returns a duration as "40 seconds", "12 minutes", "3.2 hours", "5.1 days"."""
     for unit, size, most in (("seconds", 1, 90), ("minutes", 60, 90 * 60)):
         if seconds < most:
-            return f"{max(1, round(seconds / size))} {unit}".replace("1 seconds", "1 second")
+            count = max(1, round(seconds / size))
+            return f"{count} {unit if count > 1 else unit[:-1]}"
     hours = seconds / 3600
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:,.1f} days"

@@ -158,7 +158,7 @@ def test_bytes_are_readable(count, text):
     "seconds, text",
     [
         (0.2, "1 second"),
-        (40, "40 seconds"),
+        (51, "51 seconds"),
         (300, "5 minutes"),
         (3.2 * 3600, "3.2 hours"),
         (86400 * 5.1, "5.1 days"),
