@@ -2,6 +2,7 @@
 
 import gc
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import sys
@@ -33,6 +34,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 # Tracing makes many objects and few cycles: looking for them was a twentieth of the time.
 gc.set_threshold(100_000, 50, 100)
+# Its conftest.py imports the extra serve.
+collect_ignore = [] if importlib.util.find_spec("starlette") else ["serving"]
 # Folders whose files share runs or slow imports -> their group, which one worker takes.
 _GROUPS = {"runs": "runs", "training": "training", "parity": "theirs", "convert": "theirs"}
 

@@ -3,19 +3,16 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 import urllib.request
 from unittest import mock
 
 import pytest
 
 from bert_jax.benchmark import serve as benchmark
-from bert_jax.benchmark.serve_load import NO_ANSWER, load, make_bodies, send_wrong
+from bert_jax.benchmark.serve_load import load, make_bodies, send_wrong
 from bert_jax.commands import serve
 from bert_jax.serving import server, service
 from bert_jax.serving.server import is_loopback, open_socket
@@ -23,19 +20,19 @@ from tests.inference.conftest import REPOSITORY
 
 
 @pytest.fixture(scope="module")
-def start(make_workdir):
-    """Returns a function that starts a server on one device."""
-    sizes = {"model__num_layers": 1, "model__max_position_embeddings": 16}
-    workdir = make_workdir(**sizes, phases=((16, 1.0),))
+def small(make_workdir):
+    """The workdir of a model with few shapes; its servers have one device."""
+    sizes = {"model__num_layers": 1, "model__max_position_embeddings": 32}
+    workdir = make_workdir(**sizes, phases=((32, 1.0),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_NUM_CPU_DEVICES", "1")
         patch.chdir(REPOSITORY)
-        yield lambda: benchmark.started(workdir, "--top_k=2")
+        yield workdir
 
 
 @pytest.fixture(scope="module")
-def started(start):
-    with start() as running:
+def started(small):
+    with benchmark.started(small, "--top_k=2") as running:
         yield running
 
 
@@ -89,23 +86,31 @@ def test_a_load_of_several_clients(started):
     assert outcome.percentile(50) <= outcome.percentile(99) <= outcome.seconds
 
 
-def test_nothing_that_was_accepted_is_lost_at_the_end(start):
-    """SIGTERM while 16 clients ask: the server's count is that of the answers they got."""
-    bodies, found = make_bodies([{"text_a": "the [MASK] is"}]), []
-    with start() as running:
-        target = lambda: found.append(  # noqa: E731
-            load(running.url, "/api/predict", bodies, clients=16, requests=1_000_000)
-        )
-        thread = threading.Thread(target=target)
-        thread.start()
-        time.sleep(1)
-        running.process.send_signal(signal.SIGTERM)
-        thread.join(60)
-        output, errors = running.process.communicate(timeout=60)
-    answers = found[0].statuses[200]
-    assert (running.process.returncode, errors) == (0, "")
-    assert f"stopped    {answers:,} requests accepted, 0 without an answer" in output
-    assert answers > 16 and set(found[0].statuses) == {200, NO_ANSWER}
+def test_the_benchmark_measures_load_memory_refusals_and_the_end(small, capsys, monkeypatch):
+    """It ends a server while clients ask, and compares its count with the answers they got."""
+    monkeypatch.setattr(benchmark, "CLIENTS", (1, 16))
+    benchmark.run(small, "features", 40, 56)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("POST /api/features, bodies of ")
+    one, many = (line.split() for line in lines[3:5])
+    assert (one[:2], many[:2], one[-1], many[-1]) == (["1", "40"], ["16", "40"], "0", "0")
+    assert re.fullmatch(r"memory  [\d.]+ MiB, [\d.]+ MiB after 56 requests", lines[5])
+    counts = re.fullmatch(r"wrong   56 requests: (.*)", lines[6])[1]
+    assert all(re.fullmatch(r"\d+ x 4\d\d", count) for count in counts.split(", "))
+    end = r"end     SIGTERM with 16 clients: [\d,]+ requests, ([\d,]+) answers, 0 accepted without"
+    found = re.match(end + " an answer, exit code 0 after", lines[8])
+    assert found and found[1] != "0"
+
+
+def test_an_unknown_ability_of_the_benchmark(started):
+    with pytest.raises(ValueError, match="^--ability=x is none of predict, similarity, features"):
+        benchmark._choose(started, "x")
+
+
+def test_a_server_that_does_not_start(tmp_path):
+    with pytest.raises(ValueError, match="^The server did not start: error: .* holds no run"):
+        with benchmark.started(str(tmp_path)):
+            pass
 
 
 def run(*flags):
