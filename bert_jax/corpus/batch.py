@@ -17,7 +17,7 @@ labelled examples) have the same methods, and every batch is a pure function of 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -108,6 +108,12 @@ class EvaluationBatch:
 
     def _read_from(self, begin: int, start: int, stop: int) -> Batch:
         return self.read(begin + start, begin + stop)
+
+
+def in_parts(batches: Iterable[EvaluationBatch], shards: int) -> Iterator[EvaluationBatch]:
+    """Yields the parts of batches; see `EvaluationBatch.parts`."""
+    for batch in batches:
+        yield from batch.parts(shards)
 
 
 def _part_rows(needed: int, shards: int, most: int) -> int:

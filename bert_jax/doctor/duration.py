@@ -10,6 +10,7 @@ from bert_jax.doctor.evaluated import Evaluated
 from bert_jax.doctor.finding import Finding, in_words, note, ok
 from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
+from bert_jax.training.evaluate import evaluation_batch_size
 
 # Seconds of a start besides compiling updates: imports, initial parameters, the report. On 2 cores
 # of an AMD EPYC they were 10 to 14 for BERT-Tiny and for MiniLM.
@@ -99,7 +100,7 @@ def evaluation_time(
         return evaluated.compile_seconds, evaluated.seconds
     phase = of_phase[0].shape.phase
     rows = trial.held_out[trial.run.phases.index(phase)]
-    size = trial.run.config.eval.batch_size or phase.batch_size
+    size = evaluation_batch_size(trial.run.config, phase)
     most = trial.run.config.eval.batches * size or rows
     of_row = sum(m.step_seconds / m.shape.rows for m in of_phase) / len(of_phase)
     return evaluated.compile_seconds, _FORWARD * of_row * min(rows, most)

@@ -11,9 +11,10 @@ import jax
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import sharding
-from bert_jax.doctor.footprint import bytes_of, free_memory, peak_of_program, zeros_like
+from bert_jax.devices.footprint import bytes_of, peak_of_program, zeros_like
+from bert_jax.doctor.footprint import free_memory
 from bert_jax.doctor.trial import Trial
-from bert_jax.training.evaluate import jitted_eval_step
+from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.state import abstract_params
 
 
@@ -42,9 +43,7 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
     """
     run = trial.run
     config, task = run.config, run.task_at(phase).to_evaluate()
-    size = config.eval.batch_size or phase.batch_size
-    if has_corpus(config):  # as training/evaluate.py
-        size = config.eval.batch_size or config.microbatch_size or phase.batch_size
+    size = evaluation_batch_size(config, phase)
     step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
     like = abstract_params(run.task_at(phase), run.mesh)
     carry = _carry(task, run.mesh, size)

@@ -10,7 +10,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.doctor import corpus, duration, labelled, labelled_files, origin, recipe, space
 from bert_jax.doctor.evaluated import Evaluated, measure_evaluation
 from bert_jax.doctor.finding import Finding, guarded, note
-from bert_jax.doctor.measured import Measured, Workbench, shapes
+from bert_jax.doctor.measured import Measured, Workbench, all_shapes
 from bert_jax.doctor.trial import (
     Trial,
     is_prepared,
@@ -138,7 +138,7 @@ def _measured(
 
     def measure() -> Iterator[Finding]:
         bench = Workbench(trial, steps)
-        for shape in shapes(trial):
+        for shape in all_shapes(trial.run):
             found.append(bench.measure(shape))
             yield duration.describe(found[-1])
 

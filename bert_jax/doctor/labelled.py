@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.doctor import words
-from bert_jax.doctor.finding import Finding, note, ok, problem, warning
+from bert_jax.doctor.finding import Finding, listed, note, ok, problem, warning
 from bert_jax.doctor.labelled_files import File, class_names, content, has, label, texts
 from bert_jax.text.tokenization import Tokenizer
 
@@ -109,12 +109,12 @@ def check_same_classes(train: File, file: File) -> Iterator[Finding]:
     only = unknown_classes(train, file)
     if only:
         yield problem(
-            f"{file.title} has the labels {_listed(only)}, which train lacks:"
+            f"{file.title} has the labels {listed(only)}, which train lacks:"
             " no model can predict them.",
             "Add such examples to the training file, or remove them; another spelling?",
         )
     if (unseen := in_train - in_file) and len(in_train) <= _MOST_LABELS:
-        yield note(f"{file.title} lacks the labels {_listed(unseen)}: they are not evaluated.")
+        yield note(f"{file.title} lacks the labels {listed(unseen)}: they are not evaluated.")
 
 
 def unknown_classes(train: File, file: File) -> set[str]:
@@ -188,8 +188,8 @@ def check_schemes(train: File, file: File) -> Iterator[Finding]:
     schemes = [{n.split("_")[0].upper() for n in names if f.counts[n]} for f in (train, file)]
     if schemes[0] != schemes[1]:
         yield note(
-            f"The tags of train are {_listed(schemes[0])}, those of {file.name}"
-            f" {_listed(schemes[1])}: all are read as IOB2."
+            f"The tags of train are {listed(schemes[0])}, those of {file.name}"
+            f" {listed(schemes[1])}: all are read as IOB2."
         )
 
 
@@ -234,8 +234,3 @@ def check_lengths(
             " not trained on.",
             "Correct answers and offsets.",
         )
-
-
-def _listed(names: set[str]) -> str:
-    shown = sorted(names)[:8]
-    return ", ".join(map(str, shown)) + (" ..." if len(names) > len(shown) else "")

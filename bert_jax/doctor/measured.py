@@ -10,59 +10,35 @@ import dataclasses
 import os
 import statistics
 import time
-from collections import Counter
 from typing import Any
 
 import jax
 
-from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.corpus.batch import Batch
 from bert_jax.devices import sharding
-from bert_jax.doctor.footprint import (
-    Memory,
+from bert_jax.devices.footprint import (
     bytes_of,
-    free_memory,
     peak_of_program,
     whole_bytes_of,
     zeros_like,
 )
+from bert_jax.doctor.footprint import Memory, free_memory
 from bert_jax.doctor.machine import peak_memory
 from bert_jax.doctor.trial import Trial
-from bert_jax.examples.labelled import LabelledRows
-from bert_jax.examples.loaders import BucketedLoader
 from bert_jax.optim.make import make_optimizer
 from bert_jax.training.feed import Feed
 from bert_jax.training.progress import peak_flops
-from bert_jax.training.run import optimizer_config
+from bert_jax.training.run import Run, optimizer_config
+from bert_jax.training.shapes import Shape, shapes
 from bert_jax.training.state import abstract_state
-from bert_jax.training.train import TrainStep, jitted_train_step
+from bert_jax.training.train import TrainStep, step_of_phase
 
 # FLOP/s of a core, before anything was measured, and the part of their peak that accelerators
 # reach. Both are low, so that the first update that is executed is rather too small.
 _FLOPS_OF_CORE, _PART_OF_PEAK = 20e9, 0.1
 # Seconds that the measured updates of a shape may take.
 _MOST_SECONDS = 40.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """A shape of batches.
-
-    Attributes:
-      phase: that has it.
-      number: of an update of the phase with such a batch, from 0 on.
-      rows, length: of the batch.
-      updates: of the run that have it.
-      flops: of one.
-    """
-
-    phase: Phase
-    number: int
-    rows: int
-    length: int
-    updates: float
-    flops: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,33 +64,10 @@ class Measured:
     process: int = 0
 
 
-def shapes(trial: Trial) -> list[Shape]:
-    """Returns the shapes of the training batches of a run, in the order of their lengths."""
-    run = trial.run
-    found = []
-    for phase in run.phases:
-        updates = phase.last_step - phase.first_step
-        if not updates:
-            continue
-        for (rows, length), (number, share) in _shares(run.training_rows(phase), phase).items():
-            flops = run.flops_per_token(phase, length) * rows * length
-            found.append(Shape(phase, number, rows, length, share * updates, flops))
-    return found
-
-
-def _shares(rows: Any, phase: Phase) -> dict[tuple[int, int], tuple[int, float]]:
-    """Returns (rows, length) of batches -> number of such a batch, and their share of all."""
-    if not (isinstance(rows, LabelledRows) and isinstance(rows.loader, BucketedLoader)):
-        count = rows.batch_rows(0)
-        return {(count, phase.sequence_length): (0, 1.0)}
-    numbers: dict[tuple[int, int], int] = {}
-    counts: Counter[tuple[int, int]] = Counter()
-    for number in range(rows.loader.batches_per_epoch):
-        row_numbers, length = rows.loader.batch(number)
-        shape = len(row_numbers), length
-        numbers.setdefault(shape, number)
-        counts[shape] += 1
-    return {s: (numbers[s], counts[s] / counts.total()) for s in sorted(counts, key=lambda s: s[1])}
+def all_shapes(run: Run) -> list[Shape]:
+    """Returns the shapes of the training batches of all phases that have updates."""
+    phases = [phase for phase in run.phases if phase.last_step > phase.first_step]
+    return [shape for phase in phases for shape in shapes(run, phase)]
 
 
 class Workbench:
@@ -162,10 +115,6 @@ class Workbench:
         rows = max(0, int(min(by_memory / 2, by_time, shape.rows))) // least * least
         return rows or (least if by_memory > least else 0)
 
-    def _microbatches(self, phase: Phase, rows: int) -> int:
-        size = self._trial.run.config.microbatch_size
-        return max(1, rows // size) if size and rows % size == 0 else 1
-
     def _prepare(self, shape: Shape, rows: int) -> tuple[TrainStep, Any, float]:
         """Returns the update, a batch of `rows` on the devices, and the host's seconds for it."""
         run, phase = self._trial.run, shape.phase
@@ -174,18 +123,8 @@ class Workbench:
         batch: Batch = feed.host_batch(phase.first_step + shape.number)
         seconds = time.perf_counter() - started
         batch = {name: array[:rows] for name, array in batch.items()}
-        skips = run.config.nonfinite == "skip"
-        step = jitted_train_step(
-            run.task_at(phase),
-            rows if rows != shape.rows else phase.batch_size,
-            self._optimizer,
-            run.steps,
-            self._warmup,
-            self._microbatches(phase, rows),
-            run.config.nonfinite_limit if skips else 0,
-            run.mesh,
-            in_two=not has_corpus(run.config),
-        )
+        size = rows if rows != shape.rows else phase.batch_size
+        step = step_of_phase(run, phase, size, self._warmup)
         return step, sharding.shard_batch(run.mesh, batch, rows, 0), seconds
 
     def _compile(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ml_collections import ConfigDict
 
 from bert_jax.config import store
-from bert_jax.doctor.finding import Finding, note, ok, problem, warning
+from bert_jax.doctor.finding import Finding, listed, note, ok, problem, warning
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source
@@ -110,20 +110,20 @@ def check_labels(config: ConfigDict, labels: Sequence[str], workdir: str) -> Ite
     if workdir and os.path.isfile(os.path.join(workdir, LABELS)):
         if (before := read_labels(workdir)) != tuple(labels):
             yield problem(
-                f"The labels of {workdir} are {_listed(before)}; those of the data are"
-                f" {_listed(labels)}: the checkpoint's numbers would mean other labels.",
+                f"The labels of {workdir} are {listed(before)}; those of the data are"
+                f" {listed(labels)}: the checkpoint's numbers would mean other labels.",
                 "Restore the files that it was trained on, or choose another --workdir.",
             )
     of_source = source_labels(config)
     if len(of_source) != len(labels) or not labels:
         return
     if of_source == tuple(labels):
-        yield ok(f"config.init_from has a head for the same labels: {_listed(labels)}.")
+        yield ok(f"config.init_from has a head for the same labels: {listed(labels)}.")
     else:
         same = "the same labels in another order" if set(of_source) == set(labels) else "others"
         yield warning(
             f"config.init_from has a head of {len(labels)} classes, which is taken over, but its"
-            f" labels are {same}: {_listed(of_source)}; those of the data: {_listed(labels)}.",
+            f" labels are {same}: {listed(of_source)}; those of the data: {listed(labels)}.",
             "Rename the labels of the files so that they sort in the order of the checkpoint's, or"
             " expect that training unlearns its head first.",
         )
@@ -140,7 +140,3 @@ def source_labels(config: ConfigDict) -> tuple[str, ...]:
         return read_labels(path) if same and has_labels else ()
     checkpoint = open_checkpoint(path)
     return checkpoint.labels if checkpoint.task == config.task else ()
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:8]) + (" ..." if len(labels) > 8 else "")

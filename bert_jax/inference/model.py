@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.corpus.batch import Batch, EvaluationBatch
+from bert_jax.corpus.batch import Batch, EvaluationBatch, in_parts
 from bert_jax.devices import sharding
 from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_add_fields, reads_new_words
@@ -153,7 +153,10 @@ class TrainedModel:
         """
         numbered = enumerate(rows)
         while window := self._window(numbered):
-            for batch in self._parts([row for _, row in window]):
+            batches = self.batches([row for _, row in window])
+            if self._for_requests:
+                batches = in_parts(batches, self.batch_shards)
+            for batch in batches:
                 outputs = self.call(forward, batch.read(0, len(batch.row_numbers)))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
@@ -172,13 +175,6 @@ class TrainedModel:
             self.tokenizer.pad_id,
             self._least_slots,
         )
-
-    def _parts(self, rows: Sequence[TextRow]) -> Iterator[EvaluationBatch]:
-        for batch in self.batches(rows):
-            if self._for_requests:
-                yield from batch.parts(self.batch_shards)
-            else:
-                yield batch
 
     def _window(self, rows: Iterator[tuple[int, TextRow]]) -> list[tuple[int, TextRow]]:
         """Returns rows of some batches' tokens; at least one, if there is one."""

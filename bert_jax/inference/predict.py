@@ -24,7 +24,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.corpus.batch import EvaluationBatch
+from bert_jax.corpus.batch import EvaluationBatch, in_parts
 from bert_jax.devices import sharding
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.model import (
@@ -123,11 +123,8 @@ class Predictor:
             yield self.predict_window(window, counts)
 
     def _batches(self, rows: Any) -> Iterator[EvaluationBatch]:
-        for batch in self.data.prediction_batches(rows, self.model, self.batch_shards):
-            if self._for_requests:
-                yield from batch.parts(self.batch_shards)
-            else:
-                yield batch
+        batches = self.data.prediction_batches(rows, self.model, self.batch_shards)
+        return in_parts(batches, self.batch_shards) if self._for_requests else batches
 
     @property
     def batch_shards(self) -> int:

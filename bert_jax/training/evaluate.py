@@ -89,10 +89,8 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     if not splits:
         return None
     config, mesh, task = run.config, run.mesh, run.task_at(phase).to_evaluate()
-    batch_size, limit = config.eval.batch_size or phase.batch_size, None
-    if has_corpus(config):
-        batch_size = config.eval.batch_size or config.microbatch_size or phase.batch_size
-        limit = config.eval.batches or None
+    batch_size = evaluation_batch_size(config, phase)
+    limit = config.eval.batches or None if has_corpus(config) else None
     start, stop = sharding.local_rows(mesh, batch_size)
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 
@@ -117,6 +115,13 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         return Evaluation(values, kept, _layer_weights(params))
 
     return evaluate_params
+
+
+def evaluation_batch_size(config: ConfigDict, phase: Phase) -> int:
+    """Returns the rows of the batches that a phase is evaluated on."""
+    if config.eval.batch_size:
+        return config.eval.batch_size
+    return has_corpus(config) and config.microbatch_size or phase.batch_size
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.config import model_choices, store
@@ -48,13 +49,16 @@ TRAIN, VALIDATION = "train", "validation"
 _MOST_LENGTHS = 4
 
 
-def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
+def open_run(
+    config: ConfigDict, workdir: str, to_train: bool = True, mesh: Mesh | None = None
+) -> Run:
     """Prepares missing data and opens everything. All processes call it.
 
     Args:
       config: as bert_jax/config/defaults.py describes it.
       workdir: folder of the run.
       to_train: whether it is trained; otherwise labelled files to train on may be missing.
+      mesh: of the devices; None: all that there are, as the configuration arranges them.
 
     Raises:
       ValueError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
@@ -63,16 +67,16 @@ def open_run(config: ConfigDict, workdir: str, to_train: bool = True) -> Run:
     optimizer_config(config)  # invalid settings are reported before long work
     data = make_task_data(config)
     make_model_config(config)
+    mesh = mesh or make_checked_mesh(config)
     if has_corpus(config):
-        run = _open_corpus(config, workdir, data)  # pyright: ignore[reportArgumentType]
+        run = _open_corpus(config, workdir, data, mesh)  # pyright: ignore[reportArgumentType]
     else:
-        run = _open_labelled(config, workdir, data, to_train)  # pyright: ignore[reportArgumentType]
+        run = _open_labelled(config, workdir, data, to_train, mesh)  # pyright: ignore[reportArgumentType]
     _ = run.add_fields  # the encoder may refuse the tokenizer
     return run
 
 
-def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData) -> Run:
-    mesh = make_checked_mesh(config)
+def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh) -> Run:
     folder = data_dir(config, workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
@@ -125,8 +129,9 @@ def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
     )
 
 
-def _open_labelled(config: ConfigDict, workdir: str, data: LabelledData, to_train: bool) -> Run:
-    mesh = make_checked_mesh(config)
+def _open_labelled(
+    config: ConfigDict, workdir: str, data: LabelledData, to_train: bool, mesh: Mesh
+) -> Run:
     (phase,) = make_phases(config, steps=1)
     if not config.data.eval:
         raise ValueError("config.data.eval is missing: the file to evaluate on.")

@@ -8,32 +8,15 @@ from typing import Any
 
 import jax
 
+from bert_jax.devices.chips import find_chip
 from bert_jax.devices.trees import path_name
 from bert_jax.pages.scales import duration
-
-# Dense bfloat16 peak of one device, in FLOP/s, from the vendors' data sheets, by the beginning of
-# the device's name (the longest match decides).
-PEAK_FLOPS = {
-    "NVIDIA V100": 125e12,
-    "Tesla V100": 125e12,
-    "NVIDIA A100": 312e12,
-    "NVIDIA H100": 989e12,
-    "NVIDIA H200": 989e12,
-    "NVIDIA B200": 2250e12,
-    "TPU v2": 45e12,
-    "TPU v3": 123e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-    "TPU v6 lite": 918e12,
-}
 
 
 def peak_flops() -> float | None:
     """Returns the peak of all devices together in FLOP/s; None where unknown, as for CPUs."""
-    kind = jax.devices()[0].device_kind
-    known = [name for name in PEAK_FLOPS if kind.startswith(name)]
-    return PEAK_FLOPS[max(known, key=len)] * jax.device_count() if known else None
+    chip = find_chip(jax.devices()[0].device_kind)
+    return chip.flops * jax.device_count() if chip else None
 
 
 def parameter_table(params: Any) -> Iterable[str]:

@@ -170,13 +170,17 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
     return row.make(settings)
 
 
-def make_checked_mesh(config: ConfigDict) -> Mesh:
+def make_checked_mesh(config: ConfigDict, devices: Sequence[Any] = ()) -> Mesh:
     """Returns the mesh of all devices, over which every batch of the run can be split evenly.
+
+    Args:
+      config: of the run.
+      devices: in place of those that there are.
 
     Raises:
       ValueError: a batch cannot be split.
     """
-    mesh = sharding.make_mesh(**config.mesh.to_dict())
+    mesh = sharding.make_mesh(**config.mesh.to_dict(), devices=devices)
     for phase in make_phases(config, steps=0):
         name = "microbatch_size" if config.microbatch_size else "global_batch_size"
         size = config.microbatch_size or phase.batch_size

@@ -128,17 +128,8 @@ def train_phase(
 ) -> TrainState:
     """Trains to the end of the phase, or until patience or a request to stop ends it."""
     config = run.config
-    step_function = jitted_train_step(
-        run.task_at(phase),
-        phase.batch_size,
-        optimizer_config(config),
-        run.steps,
-        run.steps_of("optimizer.warmup", run.phases[0]),
-        phase.batch_size // (config.microbatch_size or phase.batch_size),
-        config.nonfinite_limit if config.nonfinite == "skip" else 0,
-        run.mesh,
-        in_two=not has_corpus(config),  # whose batches have several lengths
-    )
+    warmup = run.steps_of("optimizer.warmup", run.phases[0])
+    step_function = step_of_phase(run, phase, phase.batch_size, warmup)
     keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
     evaluate = make_evaluator(run, phase)
     every = {name: run.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")}
@@ -197,6 +188,30 @@ class TrainStep:
         first, *second = self.programs
         results = first(state, batch, keys)
         return second[0](state, *results) if second else results
+
+
+def step_of_phase(run: Run, phase: Phase, batch_size: int, warmup: int) -> TrainStep:
+    """Returns the update of a phase, jitted.
+
+    Args:
+      run, phase: of the update.
+      batch_size: rows of its batches, in as many microbatches of `config.microbatch_size` as they
+        fill, if they fill whole ones.
+      warmup: updates.
+    """
+    config = run.config
+    size = config.microbatch_size
+    return jitted_train_step(
+        run.task_at(phase),
+        batch_size,
+        optimizer_config(config),
+        run.steps,
+        warmup,
+        batch_size // size if size and batch_size % size == 0 else 1,
+        config.nonfinite_limit if config.nonfinite == "skip" else 0,
+        run.mesh,
+        in_two=not has_corpus(config),  # whose batches have several lengths
+    )
 
 
 @functools.lru_cache(maxsize=1)

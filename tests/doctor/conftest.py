@@ -110,7 +110,7 @@ def look(make_config) -> Callable[..., list[tuple[str, Finding]]]:
     """Returns a function (file in configs/, workdir, **changes) -> findings before compilation."""
 
     def look(name: str = "tiny", workdir: str = "", **changes: Any):
-        with mock.patch("bert_jax.doctor.examine.shapes", lambda _: []):
+        with mock.patch("bert_jax.doctor.examine.all_shapes", lambda _: []):
             return list(examine(make_config(name, **changes), workdir, 0))
 
     return look

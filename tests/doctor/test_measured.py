@@ -36,16 +36,16 @@ def labelled_trial(make_config, tmp_path_factory):
 @pytest.fixture(scope="module")
 def found_of_corpus(corpus_trial):
     bench = measured.Workbench(corpus_trial, 2)
-    return [bench.measure(shape) for shape in measured.shapes(corpus_trial)]
+    return [bench.measure(shape) for shape in measured.all_shapes(corpus_trial.run)]
 
 
 def test_a_corpus_has_a_shape_for_each_phase(corpus_trial):
-    (shape,) = measured.shapes(corpus_trial)
+    (shape,) = measured.all_shapes(corpus_trial.run)
     assert (shape.rows, shape.length, shape.updates) == (32, 32, 300)
 
 
 def test_labelled_files_have_a_shape_for_each_length(labelled_trial):
-    shapes = measured.shapes(labelled_trial)
+    shapes = measured.all_shapes(labelled_trial.run)
     assert sum(shape.updates for shape in shapes) == labelled_trial.run.steps
     (phase,) = labelled_trial.run.phases
     for shape in shapes:
@@ -75,7 +75,7 @@ def test_updates_are_executed(found_of_corpus):
 
 def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(corpus_trial, monkeypatch):
     """Its time is multiplied, its memory is that of all rows."""
-    (shape,) = measured.shapes(corpus_trial)
+    (shape,) = measured.all_shapes(corpus_trial.run)
     whole = measured.Workbench(corpus_trial, 0).measure(shape)
     room = (whole.memory.step + whole.memory.state) // 2
     monkeypatch.setattr(measured, "free_memory", lambda: room)
@@ -90,7 +90,7 @@ def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(corpus_trial, m
 
 
 def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
-    (shape,) = measured.shapes(corpus_trial)
+    (shape,) = measured.all_shapes(corpus_trial.run)
     monkeypatch.setattr(measured, "free_memory", lambda: 1000)
     monkeypatch.setattr(space, "free_memory", lambda: 1000)
     nothing = measured.Workbench(corpus_trial, 1).measure(shape)
@@ -131,10 +131,10 @@ def test_evaluations_may_need_more_than_updates(corpus_trial, found_of_corpus, m
 def test_microbatches_need_less(make_config, tmp_path):
     config = make_config("classification", microbatch_size=8)
     bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
-    (small,) = [bench.measure(shape) for shape in measured.shapes(trial)]
+    (small,) = [bench.measure(shape) for shape in measured.all_shapes(trial.run)]
     config = make_config("classification")
     bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
-    (whole,) = [bench.measure(shape) for shape in measured.shapes(trial)]
+    (whole,) = [bench.measure(shape) for shape in measured.all_shapes(trial.run)]
     assert small.memory.state == whole.memory.state
 
 
@@ -155,7 +155,7 @@ def test_a_disk_that_is_nearly_full_is_a_warning(make_config, corpus_trial, monk
 def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
     config = make_config("classification", epochs=1.0)
     trial = open_labelled(config, str(tmp_path / "trial"))
-    (shape,) = measured.shapes(trial)
+    (shape,) = measured.all_shapes(trial.run)
     state = measured.Workbench(trial, 0).measure(shape).memory.checkpoint
     train(config, str(tmp_path / "run"))
     folder = tmp_path / "run" / "checkpoints"
@@ -164,7 +164,7 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
 
 
 def test_the_whole_time_is_the_sum_of_its_parts(corpus_trial):
-    (shape,) = measured.shapes(corpus_trial)
+    (shape,) = measured.all_shapes(corpus_trial.run)
     fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 5.0, 2.0, 1.0, rows=16)
     assert duration.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 2 s an update")
     (total,) = duration.check_time(corpus_trial, [fake], 0)
@@ -177,7 +177,7 @@ def test_the_whole_time_is_the_sum_of_its_parts(corpus_trial):
 def test_each_seed_takes_its_time(make_config, tmp_path):
     config = make_config("classification", seeds=3)
     trial = open_labelled(config, str(tmp_path))
-    (shape,) = measured.shapes(trial)
+    (shape,) = measured.all_shapes(trial.run)
     fake = measured.Measured(shape, footprint.Memory(1, 1, 1), 1.0, 1000.0, 0.0, rows=1)
     (total,) = duration.check_time(trial, [fake], 0)
     updates = re.search(r"about ([\d.]+) hours.*updates ([\d.]+) hours.*3 seeds", total.what)

@@ -30,7 +30,7 @@ def copy(finished, tmp_path):
 def look_at(workdir, **changes):
     config = store.load(str(workdir))
     config.update_from_flattened_dict(changes)
-    with mock.patch("bert_jax.doctor.examine.shapes", lambda _: []):
+    with mock.patch("bert_jax.doctor.examine.all_shapes", lambda _: []):
         return list(examine(config, str(workdir), 0))
 
 
@@ -85,7 +85,7 @@ def test_labels_in_another_order_than_the_checkpoints(make_config, finished, tmp
     findings = list(origin.check_labels(config, ("bad", "good"), ""))
     found(findings, "ok", "has a head for the same labels: bad, good")
     (source / "labels.json").write_text('["good", "bad"]')
-    with mock.patch("bert_jax.doctor.examine.shapes", lambda _: []):
+    with mock.patch("bert_jax.doctor.examine.all_shapes", lambda _: []):
         findings = list(examine(config, "", 0))
     found(findings, "warning", "the same labels in another order: good, bad")
     (source / "labels.json").write_text('["yes", "no"]')
