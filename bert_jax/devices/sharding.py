@@ -27,14 +27,18 @@ _BATCH = PartitionSpec(("data", "fsdp"))
 Rules = Sequence[tuple[str, PartitionSpec]]
 
 
-def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
+def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[Any] = ()) -> Mesh:
     """Arranges all devices in a mesh; a size of -1 is the number of remaining devices.
+
+    Args:
+      data, fsdp, tensor: sizes of the axes.
+      devices: in place of those that there are.
 
     Raises:
       ValueError: the sizes do not use exactly the devices that exist.
     """
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    devices = jax.device_count()
+    devices = devices or jax.devices()
     open_axes = [name for name, size in sizes.items() if size == -1]
     if len(open_axes) > 1:
         raise ValueError(
@@ -42,15 +46,16 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1) -> Mesh:
         )
     if open_axes:
         taken = math.prod(size for size in sizes.values() if size != -1)
-        sizes[open_axes[0]] = devices // taken
-    if math.prod(sizes.values()) != devices:
+        sizes[open_axes[0]] = len(devices) // taken
+    if math.prod(sizes.values()) != len(devices):
         product = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise ValueError(
-            f"The mesh {product} does not use the {devices} devices that exist: the product"
+            f"The mesh {product} does not use the {len(devices)} devices that exist: the product"
             " of config.mesh.data, .fsdp and .tensor must be that number (-1: the remaining"
             " devices)."
         )
-    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    automatic = (AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=automatic, devices=devices)
 
 
 def batch_shards(mesh: Mesh) -> int:

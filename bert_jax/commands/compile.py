@@ -1,0 +1,68 @@
+"""Compiles the programs of a run, also for TPUs that are not there: memory, FLOPs, links, fit.
+
+    python -m bert_jax compile --config=configs/base.py
+    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
+    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
+
+All numbers are those of one device. A corpus is not read, and nothing is executed or written.
+Without --topology the programs are compiled for the devices of this machine. The bound is the
+shortest time of a program by the peak rates of the device, and the largest MFU. The exit code is 1
+if a program does not fit into the memory. A slice of TPUs needs the extra tpu.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.commands.flags import overrides
+from bert_jax.commands.flags.command_line import Parser
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax compile", __doc__)
+    parser.flag("workdir", "", "Folder of a run, whose configuration is compiled.")
+    parser.flag("topology", "", "Slice of TPUs to compile for, such as v5e:4x4.")
+    parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
+    parser.switch("json", "Print one JSON object in the place of lines.")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if flags.topology:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
+    from bert_jax.compiling import describe, target
+
+    devices, found = target.find(flags.topology), []
+    for compiled in _compile(config, devices, flags):
+        found.append(compiled)
+        if not flags.json:
+            print("\n".join(describe.lines(compiled, devices)), flush=True)
+    if flags.json:
+        print(json.dumps({"programs": [describe.as_json(c, devices) for c in found]}, indent=2))
+    sys.stdout.flush()
+    if not all(compiled.fits(devices.room) for compiled in found):
+        sys.exit(1)
+
+
+def _compile(config: ConfigDict, target: Any, flags: argparse.Namespace) -> Iterator[Any]:
+    """Yields what was compiled, as soon as it is."""
+    from bert_jax.compiling.largest import largest_microbatch
+    from bert_jax.compiling.plan import plan, programs
+    from bert_jax.compiling.program import compile_program
+    from bert_jax.training.run import make_checked_mesh
+
+    def show(line: str) -> None:
+        if not flags.json:
+            print(line, flush=True)
+
+    run = plan(config, make_checked_mesh(config, target.devices))
+    mesh = ", ".join(f"{axis}={size}" for axis, size in run.mesh.shape.items())
+    show(f"{len(target.devices)} x {target.devices[0].device_kind} ({mesh}); {config.dtype}")
+    if not flags.largest_batch:
+        yield from map(compile_program, programs(run))
+        return
+    for phase in (phase for phase in run.phases if phase.share):
+        show(f"\nphase of {phase.sequence_length} tokens, batches of {phase.batch_size:,} rows")
+        yield largest_microbatch(run, phase, target.room, show)

@@ -1,0 +1,72 @@
+"""What the command prints of a program."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.compiling.program import Compiled, bound
+from bert_jax.compiling.target import Target
+
+_GIB = 1 << 30
+
+
+def lines(compiled: Compiled, target: Target) -> Iterator[str]:
+    """Yields the lines of a program; all numbers are those of one device."""
+    program, num_devices = compiled.program, len(target.devices)
+    many = program.microbatches > 1
+    parts = f" in {program.microbatches:,} microbatches" if many else ""
+    yield (
+        f"\n{program.name}, {program.rows:,} x {program.length:,} tokens{parts}:"
+        f" compiled in {compiled.seconds:.0f} s"
+    )
+    sizes = [f"{name} {size / _GIB:.2f}" for name, size in program.sizes.items()]
+    if compiled.no_room:
+        yield f"  memory       does not fit: {compiled.no_room}"
+        yield f"               {', '.join(sizes)} GiB"
+        return
+    once = "; a loop over microbatches counts once" if many else ""
+    has_room = f" of {target.room / _GIB:.2f}" if target.room else ""
+    fits = "fits" if compiled.fits(target.room) else "does not fit"
+    sizes.append(f"temporaries {compiled.temporaries / _GIB:.2f}")
+    yield f"  memory       {fits}: {compiled.peak / _GIB:.2f}{has_room} GiB; {', '.join(sizes)}"
+    of_model = f"{program.flops / num_devices:.3e}"
+    yield f"  FLOPs        {compiled.flops:.3e}{once}; of the model {of_model}"
+    yield f"  accessed     {compiled.accessed / 1e9:,.2f} GB{once}"
+    for kind, found in compiled.collectives.items():
+        yield f"  {kind:<18} {found.count:>4}, {found.bytes / 1e6:,.1f} MB in all{once}"
+    if target.chip and program.flops:
+        limits = bound(compiled, target.chip, num_devices)
+        times = ", ".join(f"{name} {seconds * 1e3:.1f}" for name, seconds in limits.parts.items())
+        yield (
+            f"  bound        at least {limits.seconds * 1e3:.1f} ms ({times}); MFU at most"
+            f" {limits.mfu:.1%}"
+        )
+
+
+def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:
+    """Returns the same as a JSON object; bytes and FLOPs of one device."""
+    program, num_devices = compiled.program, len(target.devices)
+    limits = bound(compiled, target.chip, num_devices) if target.chip and program.flops else None
+    return {
+        "program": program.name,
+        "rows": program.rows,
+        "sequence_length": program.length,
+        "microbatches": program.microbatches,
+        "device": target.devices[0].device_kind,
+        "devices": num_devices,
+        "fits": compiled.fits(target.room),
+        "reason": compiled.no_room,
+        "compile_seconds": round(compiled.seconds, 1),
+        "bytes": {
+            **program.sizes,
+            "temporaries": compiled.temporaries,
+            "peak": compiled.peak,
+            "accessed": compiled.accessed,
+        },
+        "flops": compiled.flops,
+        "model_flops": program.flops / num_devices,
+        "collectives": {
+            kind: {"count": found.count, "bytes": found.bytes}
+            for kind, found in compiled.collectives.items()
+        },
+        "bound": limits and {"seconds": limits.parts, "mfu": limits.mfu},
+    }

@@ -1,0 +1,47 @@
+"""What one device of a kind can do at most: FLOP/s, bytes/s of its memory, bytes/s between chips.
+
+From the vendors' pages: docs.cloud.google.com/tpu/docs/v4, v5e, v5p and v6e ("key specifications"),
+NVIDIA's data sheets of V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """Peak rates of a device.
+
+    Attributes:
+      flops: dense bfloat16 matrix products, in FLOP/s.
+      bandwidth: of its memory, in bytes/s; 0: not in the table.
+      interconnect: what it can send to other chips of a slice at once, over all links, in bytes/s;
+        0: not in the table.
+    """
+
+    flops: float
+    bandwidth: float = 0.0
+    interconnect: float = 0.0
+
+
+# By the beginning of the name that jax gives the device; the longest match decides. Google states
+# links as bits/s in one direction (v5e: 1,600 Gbps) or as bytes/s in both (400 GBps).
+CHIPS = {
+    "NVIDIA V100": Chip(125e12, 900e9),
+    "Tesla V100": Chip(125e12, 900e9),
+    "NVIDIA A100": Chip(312e12, 2.039e12),
+    "NVIDIA H100": Chip(989e12, 3.35e12),
+    "NVIDIA H200": Chip(989e12, 4.8e12),
+    "NVIDIA B200": Chip(2250e12, 8e12),
+    "TPU v2": Chip(45e12),
+    "TPU v3": Chip(123e12),
+    "TPU v4": Chip(275e12, 1.2e12),
+    "TPU v5 lite": Chip(197e12, 819e9, 200e9),
+    "TPU v5": Chip(459e12, 2.765e12, 600e9),
+    "TPU v6 lite": Chip(918e12, 1.638e12, 400e9),
+}
+
+
+def find_chip(kind: str) -> Chip | None:
+    """Returns the row of a device by jax's name of its kind; None where unknown, as for CPUs."""
+    known = [name for name in CHIPS if kind.startswith(name)]
+    return CHIPS[max(known, key=len)] if known else None

@@ -1,0 +1,154 @@
+"""What is read from compiled programs: against closed forms, and programs written by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from bert_jax.compiling import describe, target
+from bert_jax.compiling.largest import largest_microbatch, microbatches
+from bert_jax.compiling.plan import programs
+from bert_jax.compiling.program import (
+    Collective,
+    Compiled,
+    bound,
+    compile_program,
+    count_collectives,
+)
+from bert_jax.devices.chips import Chip, find_chip
+from tests.compiling.conftest import CONFIGS
+
+TEXT = """
+  %all-reduce.1 = f32[768,3072]{1,0:T(8,128)} all-reduce(f32[768,3072] %x), replica_groups={}
+  %ar.2 = (bf16[16]{0}, f32[2,4]{1,0}) all-reduce(%a, %b), to_apply=%add
+  ROOT %g = s32[8]{0} all-gather(s32[4]{0} %c), dimensions={0}
+  %start = (f32[4]{0}, f32[8]{0}) all-gather-start(f32[4]{0} %d)
+  %done = f32[8]{0} all-gather-done(%start)
+  %p = pred[10]{0} collective-permute(%e)
+  %fusion = f32[8]{0} fusion(%all-reduce.1), calls=%all-reduce-computation
+"""
+
+
+def test_collectives_are_counted_by_kind():
+    assert count_collectives(TEXT) == {
+        "all-reduce": Collective(2, 768 * 3072 * 4 + 16 * 2 + 8 * 4),
+        "all-gather": Collective(2, 8 * 4 + 8 * 4),
+        "collective-permute": Collective(1, 10),
+    }
+
+
+def test_a_product_over_a_split_axis_is_one_all_reduce(make_plan):
+    mesh = make_plan().mesh
+    split = NamedSharding(mesh, PartitionSpec(None, "data"))
+    rows = NamedSharding(mesh, PartitionSpec("data", None))
+    x = jax.ShapeDtypeStruct((32, 64), jnp.float32, sharding=split)
+    y = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=rows)
+    compiled = jax.jit(jnp.matmul).lower(x, y).compile()
+    assert count_collectives(compiled.as_text()) == {"all-reduce": Collective(1, 32 * 16 * 4)}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_are_summed_over_the_data(name, make_plan):
+    """With data parallelism alone, an update sends each gradient once, and little else.
+
+    The directions of ELMo share the layers below them, whose gradients are summed for each.
+    """
+    directions = 2 if name == "elmo" else 1
+    run = make_plan(name, mesh__data=8, mesh__fsdp=1, mesh__tensor=1)
+    first = programs(run)[0]
+    found = compile_program(first)
+    reduced = found.collectives["all-reduce"].bytes
+    assert first.sizes["parameters"] <= reduced
+    assert reduced <= 1.1 * directions * first.sizes["parameters"] + 4096
+    assert found.fits(0) and found.peak > 0 and not found.no_room
+
+
+def test_an_evaluation_sends_only_sums(make_plan):
+    run = make_plan(mesh__data=8, mesh__fsdp=1, mesh__tensor=1)
+    found = compile_program(programs(run)[1])
+    assert sum(c.bytes for c in found.collectives.values()) < 1000
+
+
+def test_the_peak_has_the_arguments_and_the_temporaries(make_plan):
+    run = make_plan()
+    found = compile_program(programs(run)[0])
+    assert found.peak >= sum(found.program.sizes.values()) + found.temporaries
+
+
+def make_compiled(make_plan, **values):
+    return Compiled(programs(make_plan())[0], 1.0, **values)
+
+
+def test_the_bound_is_the_slowest_part(make_plan):
+    found = make_compiled(
+        make_plan,
+        flops=2e12,
+        accessed=1e9,
+        collectives={
+            "all-reduce": Collective(1, 8 * 10**8),
+            "all-gather": Collective(2, 8 * 10**8),
+        },
+    )
+    limits = bound(found, Chip(1e12, 1e9, 1e9), devices=8)
+    assert limits.parts == pytest.approx({"FLOPs": 2.0, "memory": 1.0, "links": 2.1})
+    assert limits.seconds == pytest.approx(2.1)
+    assert limits.mfu == pytest.approx(found.program.flops / 8 / 1e12 / 2.1)
+
+
+def test_a_chip_whose_rates_are_not_known_is_bound_by_its_flops(make_plan):
+    found = make_compiled(make_plan, flops=2e12, accessed=1e15)
+    assert bound(found, Chip(1e12), devices=8).parts == {"FLOPs": 2.0}
+
+
+def test_chips_are_found_by_the_longest_name():
+    assert find_chip("TPU v5 lite").flops == 197e12
+    assert find_chip("TPU v5").flops == 459e12
+    assert find_chip("NVIDIA H100 80GB HBM3").bandwidth == 3.35e12
+    assert find_chip("cpu") is None
+
+
+def test_room_decides(make_plan):
+    assert make_compiled(make_plan, peak=100).fits(100)
+    assert not make_compiled(make_plan, peak=101).fits(100)
+    assert not make_compiled(make_plan, no_room="Used 2G of 1G hbm.").fits(0)
+
+
+def test_microbatches_divide_the_batch_and_the_mesh():
+    assert list(microbatches(24, 4)) == [4, 8, 12, 24]
+
+
+def test_the_largest_microbatch_that_fits_is_found(make_plan):
+    run = make_plan(phases=((16, 1.0, 64),))
+    (phase,) = run.phases
+    peaks = {size: compile_program(programs(run, size)[0]).peak for size in microbatches(64, 4)}
+    sizes = sorted(peaks)
+    assert peaks[sizes[-1]] > peaks[sizes[0]]
+    room = peaks[sizes[2]]
+    expected = max(size for size in sizes if peaks[size] <= room)
+    lines = []
+    found = largest_microbatch(run, phase, room, lines.append)
+    assert found.peak == peaks[expected] and len(lines) <= 3
+    with pytest.raises(ValueError, match="No microbatch of 16 tokens fits"):
+        largest_microbatch(run, phase, min(peaks.values()) - 1, lines.append)
+
+
+def test_lines_and_json_have_the_same_numbers(make_plan):
+    devices = target.find("")
+    found = compile_program(programs(make_plan())[0])
+    content = describe.as_json(found, devices)
+    assert content["fits"] is True and content["devices"] == 8 and content["bound"] is None
+    assert content["bytes"]["peak"] == found.peak
+    text = "\n".join(describe.lines(found, devices))
+    assert "update, 16 x 16 tokens" in text and "all-reduce" in text and "fits" in text
+
+
+@pytest.mark.parametrize("name", ["v5e", "5e:2x2", "v5e:2", "v5e:2x2x2x2", "gpu:2x2"])
+def test_other_names_of_slices_are_refused(name):
+    with pytest.raises(ValueError, match="is not a slice of TPUs"):
+        target.find(name)
+
+
+def test_without_libtpu_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"\[tpu\]"):
+        target.find("v5e:2x2")
