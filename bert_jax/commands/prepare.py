@@ -3,8 +3,13 @@
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
+    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --task=0/4
 
-The result depends on the text and the settings, not on the number of processes.
+Several programs, on one machine or on several that share a file system, divide the work between
+them: --task=0/4 to --task=3/4. All run at the same time; one that is killed is started again. If
+some never come back, --merge does what they have left.
+
+The result depends on the text and the settings, not on the number of processes or of tasks.
 """
 
 import itertools
@@ -15,7 +20,8 @@ from bert_jax.commands.flags.command_line import Parser
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.corpus import dump
-from bert_jax.corpus.prepare import prepare
+from bert_jax.corpus.prepare import has_unfinished, prepare
+from bert_jax.files.shares import parse_share
 
 
 def main(argv: Sequence[str]) -> None:
@@ -24,6 +30,8 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("data_dir", "", "Folder for the data; without it, the run's.")
     parser.flag("dump", 0, "Number of training examples to print.", least=0)
     parser.flag("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
+    parser.flag("task", "", "Share of the work, I/N: program I of N, from 0 on.", metavar="I/N")
+    parser.switch("merge", "Finish alone what tasks have left.")
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not has_corpus(config):
         print(f"task        {config.task}: its files are read when training starts")
@@ -31,7 +39,12 @@ def main(argv: Sequence[str]) -> None:
     if not (flags.data_dir or flags.workdir or config.data.dir):
         raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
     folder = flags.data_dir or data_dir(config, flags.workdir)
-    manifest = prepare(data_config(config), folder, config.data.num_processes)
+    if flags.merge and flags.task:
+        raise ValueError(f"--merge and --task={flags.task} exclude each other: leave one out.")
+    if flags.merge and not has_unfinished(folder):
+        raise ValueError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
+    task = parse_share(flags.task) if flags.task else (0, 1)
+    manifest = prepare(data_config(config), folder, config.data.num_processes, task=task)
     if flags.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])

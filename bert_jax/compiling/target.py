@@ -16,6 +16,12 @@ from bert_jax.devices.chips import Chip, find_chip
 from bert_jax.doctor.footprint import free_memory
 
 EXAMPLES = "v4:2x2x1, v5e:4x4, v5p:2x2x2, v6e:16x16"
+# So that libtpu looks neither for a cloud machine nor for its chips; any values do.
+_NO_HOST = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+}
 _NAME = re.compile(r"v\d\w*:\d+(x\d+){1,2}")
 
 
@@ -52,7 +58,8 @@ def find(topology: str) -> Target:
             f"--topology={topology} needs the compiler of TPUs: pip install -c constraints.txt"
             " -e '.[tpu]'."
         )
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # which asks a server of cloud machines
+    for name, value in _NO_HOST.items():
+        os.environ.setdefault(name, value)
     from jax.experimental import topologies
 
     try:

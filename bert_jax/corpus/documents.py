@@ -186,7 +186,7 @@ class Split:
     num_documents: int
     num_tokens: int
     # Units are documents cuts[0] to cuts[1] - 1, cuts[1] to cuts[2] - 1, ...
-    cuts: tuple[int, ...]
+    cuts: Sequence[int]
 
     @property
     def units(self) -> list[tuple[int, int]]:

@@ -8,25 +8,30 @@
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
-are not repeated. At the end, the manifest is written and `unfinished` is removed.
+are not repeated. At the end, the manifest is written and `unfinished` is removed. Several programs
+can divide the units between them (`files/shares.py`); the first of them does what needs all units
+of a stage, which is joining files.
 """
 
+import contextlib
+import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpus import stages
-from bert_jax.corpus.documents import Split, id_dtype, join_chunks, split_documents
-from bert_jax.corpus.manifest import VERSION, Manifest
+from bert_jax.corpus.documents import SPLITS, Split, id_dtype, join_chunks, split_documents
+from bert_jax.corpus.manifest import NAME, VERSION, Manifest
 from bert_jax.corpus.running_text import text_counts
 from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.stages import Phrases
 from bert_jax.corpus.statistics import RowCounts
-from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
+from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes, write_json
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log, Workers, run_stage
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
@@ -50,6 +55,7 @@ class Preparation:
       data_dir: the folder for the data.
       workers: processes that do the work.
       log: takes lines of progress.
+      share: of the work that this program does.
     """
 
     def __init__(
@@ -60,28 +66,33 @@ class Preparation:
         data_dir: str,
         workers: Workers,
         log: Log,
+        share: Share,
     ):
         self.config = config
         self.request = request
         self.data_dir = data_dir
         self.workers = workers
         self.log = log
+        self.share = share
         self.source = source
         self.unfinished = os.path.join(data_dir, UNFINISHED)
         self.corpus = os.path.join(self.unfinished, "corpus")
 
     def run(self) -> Manifest:
-        """Does the work that is not finished, and writes the manifest."""
+        """Does the work of the share that is not finished; the first share writes the manifest."""
         name = self._make_vocabulary()
         tokenizer = load_tokenizer(os.path.join(self.data_dir, name), self.config.lowercase)
         phrases = self._read_phrases(name)
         self._tokenize(name)
-        splits, num_duplicates = split_documents(self.corpus, self.config.validation_share)
-        corpus = self._describe_corpus(num_duplicates)
+        splits, num_duplicates = self._split()
         forms = stages.make_forms(self.config, tokenizer)
         self._sample(splits, forms, tokenizer, phrases)
         self._pack(splits, forms)
         self._write(splits, forms, phrases)
+        if not self.share.is_first:
+            self.share.wait([os.path.join(self.data_dir, NAME)], "manifest", self.log)
+            return Manifest.load(self.data_dir)
+        corpus = self._describe_corpus(num_duplicates)
         content = {
             "version": VERSION,
             **self.request,
@@ -97,6 +108,7 @@ class Preparation:
         manifest = Manifest(self.data_dir, content)
         manifest.save()
         shutil.rmtree(self.unfinished)
+        self.share.end()
         return manifest
 
     # ---- vocabulary
@@ -105,7 +117,10 @@ class Preparation:
         """Trains the vocabulary or copies the given one; returns the name of its file."""
         if not self.config.vocab.startswith(TRAIN):
             given = read_vocabulary(self.config.vocab)
-            write_bytes(os.path.join(self.data_dir, given.copy_name), given.content)
+            copy = os.path.join(self.data_dir, given.copy_name)
+            if self.share.is_first:
+                write_bytes(copy, given.content)
+            self.share.wait([copy], "vocabulary", self.log)
             return given.copy_name
         kind = self.config.vocab.removeprefix(TRAIN)
         name = FILE_NAMES[kind]
@@ -114,12 +129,12 @@ class Preparation:
             return name
         chunks = self.source.chunks()
         counts = [self._counts_path(f"words-{i:05d}") for i in range(len(chunks))]
-        tasks = [
-            (self.source, chunk, kind, self.config.lowercase, count)
+        tasks = {
+            count: (self.source, chunk, kind, self.config.lowercase, count)
             for chunk, count in zip(chunks, counts, strict=True)
-            if not os.path.exists(count)
-        ]
-        self._work("count words", stages.count, tasks)
+        }
+        if not self._work("count words", stages.count, tasks, [counts_path]):
+            return name
         started = time.monotonic()
         words = merge_counts((stages.read_counts(count) for count in counts), kind)
         trained = train_vocabulary(kind, words, self.config.vocab_size, path)
@@ -147,7 +162,10 @@ class Preparation:
         if not self.config.lexicon:
             return None
         vocabulary = os.path.join(self.data_dir, vocabulary)
-        phrases = stages.copy_phrases(self.config, vocabulary, self.unfinished)
+        phrases = stages.make_phrases(self.config, vocabulary, self.unfinished)
+        if self.share.is_first:
+            copy_file(self.config.lexicon, phrases.lexicon)
+        self.share.wait([phrases.lexicon], "lexicon", self.log)
         counts = phrases.matcher().counts.items()
         self.log(f"lexicon: {', '.join(f'{name} {n:,}' for name, n in counts)}".replace("_", " "))
         return phrases
@@ -159,12 +177,13 @@ class Preparation:
             return
         chunks = self.source.chunks()
         folders = [os.path.join(self.unfinished, f"chunk-{i:05d}") for i in range(len(chunks))]
-        tasks = [
-            (self.source, chunk, os.path.join(self.data_dir, vocabulary), self.config, folder)
+        tasks = {
+            folder: (self.source, chunk, os.path.join(self.data_dir, vocabulary), self.config)
+            + (folder,)
             for chunk, folder in zip(chunks, folders, strict=True)
-            if not os.path.exists(folder)
-        ]
-        self._work("tokenize", stages.tokenize, tasks)
+        }
+        if not self._work("tokenize", stages.tokenize, tasks, [self.corpus]):
+            return
         join_chunks(folders, self.corpus)
         counts = self._corpus_counts()
         if not counts["documents"]:
@@ -172,6 +191,19 @@ class Preparation:
                 f"There is no text in data.source={self.config.source!r} that gives any token"
                 f" ({counts['empty_documents']} documents were read)."
             )
+
+    def _split(self) -> tuple[dict[str, Split], int]:
+        """Returns the splits that have documents, and how many documents repeat another."""
+        path = self._counts_path("splits")
+        if self.share.is_first:
+            splits, duplicates = split_documents(self.corpus, self.config.validation_share)
+            found = {name: dataclasses.asdict(split) for name, split in splits.items()}
+            write_json(path, {"splits": found, "duplicates": duplicates})
+        self.share.wait([path], "splits", self.log)
+        content = read_json(path)
+        names = [name for name in SPLITS if name in content["splits"]]
+        splits = {name: Split(**content["splits"][name]) for name in names}
+        return splits, content["duplicates"]
 
     def _describe_corpus(self, duplicate_documents: int) -> dict[str, Any]:
         counts = self._corpus_counts()
@@ -210,19 +242,22 @@ class Preparation:
             if not os.path.exists(self._pairs(split, length))
         ]
         if self.config.segments == "stream":
-            orders = [(self.corpus, split, self.config) for split in dict(to_do)]
-            self._work("documents", stages.order_documents, orders, self._text_bytes())
-            rows = [(self.corpus, *item, self._pairs(*item)) for item in to_do]
-            self._work("rows", stages.sample_stream, rows, self._text_bytes())
+            orders = {
+                os.path.join(self.corpus, f"{split}-stream"): (self.corpus, split, self.config)
+                for split in dict(to_do)
+            }
+            self._work("documents", stages.order_documents, orders)
+            rows = {self._pairs(*item): (self.corpus, *item, self._pairs(*item)) for item in to_do}
+            self._work("rows", stages.sample_stream, rows)
             return
         if self.config.mode == "static":
-            tasks = [
-                (self.corpus, split, self._dupe_factor(split), length)
+            tasks = {
+                self._pairs(split, length): (self.corpus, split, self._dupe_factor(split), length)
                 + (forms[length].max_predictions, tokenizer, self.config)
                 + (self._pairs(split, length), phrases)
                 for split, length in to_do
-            ]
-            self._work("pairs", stages.sample_static, tasks, self._text_bytes())
+            }
+            self._work("pairs", stages.sample_static, tasks)
             return
         dtype = id_dtype(len(tokenizer.pieces))
         parts: dict[str, tuple] = {}
@@ -233,8 +268,9 @@ class Preparation:
                     part = f"{target}.{duplicate}.{unit[0]}"
                     task = (self.corpus, split, unit, duplicate, length, dtype, self.config, part)
                     parts[part] = task
-        tasks = [task for part, task in parts.items() if not os.path.exists(part)]
-        self._work("pairs", stages.sample, tasks, self._text_bytes())
+        targets = [self._pairs(split, length) for split, length in to_do]
+        if not self._work("pairs", stages.sample, parts, targets):
+            return
         for split, length in to_do:
             target = self._pairs(split, length)
             _join([part for part in parts if part.startswith(f"{target}.")], target)
@@ -251,16 +287,15 @@ class Preparation:
 
     def _pack(self, splits: dict[str, Split], forms: dict[int, Any]) -> None:
         """Puts several examples into a row, if data.pack says so."""
-        tasks = []
+        tasks = {}
         for split in splits:
             for length, form in forms.items():
                 packed, sizes = self._row_files(split, length)
-                if sizes and not os.path.exists(sizes):
+                if sizes:
                     dtype = stages.record_dtype(self.config, form)
                     pairs = self._pairs(split, length)
-                    tasks.append((pairs, dtype, length, self.config.pack, packed, sizes))
-        if tasks:
-            self._work("packing", stages.pack_rows, tasks, self._text_bytes())
+                    tasks[sizes] = (pairs, dtype, length, self.config.pack, packed, sizes)
+        self._work("packing", stages.pack_rows, tasks)
 
     # ---- shards
 
@@ -283,17 +318,19 @@ class Preparation:
         self, splits: dict[str, Split], forms: dict[int, Any], phrases: Phrases | None
     ) -> None:
         """Writes the shards."""
-        tasks = []
+        tasks = {}
         for split in splits:
             for length, form in forms.items():
                 for name, bounds in self._shards(split, form):
                     path, counts = os.path.join(self.data_dir, name), self._counts_path(name)
-                    if not (os.path.exists(counts) and os.path.exists(path)):
-                        records, sizes = self._row_files(split, length)
-                        dtype = stages.record_dtype(self.config, form)
-                        task = (self.corpus, split, records, bounds, form, dtype, path, counts)
-                        tasks.append((*task, phrases, sizes))
-        self._work("shards", stages.write, tasks, self._text_bytes())
+                    if not os.path.exists(path) and self.share.takes(counts):
+                        with contextlib.suppress(FileNotFoundError):
+                            os.remove(counts)  # of a shard that somebody removed
+                    records, sizes = self._row_files(split, length)
+                    dtype = stages.record_dtype(self.config, form)
+                    task = (self.corpus, split, records, bounds, form, dtype, path, counts)
+                    tasks[counts] = (*task, phrases, sizes)
+        self._work("shards", stages.write, tasks, [os.path.join(self.data_dir, NAME)])
 
     def _describe_split(
         self, split: str, documents: Split, forms: dict[int, Any], tokenizer: Tokenizer
@@ -326,8 +363,38 @@ class Preparation:
         """Returns the file with the counts of a finished unit of work."""
         return os.path.join(self.unfinished, f"{name}.json")
 
-    def _work(self, stage: str, function: Callable, tasks: list[tuple], num_bytes: int = 0) -> None:
-        run_stage(self.workers, stage, function, tasks, num_bytes, self.log)
+    def _work(
+        self,
+        stage: str,
+        function: Callable,
+        tasks: dict[str, tuple],
+        results: Sequence[str] = (),
+    ) -> bool:
+        """Does the tasks of this program's share that are not done.
+
+        Args:
+          stage: name of the stage in the log.
+          function: called with the arguments of each task.
+          tasks: the file or folder that a task writes last -> its arguments.
+          results: what the first program makes of all files, which it may remove then; (): they
+            are needed as they are.
+
+        Returns:
+          Whether this program has to make the results; all files are there.
+        """
+        mine = [
+            arguments
+            for path, arguments in tasks.items()
+            if self.share.takes(path) and not os.path.exists(path)
+        ]
+        known = os.path.join(self.corpus, "counts.json")
+        num_bytes = self._text_bytes() if os.path.exists(known) else 0
+        run_stage(self.workers, stage, function, mine, num_bytes, len(tasks), self.log)
+        if self.share.is_first or not results:
+            self.share.wait(tasks, stage, self.log)
+            return self.share.is_first
+        self.share.wait(results, stage, self.log)
+        return False
 
 
 def _join(parts: list[str], target: str) -> None:

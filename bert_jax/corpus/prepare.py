@@ -20,6 +20,7 @@ from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.lexicon import check_classes, read_lexicon
 from bert_jax.text.sources import make_source
@@ -28,21 +29,28 @@ from bert_jax.text.vocabulary import FILE_NAMES, check_vocabulary
 
 
 def prepare(
-    config: DataConfig, data_dir: str, num_processes: int = 0, log: Log = print
+    config: DataConfig,
+    data_dir: str,
+    num_processes: int = 0,
+    log: Log = print,
+    task: tuple[int, int] = (0, 1),
 ) -> Manifest:
     """Prepares data in `data_dir`, or uses the data that it has.
 
-    Of several processes on one file system, one does the work and the others wait.
+    Of several processes on one file system, one does the work and the others wait, unless each has
+    a task of its own.
 
     Args:
       config: what to prepare.
       data_dir: the folder for the data.
       num_processes: number of worker processes; 0: one for each core.
       log: takes lines of progress.
+      task: number of this program, from 0 on, and of all that divide the work between them.
 
     Raises:
       ValueError: the text, the vocabulary or a setting is invalid; the folder has data of other
-        settings; the disk is full, or a process died. Finished parts of the work are kept.
+        settings; the disk is full, a process died, or another task stopped. Finished parts of the
+        work are kept.
     """
     data_dir = os.path.abspath(data_dir)
     _check(config)
@@ -50,19 +58,24 @@ def prepare(
         return manifest
     try:
         os.makedirs(data_dir, exist_ok=True)
-        with _lock(data_dir, log):
+        with _lock(data_dir, log, f"-{task[0]}" if task[0] else "") as started:
+            share = Share(*task, os.path.join(data_dir, UNFINISHED), started)
             if manifest := find_prepared(config, data_dir, log):
                 return manifest
             source = make_source(config)
             request = {"settings": _settings(config), "source": source.fingerprint()}
-            _claim(os.path.join(data_dir, UNFINISHED), request, log)
+            _claim(share, request, log)
             try:
                 with Workers(num_processes or os.cpu_count() or 1) as workers:
-                    manifest = Preparation(config, source, request, data_dir, workers, log).run()
-            except ValueError:  # it would fail again: there is nothing to resume
-                shutil.rmtree(os.path.join(data_dir, UNFINISHED))
+                    stages = Preparation(config, source, request, data_dir, workers, log, share)
+                    manifest = stages.run()
+            except ValueError as error:
+                if not isinstance(error, OtherTaskError):
+                    share.fail(error)
+                    if share.is_first:  # it would fail again: there is nothing to resume
+                        shutil.rmtree(share.folder)
                 raise
-            log(dump.summarize(manifest))
+            log(dump.summarize(manifest) if share.is_first else f"Task {share.index} is done.")
             return manifest
     except OSError as error:
         reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
@@ -142,13 +155,22 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
     return manifest
 
 
-def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
+def has_unfinished(data_dir: str) -> bool:
+    """Returns whether a preparation has begun in the folder and not ended, or has ended."""
+    return any(os.path.exists(os.path.join(data_dir, name)) for name in (UNFINISHED, NAME))
+
+
+def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
     """Creates the folder of unfinished work, or checks that it has the same request.
+
+    Only the first program creates it; the others wait for that.
 
     Raises:
       ValueError: it has another request.
     """
+    folder = share.folder
     path = os.path.join(folder, "request.json")
+    share.begin(path, log)
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         write_json(path, request)
@@ -157,7 +179,7 @@ def _claim(folder: str, request: dict[str, Any], log: Log) -> None:
             f"{folder} has unfinished work of other settings ({difference}): use those, or another"
             " folder (data.dir), or delete this one."
         )
-    else:
+    elif share.is_first:
         log(f"Continuing the unfinished work in {folder}.")
 
 
@@ -188,9 +210,13 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def _lock(data_dir: str, log: Log) -> Iterator[None]:
-    """Locks the folder, when no other process prepares data in it, until the block ends."""
-    with open(os.path.join(data_dir, ".lock"), "a+") as file:
+def _lock(data_dir: str, log: Log, name: str = "") -> Iterator[float]:
+    """Locks the folder, when no other process prepares data in it, until the block ends.
+
+    With a name, the lock is that of one of several tasks. Yields the time by the clock of the file
+    system.
+    """
+    with open(os.path.join(data_dir, f".lock{name}"), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -200,4 +226,4 @@ def _lock(data_dir: str, log: Log) -> Iterator[None]:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
-        yield
+        yield os.fstat(file.fileno()).st_mtime

@@ -19,7 +19,7 @@ from bert_jax.corpus.running_text import RUNNING, running_text
 from bert_jax.corpus.shards import lengths_of, write_shard
 from bert_jax.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
-from bert_jax.files.atomic import copy_file, read_json, whole_file, write_json
+from bert_jax.files.atomic import read_json, whole_file, write_json
 from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -56,10 +56,9 @@ class Phrases:
         return _make_matcher(self)
 
 
-def copy_phrases(config: DataConfig, vocabulary: str, folder: str) -> Phrases:
-    """Copies the lexicon, so that all processes read the same one, and names it."""
+def make_phrases(config: DataConfig, vocabulary: str, folder: str) -> Phrases:
+    """Names the copy of the lexicon in a folder, so that all processes read the same one."""
     path = os.path.join(folder, "lexicon")
-    copy_file(config.lexicon, path)
     weights = tuple(parse_weights(config.lexicon_weights).items())
     return Phrases(path, config.lexicon, vocabulary, config.lowercase, weights)
 

@@ -64,6 +64,7 @@ def run_stage(
     function: Callable,
     tasks: Sequence[tuple],
     num_bytes: int,
+    of_tasks: int,
     log: Log,
 ) -> None:
     """Runs all tasks, and logs progress every ten seconds and at the end.
@@ -73,13 +74,14 @@ def run_stage(
       stage: name of the stage in the log.
       function: called with each task.
       tasks: arguments of the function.
-      num_bytes: bytes of text of all tasks; 0: each returns a dict with the `bytes` it read.
+      num_bytes: bytes of text of `of_tasks` tasks; 0: each returns a dict with the `bytes` it read.
+      of_tasks: how many tasks the stage has, those included that are done or that others do.
       log: takes lines of progress.
     """
     started = last = time.monotonic()
     done_bytes = 0.0
     for done, (_, result) in enumerate(workers.run(function, tasks), start=1):
-        done_bytes += num_bytes / len(tasks) if num_bytes else result["bytes"]
+        done_bytes += num_bytes / of_tasks if num_bytes else result["bytes"]
         now = time.monotonic()
         if now > last + 10 or done == len(tasks):
             megabytes, seconds = done_bytes / 1e6, max(now - started, 1e-9)
