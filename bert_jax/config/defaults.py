@@ -176,7 +176,7 @@ def pretraining() -> ConfigDict:
 
     config.optimizer = optimizer = ConfigDict()
     # A row of bert_jax.optim.optimizers.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad,
-    # lamb, muon.
+    # adafactor, lamb, muon.
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
     # A row of bert_jax.optim.schedules.SCHEDULES: bert_linear, linear, trapezoid, constant,

@@ -65,6 +65,22 @@ def adagrad(config: OptimizerConfig) -> optax.GradientTransformation:
     )
 
 
+def adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Adafactor (Shazeer & Stern 2018): second moments of rows and columns in place of elements.
+
+    Its section 9: beta2 of step t is 1 - t^-0.8, the update is clipped to a root mean square of 1
+    and multiplied by that of the parameter, at least 1e-3, and there is no momentum. The learning
+    rate is thus relative; 1e-2 is the authors' largest. Matrices whose smaller dimension is below
+    128, and vectors, have moments of elements, as in their code.
+    """
+    return optax.chain(
+        optax.scale_by_factored_rms(decay_rate=0.8, min_dim_size_to_factor=128),
+        optax.clip_by_block_rms(1.0),
+        optax.scale_by_param_block_rms(1e-3),
+        _decay(config),
+    )
+
+
 def lamb(config: OptimizerConfig) -> optax.GradientTransformation:
     """LAMB (You et al. 2020): AdamW, whose direction gets the norm of the parameter it changes.
 
@@ -123,6 +139,7 @@ OPTIMIZERS: dict[str, Callable[[OptimizerConfig], optax.GradientTransformation]]
     "adamw": adamw,
     "gpt_adam": gpt_adam,
     "adagrad": adagrad,
+    "adafactor": adafactor,
     "lamb": lamb,
     "muon": muon,
 }

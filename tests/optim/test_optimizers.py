@@ -407,7 +407,7 @@ def test_every_optimizer_with_every_schedule_makes_updates(name, schedule, param
     state = tx.init(params)
     for _ in range(2):  # the rate of the first update is 0
         updates, state = jax.jit(tx.update)(jax.tree.map(np.ones_like, params), state, params)
-    moments = {"adagrad": ("sum_of_squares",), "muon": ()}.get(name, ("mu", "nu"))
+    moments = {"adagrad": ("sum_of_squares",), "adafactor": (), "muon": ()}.get(name, ("mu", "nu"))
     for moment in moments:
         shapes = jax.tree.map(jnp.shape, optax.tree_utils.tree_get(state, moment))
         assert shapes == jax.tree.map(jnp.shape, params)
@@ -448,7 +448,7 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
         (
             {"name": "sgd"},
             r"Unknown optimizer 'sgd'\. Available: bert_adam, adamw, gpt_adam, adagrad,"
-            r" lamb, muon\.",
+            r" adafactor, lamb, muon\.",
         ),
         (
             {"schedule": "noam"},
