@@ -14,6 +14,7 @@ temporary folder and compiled programs. The exit code is 1 if there is a problem
 
 import argparse
 import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("time", "Compile, but do not execute updates: no estimate of the time.", True)
     parser.switch("json", "Print one JSON object in the place of lines.")
     run_flags.add_cache(parser)
+    # The blocks that end remove the temporary folder.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     config, workdir = None, flag_value(argv, "workdir")
     if flag_value(argv, "config") or _sets_fields(argv) or workdir:
         config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)

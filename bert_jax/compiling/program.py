@@ -88,9 +88,8 @@ def compile_program(program: Program) -> Compiled:
 
 
 def _reason(message: str) -> str:
-    """Returns the sentence of the compiler's message that has the numbers."""
-    found = re.search(r"Used \S+ of \S+ \w+\.[^.]*\.\w*", message)
-    return " ".join((found[0] if found else message.splitlines()[0]).split())
+    """Returns the first line of the compiler's message, which has the numbers."""
+    return message.splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
 
 
 def count_collectives(text: str) -> dict[str, Collective]:

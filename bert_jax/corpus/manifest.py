@@ -1,8 +1,8 @@
 """manifest.json: the contents of a folder of prepared data, with checksums.
 
 It is written last: a folder with a manifest is complete. It has the settings and the fingerprint of
-the text, and the size and SHA-256 of every file. Equal settings and text give the same bytes, with
-any number of processes.
+the text, and the size and SHA-256 of every file; manifest.json.sha256 has its own SHA-256, as
+sha256sum writes it. Equal settings and text give the same bytes, with any number of processes.
 """
 
 import concurrent.futures
@@ -10,17 +10,19 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 from typing import Any
 
 from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.shards import ShardRows
 from bert_jax.corpus.streams import StreamFormat
-from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.atomic import read_json, whole_file, write_json, write_text
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 
 NAME = "manifest.json"
+_SEAL = ".sha256"
 # Raised when the meaning of a stored byte changes.
 VERSION = 1
 
@@ -48,6 +50,7 @@ class Manifest:
         """
         path = os.path.join(folder, NAME)
         try:
+            _check_seal(path)
             content = read_json(path)
             version = content["version"]
         except FileNotFoundError:
@@ -64,7 +67,10 @@ class Manifest:
         return cls(folder, content)
 
     def save(self) -> None:
-        write_json(os.path.join(self.folder, NAME), self.content)
+        path = os.path.join(self.folder, NAME)
+        with whole_file(path) as part:
+            write_json(part, self.content)
+            write_text(path + _SEAL, f"{file_sha256(part)}  {NAME}\n")
 
     @property
     def fingerprint(self) -> str:
@@ -164,6 +170,14 @@ class Manifest:
                 f" {', '.join(map(str, self.sequence_lengths))}."
             )
         return parts[str(sequence_length)]
+
+
+def _check_seal(path: str) -> None:
+    """Raises ValueError if a manifest is not the one that was written; 0.1.0 wrote no checksum."""
+    if os.path.exists(seal := path + _SEAL):
+        expected = pathlib.Path(seal).read_bytes()
+        if expected != f"{file_sha256(path)}  {NAME}\n".encode():
+            raise ValueError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
 
 
 def _check_size(path: str, size: int) -> None:

@@ -1,6 +1,8 @@
 """The manifest: files are complete and unchanged, and opened by split and sequence length."""
 
+import hashlib
 import json
+import random
 
 import numpy as np
 import pytest
@@ -71,8 +73,28 @@ def test_a_corrupt_manifest_is_named(content, tmp_path):
         Manifest.load(str(tmp_path))
 
 
+def test_any_flipped_bit_of_the_manifest_is_found(manifest, tmp_path):
+    """And of its checksum; the manifests of version 0.1.0 have none."""
+    manifest.save()
+    path, seal = tmp_path / NAME, tmp_path / f"{NAME}.sha256"
+    assert Manifest.load(str(tmp_path)).content == manifest.content
+    assert seal.read_text() == f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {NAME}\n"
+    rng = random.Random(0)
+    for file in (path, seal):
+        data = file.read_bytes()
+        for bit in rng.sample(range(8 * len(data)), 100):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(changed)
+            with pytest.raises(ValueError, match=f"{path} is corrupt"):
+                Manifest.load(str(tmp_path))
+        file.write_bytes(data)
+    seal.unlink()
+    assert Manifest.load(str(tmp_path)).content == manifest.content
+
+
 def test_another_version_is_refused(manifest, tmp_path):
-    (tmp_path / NAME).write_text(json.dumps(manifest.content | {"version": 99}))
+    Manifest(str(tmp_path), manifest.content | {"version": 99}).save()
     with pytest.raises(
         ValueError, match=f"has version 99, but this program reads version {VERSION}"
     ):
