@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "launch"
-SCRIPTS = sorted([*LAUNCH.glob("*.sh"), LAUNCH / "slurm.sbatch"])
+SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch")])
 # Launchers that pass all their flags on to the program.
 PASSING = ("local.sh", "local_multiprocess.sh", "gpu_server.sh", "slurm.sbatch", "tpu_vm.sh")
 TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16", "SHARE": "10.0.0.2:/runs"}
@@ -83,6 +83,29 @@ def test_the_quick_start_takes_another_configuration(tmp_path):
     paper = "--config=configs/tiny.py"
     output = run_script(LAUNCH / "quickstart.sh", "--dry_run", paper, cwd=tmp_path).stdout
     assert shlex.split(output.split("\n")[0])[3:] == [f"--workdir={tmp_path}/quickstart", paper]
+
+
+@pytest.mark.parametrize(
+    ("words", "array", "added"),
+    [
+        (["evaluate", "--workdir=a folder"], "", []),
+        (["prepare", "--data_dir=d"], "", []),
+        (["prepare", "--data_dir=d"], "5 8 0 1", ["--task=5/8"]),
+        (["prepare", "--data_dir=d"], "14 3 10 2", ["--task=2/3"]),
+        (["sweep", "--workdir=d"], "5 8 0 1", []),
+    ],
+    ids=str,
+)
+def test_a_job_of_an_array_takes_its_share_of_the_preparation(words, array, added, tmp_path):
+    names = ("ID", "COUNT", "MIN", "STEP")
+    env = dict(zip((f"SLURM_ARRAY_TASK_{name}" for name in names), array.split(), strict=False))
+    output = run_script(LAUNCH / "slurm_command.sbatch", "--dry_run", *words, cwd=tmp_path, env=env)
+    assert shlex.split(output.stdout) == ["python", "-m", "bert_jax", *words, *added]
+
+
+def test_a_job_needs_a_command(tmp_path):
+    done = run_script(LAUNCH / "slurm_command.sbatch", "--dry_run", cwd=tmp_path, check=False)
+    assert done.returncode == 2 and "the command is missing" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["gpu_server.sh", "slurm.sbatch", "Dockerfile"])

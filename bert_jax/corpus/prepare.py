@@ -9,6 +9,7 @@ import dataclasses
 import fcntl
 import hashlib
 import os
+import pathlib
 import shutil
 import socket
 from collections.abc import Iterator
@@ -62,6 +63,8 @@ def prepare(
             share = Share(*task, os.path.join(data_dir, UNFINISHED), started)
             if manifest := find_prepared(config, data_dir, log):
                 return manifest
+            if share.count == 1:
+                _check_tasks(data_dir)
             source = make_source(config)
             request = {"settings": _settings(config), "source": source.fingerprint()}
             _claim(share, request, log)
@@ -207,6 +210,19 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _flatten({str(item.get("name", i)): item for i, item in enumerate(value)}, name)
     else:
         yield name, value
+
+
+def _check_tasks(data_dir: str) -> None:
+    """Raises ValueError if tasks are at work in the folder, whose units this program would do."""
+    for path in pathlib.Path(data_dir).glob(".lock-*"):
+        with open(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"{file.read()} is a task of the preparation in {data_dir}: wait until it ends,"
+                    " or stop it."
+                ) from None
 
 
 @contextlib.contextmanager

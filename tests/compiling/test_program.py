@@ -1,5 +1,8 @@
 """What is read from compiled programs: against closed forms, and programs written by hand."""
 
+import os
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -18,6 +21,7 @@ from bert_jax.compiling.program import (
 from bert_jax.devices.chips import Chip, find_chip
 from tests.compiling.conftest import CONFIGS
 
+GOLDENS = pathlib.Path(__file__).parent / "goldens"
 TEXT = """
   %all-reduce.1 = f32[768,3072]{1,0:T(8,128)} all-reduce(f32[768,3072] %x), replica_groups={}
   %ar.2 = (bf16[16]{0}, f32[2,4]{1,0}) all-reduce(%a, %b), to_apply=%add
@@ -61,6 +65,21 @@ def test_gradients_are_summed_over_the_data(name, make_plan):
     assert first.sizes["parameters"] <= reduced
     assert reduced <= 1.1 * directions * first.sizes["parameters"] + 4096
     assert found.fits(0) and found.peak > 0 and not found.no_room
+
+
+@pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="XLA of other versions differs")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_collectives_are_those_of_the_golden_file(name, make_plan):
+    """Over data, fsdp and tensor: what is silently copied to all devices changes them."""
+    lines = [
+        f"{program.name} {program.length}: {kind} {found.count} {found.bytes}\n"
+        for program in programs(make_plan(name))
+        for kind, found in compile_program(program).collectives.items()
+    ]
+    path = GOLDENS / f"{name.replace(':', '_')}.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        path.write_text("".join(lines))
+    assert "".join(lines) == path.read_text(), "if it is right: UPDATE_GOLDENS=1 pytest"
 
 
 def test_an_evaluation_sends_only_sums(make_plan):

@@ -1,7 +1,6 @@
 """The manifest: files are complete and unchanged, and opened by split and sequence length."""
 
 import hashlib
-import json
 import random
 
 import numpy as np

@@ -1,5 +1,6 @@
 """Preparation that several programs divide between them: the bytes of one program."""
 
+import fcntl
 import pathlib
 import signal
 import subprocess
@@ -146,6 +147,17 @@ def test_other_settings_are_refused_to_a_task(text, tmp_path):
         prepare(make_config(text), str(folder), 1, interrupt, (0, 2))
     errors = run_tasks(make_config(text, seed=2), folder, [1], 2)
     assert "seed: 1 there, 2 requested" in str(errors[1])
+
+
+def test_one_program_alone_waits_for_no_task(text, tmp_path):
+    with open(tmp_path / ".lock-1", "w+") as file:
+        file.write("process 1 on a host")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        errors = run_tasks(make_config(text), tmp_path, [0], 1)
+    message = f"process 1 on a host is a task of the preparation in {tmp_path}: wait until it ends"
+    assert str(errors[0]).startswith(message)
+    assert run_tasks(make_config(text), tmp_path, [0], 1) == {}
 
 
 def interrupt(line: str) -> None:
