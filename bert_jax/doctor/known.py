@@ -4,7 +4,7 @@ A row of PRETRAINING or FINETUNING is a published recipe, or a configuration of 
 is known for a run are the rows with its kind of optimizer, place of the norms and size: their
 lowest and highest learning rate. RoBERTa's rates for pre-training are also those of the model cards
 of roberta-base and roberta-large, ELECTRA's also that of google-research/electra. The values of
-LAMB and RoBERTa's for fine-tuning have not been compared with a second source.
+LAMB, Adafactor and RoBERTa's for fine-tuning have not been compared with a second source.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ FAMILIES = {
     "muon": "adam",
     "lamb": "lamb",
     "adagrad": "adagrad",
+    "adafactor": "adafactor",
 }
 # Hidden sizes below it are those of small models: Mini, Small of ELECTRA, MiniLM.
 SMALL = 512
@@ -58,6 +59,7 @@ PRETRAINING = (
     # The published one at batch 512 and at batch 32,768; `lamb_rate` has the rule between them.
     Known("LAMB, batch 512 to 32768 (You et al. 2020, Table 4)", "lamb", _BOTH, 6.25e-4, 5e-3),
     Known("bilm-tf's train_elmo.py", "adagrad", _BOTH, 0.2, 0.2),
+    Known("Adafactor (Shazeer & Stern 2018, section 9)", "adafactor", _BOTH, 1e-2, 1e-2),
 )
 # Of a model that has been pre-trained: README.md of google-research/bert.
 CONTINUED = (
@@ -69,6 +71,7 @@ FINETUNING = (
     Known("RoBERTa (Liu et al. 2019, Table 10)", "adam", ("large",), 1e-5, 3e-5),
     Known("GPT (openai/finetune-transformer-lm)", "adam", ("large",), 6.25e-5, 6.25e-5),
     Known("configs/ner.py", "adam", _BOTH, 5e-5, 1e-4),
+    Known("T5 (Raffel et al. 2020, section 3.1.2)", "adafactor", _BOTH, 1e-3, 1e-3),
     Known("small BERTs (google-research/bert's README.md)", "adam", ("small",), 3e-5, 3e-4),
 )
 # Of a head on an encoder that is not trained.
