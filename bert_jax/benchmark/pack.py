@@ -20,6 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.benchmark.machine import describe_machine
+from bert_jax.config.fields import has_corpus
 from bert_jax.corpus.batch import Rows
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.open import open_run
@@ -71,9 +72,11 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
         ]
         sides = {}
         for name, pack in ((SINGLE, 1), (PACKED, config.data.pack)):
-            data = os.path.join(folder, f"data-{pack}")
-            more = [*words, *shorter, f"--config.data.pack={pack}", f"--config.data.dir={data}"]
-            config.data.pack, config.data.dir = pack, data
+            more = [*words, *shorter, f"--config.data.pack={pack}"]
+            config.data.pack = pack
+            if has_corpus(config):
+                config.data.dir = os.path.join(folder, f"data-{pack}")
+                more.append(f"--config.data.dir={config.data.dir}")
             opened = open_run(config, os.path.join(folder, f"run-{pack}"))
             rows = opened.training_rows(opened.phases[0])
             sides[name] = (more, Side(fill_rate(rows, steps, 2 * steps), []))

@@ -49,6 +49,22 @@ def test_what_it_refuses(flags, message):
         benchmarks.main(["benchmark", "pack", "--config=configs/tiny.py", *flags])
 
 
+@pytest.mark.parametrize("name", ["tiny", "classification"])
+def test_only_a_corpus_has_a_folder_of_data(name, monkeypatch, capsys):
+    """Labelled files have no such field."""
+    opened = types.SimpleNamespace(phases=(None,), training_rows=lambda phase: None)
+    commands = []
+    monkeypatch.setattr(pack, "open_run", lambda config, folder: opened)
+    monkeypatch.setattr(pack, "fill_rate", lambda rows, start, stop: 0.5)
+    monkeypatch.setattr(pack, "_train", lambda words, workdir: commands.append(words) or 100.0)
+    flags = [f"--config=configs/{name}.py", "--config.data.pack=2", "--rounds=1"]
+    benchmarks.main(["benchmark", "pack", *flags])
+    assert "packed" in capsys.readouterr().out
+    assert ["--config.data.pack=1" in words for words in commands] == [True, False]
+    with_folder = [any("data.dir" in word for word in words) for words in commands]
+    assert with_folder == [name == "tiny"] * 2
+
+
 @pytest.mark.slow
 def test_both_sides_are_trained(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")

@@ -36,19 +36,21 @@ ELMO = {
     "model.highway_layers": 1,
     "head.num_samples": 8,
 }
-# Name of a configuration -> what makes it small.
+# Name of a configuration, or of a model -> what makes it small.
 CONFIGS = {
     "tiny": SIZES,
     "gpt": SIZES,
     "left_to_right": SIZES,
     "fast:tiny": SIZES | {"model.intermediate_size": 24},
+    "modernbert": SIZES | {"model.intermediate_size": 24, "model.name": "modernbert"},
     "elmo": ELMO,
 }
+_CONFIG_OF = {"modernbert": "fast:tiny"}
 
 
 def small_config(name: str, **changes: Any) -> ConfigDict:
     """Returns a small configuration; `changes` have "__" in the place of dots."""
-    module, _, argument = name.partition(":")
+    module, _, argument = _CONFIG_OF.get(name, name).partition(":")
     config = importlib.import_module(f"configs.{module}").get_config(*filter(None, [argument]))
     dotted = {field.replace("__", "."): value for field, value in changes.items()}
     for field, value in (SMALL | CONFIGS[name] | dotted).items():
