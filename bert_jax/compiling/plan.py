@@ -21,7 +21,7 @@ from bert_jax.config.phases import Phase, make_phases
 from bert_jax.corpus.stages import make_forms
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of
-from bert_jax.models import complete_example, make_add_fields, reads_new_words
+from bert_jax.models import complete_example, reads_new_words
 from bert_jax.optim.make import make_optimizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
@@ -34,7 +34,7 @@ from bert_jax.training.run import Run, make_model_config, make_task_data, optimi
 from bert_jax.training.shapes import shapes
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import flops_per_token
-from bert_jax.training.train import step_of_phase
+from bert_jax.training.train import num_microbatches, step_of_phase
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Updates of a run that knows its length only with its data. They are constants of the programs,
@@ -82,8 +82,7 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
             return open_run(config, folder, mesh=mesh)
     model = make_model_config(config)
     tokenizer = _tokenizer(config, reads_new_words(model))
-    make_add_fields(model, tokenizer)  # the encoder may refuse the tokenizer
-    return Run(
+    run = Run(
         config=config,
         workdir="",
         mesh=mesh,
@@ -97,6 +96,8 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
         fingerprint="",
         description=(),
     )
+    _ = run.add_fields  # the encoder may refuse the tokenizer
+    return run
 
 
 def _tokenizer(config: ConfigDict, of_words: bool) -> Tokenizer:
@@ -137,7 +138,6 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     tx, _ = make_optimizer(optimizer_config(run.config), run.steps, _WARMUP)
     state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
     keys = {purpose: _abstract_key(run, purpose) for purpose in ("dropout", "masking")}
-    size = run.config.microbatch_size
     sizes = {
         "parameters": bytes_of(state.params),
         "optimizer": bytes_of(state.opt_state),
@@ -146,7 +146,7 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     flops = flops_per_token(run.task_at(phase), length) * rows * length
     first, *second = step.programs
     name = "gradient" if second else "update"
-    parts = rows // size if size and rows % size == 0 else 1
+    parts = num_microbatches(run.config, rows)
     lower = lambda: first.lower(state, batch, keys)  # noqa: E731
     found = [Program(name, phase, rows, length, parts, flops, sizes, lower)]
     if second:

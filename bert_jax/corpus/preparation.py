@@ -89,8 +89,7 @@ class Preparation:
         self._sample(splits, forms, tokenizer, phrases)
         self._pack(splits, forms)
         self._write(splits, forms, phrases)
-        if not self.share.is_first:
-            self.share.wait([os.path.join(self.data_dir, NAME)], "manifest", self.log)
+        if not self.share.is_first:  # the first one has written the manifest
             return Manifest.load(self.data_dir)
         corpus = self._describe_corpus(num_duplicates)
         content = {
@@ -317,7 +316,7 @@ class Preparation:
     def _write(
         self, splits: dict[str, Split], forms: dict[int, Any], phrases: Phrases | None
     ) -> None:
-        """Writes the shards."""
+        """Writes the shards; returns when all are there, other shares when the manifest is."""
         tasks = {}
         for split in splits:
             for length, form in forms.items():

@@ -195,23 +195,27 @@ def step_of_phase(run: Run, phase: Phase, batch_size: int, warmup: int) -> Train
 
     Args:
       run, phase: of the update.
-      batch_size: rows of its batches, in as many microbatches of `config.microbatch_size` as they
-        fill, if they fill whole ones.
+      batch_size: rows of its batches, which `num_microbatches` divides.
       warmup: updates.
     """
     config = run.config
-    size = config.microbatch_size
     return jitted_train_step(
         run.task_at(phase),
         batch_size,
         optimizer_config(config),
         run.steps,
         warmup,
-        batch_size // size if size and batch_size % size == 0 else 1,
+        num_microbatches(config, batch_size),
         config.nonfinite_limit if config.nonfinite == "skip" else 0,
         run.mesh,
         in_two=not has_corpus(config),  # whose batches have several lengths
     )
+
+
+def num_microbatches(config: ConfigDict, batch_size: int) -> int:
+    """Returns the parts of `config.microbatch_size` rows of a batch; 1 if it has no whole ones."""
+    size = config.microbatch_size
+    return batch_size // size if size and batch_size % size == 0 else 1
 
 
 @functools.lru_cache(maxsize=1)

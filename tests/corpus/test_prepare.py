@@ -86,7 +86,8 @@ def small_units(monkeypatch):
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    """The files of prepared data, without the locks."""
+    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".lock")}
 
 
 @pytest.mark.parametrize(

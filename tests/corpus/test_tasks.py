@@ -1,7 +1,8 @@
 """Preparation that several programs divide between them: the bytes of one program."""
 
+# ruff: noqa: F811 - fixtures of test_prepare.py are arguments of tests
+
 import fcntl
-import pathlib
 import signal
 import subprocess
 import sys
@@ -10,32 +11,22 @@ import time
 
 import pytest
 
-from bert_jax.corpus import documents as documents_lib
-from bert_jax.corpus import shards as shards_lib
 from bert_jax.corpus import stages
 from bert_jax.corpus.prepare import prepare
 from bert_jax.files import shares
 from bert_jax.files.shares import OtherTaskError, parse_share
-from tests.corpus.test_prepare import REPOSITORY, make_config, write_text
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("text")
-    write_text(folder, 60)
-    return folder
+from tests.corpus.test_prepare import (  # noqa: F401
+    REPOSITORY,
+    contents,
+    make_config,
+    small_units,
+    text,
+)
 
 
 @pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    """Many units and files, although the text is small."""
-    monkeypatch.setattr(documents_lib, "UNIT_TOKENS", 2000)
-    monkeypatch.setattr(shards_lib, "TOKENS_PER_FILE", 1 << 14)
+def short_waits(monkeypatch):
     monkeypatch.setattr(shares, "_POLL_SECONDS", 0.01)
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".lock")}
 
 
 def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
