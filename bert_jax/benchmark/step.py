@@ -8,6 +8,8 @@ and norms. The compared programs, if torch and transformers are installed, are `
 unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
 positions only, and with --compile the latter through torch.compile. With several --dtypes the last
 line of a model compares the best of both sides; in bfloat16_products only our step is measured.
+With --parts our step is also measured without dropout, without drawing masks, without optimizer and
+metrics, and without all of them.
 """
 
 import dataclasses
@@ -17,11 +19,14 @@ from typing import Any
 
 from bert_jax.benchmark.machine import describe_machine, has_transformers
 from bert_jax.benchmark.turns import Rival, take_turns
-from bert_jax.benchmark.workload import PREDICTIONS, SEQUENCE_LENGTH, SIZES
+from bert_jax.benchmark.workload import PARTS, PREDICTIONS, SEQUENCE_LENGTH, SIZES
 
 OURS, PLAIN, GATHERED = "bert_jax", "transformers", "transformers, masked positions"
 COMPILED = f"{GATHERED}, compiled"
 OWN_DTYPE = "bfloat16_products"  # without a counterpart in torch
+BARE = f"{OURS} without all of these"
+# Our step, and what is left out of it.
+LESSER = {OURS: (), **{f"{OURS} without {part}": (part,) for part in PARTS}, BARE: PARTS}
 _COLUMNS = "{:42} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
 
 
@@ -35,6 +40,7 @@ class Options:
       prng_impl: random bit generator of our dropout.
       same_allocator: give transformers our setting of the C library's allocator.
       compile: whether transformers' model is also compiled.
+      parts: whether our step is also measured without parts of it.
     """
 
     rounds: int = 7
@@ -42,6 +48,7 @@ class Options:
     prng_impl: str = "threefry4x32"
     same_allocator: bool = False
     compile: bool = False
+    parts: bool = False
 
 
 def run(models: Sequence[str], dtypes: Sequence[str], options: Options) -> None:
@@ -87,7 +94,14 @@ def measure(
     here = __package__
     ceiling = Rival(f"{here}.rivals.step_jax", "build_ceiling", **common)
     rivals = {
-        OURS: Rival(f"{here}.rivals.step_jax", "build_step", **common, prng_impl=options.prng_impl),
+        name: Rival(
+            f"{here}.rivals.step_jax",
+            "build_step",
+            **common,
+            prng_impl=options.prng_impl,
+            without=without,
+        )
+        for name, without in (LESSER if options.parts else {OURS: ()}).items()
     }
     if has_transformers() and dtype != OWN_DTYPE:
         settings = common | {"same_allocator": options.same_allocator}
@@ -109,8 +123,11 @@ def measure(
             rival.close()
     properties = rivals[OURS].properties | ceiling.properties
     seconds = {name: statistics.median(numbers[name]) for name in rivals}
-    lines = table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size)
-    return seconds, list(lines)
+    lines = list(table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size))
+    if options.parts:
+        share = 1 - seconds[BARE] / seconds[OURS]
+        lines.append(f"{', '.join(PARTS)} together: {share:.1%} of a step")
+    return {name: seconds[name] for name in seconds if name == OURS or name not in LESSER}, lines
 
 
 def table(

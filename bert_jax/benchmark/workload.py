@@ -11,6 +11,8 @@ from bert_jax.corpus.batch import token_fields
 VOCAB_SIZE = 30_522
 SEQUENCE_LENGTH = 128
 PREDICTIONS = 20
+# What a step does beside the passes through the model.
+DROPOUT, MASKING, UPDATE = PARTS = ("dropout", "masking", "optimizer and metrics")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,7 @@ def step(argv: Sequence[str]) -> None:
     parser.flag("prng_impl", "threefry4x32", "Random bit generator of our dropout.")
     parser.switch("same_allocator", "Give transformers our setting of the C library's allocator.")
     parser.switch("compile", "Also measure transformers' model through torch.compile.")
+    parser.switch("parts", "Also measure our step without dropout, masks, optimizer and metrics.")
     flags = parser.parse(argv)
     models, dtypes = flags.models.split(","), flags.dtypes.split(",")
     _check_known("model", models, SIZES)
@@ -52,7 +53,12 @@ def step(argv: Sequence[str]) -> None:
     from bert_jax.benchmark.step import Options, run
 
     options = Options(
-        flags.rounds, flags.batch_size, flags.prng_impl, flags.same_allocator, flags.compile
+        flags.rounds,
+        flags.batch_size,
+        flags.prng_impl,
+        flags.same_allocator,
+        flags.compile,
+        flags.parts,
     )
     run(models, dtypes, options)
 

@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
 from bert_jax.models.layers.cache import Cache
-from bert_jax.models.layers.dense import dense, initializer, rounded_matmul
+from bert_jax.models.layers.dense import dense, initializer, word_logits
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, EncoderConfig, Rules
@@ -64,12 +64,7 @@ class WordScores:
 
     def logits(self) -> jax.Array:
         """float32[batch, positions, words]."""
-        if self.rounds_products:
-            logits: jax.Array = rounded_matmul(self.features, self.table, 1)
-            return logits + self.bias[None, None]
-        table = self.table.astype(self.features.dtype)
-        logits = jnp.einsum("bpd,vd->bpv", self.features, table, preferred_element_type=jnp.float32)
-        return logits + self.bias[None, None]
+        return word_logits(self.features, self.table, self.bias, self.rounds_products)
 
 
 class MaskedLMHead(nn.Module):

@@ -1,16 +1,20 @@
 """This program's training step, and the matrix products it cannot be faster than."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.benchmark.workload import (
+    DROPOUT,
+    MASKING,
     PREDICTIONS,
     SEQUENCE_LENGTH,
     SIZES,
+    UPDATE,
     VOCAB_SIZE,
     make_batch,
     time_steps,
@@ -24,13 +28,18 @@ from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.progress import peak_flops
 from bert_jax.training.state import init_state, make_key
-from bert_jax.training.step import flops_per_token, train_step
+from bert_jax.training.step import compute_gradient, flops_per_token, train_step
 
 Measured = tuple[dict[str, Any], Callable[[], list[float]]]
 
 
-def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measured:
-    """The whole update: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
+def build_step(
+    model: str, dtype: str, batch_size: int, prng_impl: str, without: Sequence[str] = ()
+) -> Measured:
+    """The whole update: masks drawn on the device, forward, backward, clipping, Adam, metrics.
+
+    `without` are those of `workload.PARTS` that are left out.
+    """
     keep_freed_memory()
     mesh = sharding.make_mesh()
     # 20 / 128, so that each row really has 20 predictions.
@@ -43,7 +52,10 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
         never_masked=(101, 102),
     )
     config = model_config(model, dtype, prng_impl)
-    task = Pretraining(config, rule, SEQUENCE_LENGTH, PREDICTIONS)
+    if DROPOUT in without:
+        config = dataclasses.replace(config, dropout_rate=0.0, attention_dropout_rate=0.0)
+    given_masks = None if MASKING in without else rule
+    task = Pretraining(config, given_masks, SEQUENCE_LENGTH, PREDICTIONS)
     tx, _ = make_optimizer(
         OptimizerConfig(
             name="bert_adam",
@@ -62,14 +74,20 @@ def build_step(model: str, dtype: str, batch_size: int, prng_impl: str) -> Measu
     )
     state = init_state(task, tx, mesh, make_key(0, "init"))
     update = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
+    gradient = jax.jit(lambda *arguments: compute_gradient(*arguments, task=task)[0])
     keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
-    batch = {k: v for k, v in make_batch(batch_size).items() if not k.startswith("masked_lm")}
+    batch = make_batch(batch_size)
+    if given_masks is not None:
+        batch = {k: v for k, v in batch.items() if not k.startswith("masked_lm")}
     batch = sharding.shard_batch(mesh, batch, batch_size, 0)
 
     def step() -> None:
         nonlocal state
-        state, metrics = update(state, batch, keys)
-        jax.block_until_ready((state, metrics))
+        if UPDATE in without:
+            jax.block_until_ready(gradient(state, batch, keys))
+        else:
+            state, metrics = update(state, batch, keys)
+            jax.block_until_ready((state, metrics))
 
     step()
     flops = flops_per_token(task, SEQUENCE_LENGTH)

@@ -1,7 +1,5 @@
 """Dense layers and tables of embeddings, and their initial values."""
 
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -71,8 +69,8 @@ def _matmul_backward(residuals, grads):
 matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def rounded_matmul(x: jax.Array, kernel: jax.Array, axis: int = 0) -> jax.Array:
+@jax.custom_vjp
+def rounded_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """Product of operands that are rounded to bfloat16; sums and result are float32.
 
     The same holds for the products of its gradient. On CPUs with instructions for bfloat16 it takes
@@ -80,31 +78,92 @@ def rounded_matmul(x: jax.Array, kernel: jax.Array, axis: int = 0) -> jax.Array:
 
     Args:
       x: float[..., in].
-      kernel: float32[in, out], or float32[out, in] if `axis` is 1.
-      axis: of the kernel, that is summed over.
+      kernel: float32[in, out].
 
     Returns:
       float32[..., out].
     """
-    return _rounded_forward(x, kernel, axis)[0]
+    return _rounded_forward(x, kernel)[0]
 
 
-def _rounded_forward(x, kernel, axis):
+def _rounded_forward(x, kernel):
     rows, kernel = x.reshape(-1, x.shape[-1]).astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
-    y = _product(rows, kernel, 1, axis).reshape(*x.shape[:-1], kernel.shape[1 - axis])
+    y = _product(rows, kernel, 1, 0).reshape(*x.shape[:-1], -1)
     return y, (rows, kernel, jnp.empty((0,), x.dtype))
 
 
-def _rounded_backward(axis, residuals, grads):
+def _rounded_backward(residuals, grads):
     rows, kernel, of_x = residuals
     gradient_rows = grads.reshape(-1, grads.shape[-1]).astype(jnp.bfloat16)
-    x_grads = _product(gradient_rows, kernel, 1, 1 - axis)
-    left, right = (gradient_rows, rows) if axis else (rows, gradient_rows)
-    kernel_grads = _product(_transpose(left), right, 1, 0)
+    x_grads = _product(gradient_rows, kernel, 1, 1)
+    kernel_grads = _product(_transpose(rows), gradient_rows, 1, 0)
     return x_grads.reshape(*grads.shape[:-1], -1).astype(of_x.dtype), kernel_grads
 
 
 rounded_matmul.defvjp(_rounded_forward, _rounded_backward)
+
+
+def word_logits(x: jax.Array, table: jax.Array, bias: jax.Array, rounds: bool) -> jax.Array:
+    """x @ table.T + bias, with sums in float32.
+
+    Args:
+      x: float[..., hidden].
+      table: float32[words, hidden].
+      bias: float32[words].
+      rounds: whether operands are rounded as in `rounded_matmul`, and in the gradient of the bias;
+        otherwise the table gets the dtype of x.
+
+    Returns:
+      float32[..., words].
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    if rounds:
+        logits = _rounded_logits(rows, table, bias)
+    else:
+        table = table.astype(x.dtype)
+        product = jnp.einsum("rd,vd->rv", rows, table, preferred_element_type=jnp.float32)
+        logits = _add_bias(product, bias)
+    return logits.reshape(*x.shape[:-1], -1)
+
+
+@jax.custom_vjp
+def _add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """float32[rows, out] + float32[out]; the gradient of the bias is computed as a product.
+
+    As a sum over the rows of a wide matrix it takes XLA six times as long on CPUs.
+    """
+    return x + bias[None]
+
+
+def _add_bias_backward(_, grads):
+    ones = jnp.ones((1, grads.shape[0]), grads.dtype)
+    return grads, jnp.matmul(ones, grads, precision="highest")[0]
+
+
+_add_bias.defvjp(lambda x, bias: (x + bias[None], None), _add_bias_backward)
+
+
+@jax.custom_vjp
+def _rounded_logits(x: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
+    return _rounded_logits_forward(x, table, bias)[0]
+
+
+def _rounded_logits_forward(x, table, bias):
+    rows, table = x.astype(jnp.bfloat16), table.astype(jnp.bfloat16)
+    return _product(rows, table, 1, 1) + bias[None], (rows, table, jnp.empty((0,), x.dtype))
+
+
+def _rounded_logits_backward(residuals, grads):
+    rows, table, of_x = residuals
+    grads = grads.astype(jnp.bfloat16)
+    x_grads = _product(grads, table, 1, 0).astype(of_x.dtype)
+    # The small matrix is transposed, and the result; XLA would fold the latter into the product.
+    table_grads = jax.lax.optimization_barrier(_product(_transpose(rows), grads, 1, 0)).T
+    ones = jnp.ones((1, grads.shape[0]), grads.dtype)
+    return x_grads, table_grads, _product(ones, grads, 1, 0)[0]
+
+
+_rounded_logits.defvjp(_rounded_logits_forward, _rounded_logits_backward)
 
 
 def _product(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers.dense import matmul, rounded_matmul
+from bert_jax.models.layers.dense import matmul, rounded_matmul, word_logits
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.feed_forward import activate, feed_forward
 from bert_jax.models.layers.norm import layer_norm, residual
@@ -65,26 +65,45 @@ def test_the_matrix_product_has_the_gradient_of_the_plain_one():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, plain)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("width", [32, 5])  # a multiple of the panels of the transpose, and not
-def test_rounded_products_are_those_of_rounded_operands(axis, width):
+def test_rounded_products_are_those_of_rounded_operands(width):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 5, width)).astype(np.float32)
-    kernel = rng.standard_normal((48, width) if axis else (width, 48)).astype(np.float32)
+    kernel = rng.standard_normal((width, 48)).astype(np.float32)
     weights = rng.standard_normal((2, 5, 48)).astype(np.float32)
-    y, pullback = jax.vjp(lambda x, kernel: rounded_matmul(x, kernel, axis), x, kernel)
-    x_grads, kernel_grads = pullback(weights)
-    assert {a.dtype for a in (y, x_grads, kernel_grads)} == {jnp.dtype("float32")}
+    y, pullback = jax.vjp(rounded_matmul, x, kernel)
+    gradients = pullback(weights)
+    assert {a.dtype for a in (y, *gradients)} == {jnp.dtype("float32")}
 
-    x, kernel, weights = (a.astype(jnp.bfloat16).astype(np.float64) for a in (x, kernel, weights))
-    matrix = kernel.T if axis else kernel
-    expected = np.einsum("bri,bro->io", x, weights)
-    for ours, exact in (
-        (y, x @ matrix),
-        (x_grads, weights @ matrix.T),
-        (kernel_grads, expected.T if axis else expected),
-    ):
+    x, kernel, weights = map(round_to_bfloat16, (x, kernel, weights))
+    expected = x @ kernel, weights @ kernel.T, np.einsum("bri,bro->io", x, weights)
+    for ours, exact in zip((y, *gradients), expected, strict=True):
         np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_the_logits_of_words_and_their_gradients_are_those_of_the_products(rounds):
+    rng = np.random.default_rng(0)
+    shapes = (2, 5, 32), (47, 32), (47,), (2, 5, 47)
+    x, table, bias, weights = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    logits, pullback = jax.vjp(lambda *inputs: word_logits(*inputs, rounds), x, table, bias)
+    gradients = pullback(weights)
+    assert {a.dtype for a in (logits, *gradients)} == {jnp.dtype("float32")}
+
+    if rounds:
+        x, table, weights = map(round_to_bfloat16, (x, table, weights))
+    expected = (
+        x @ table.T + bias,
+        weights @ table,
+        np.einsum("brv,bri->vi", weights, x),
+        weights.sum((0, 1)),
+    )
+    for ours, exact in zip((logits, *gradients), expected, strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
+
+
+def round_to_bfloat16(array):
+    return array.astype(jnp.bfloat16).astype(np.float64)
 
 
 def test_layer_norm_is_exact_far_from_zero(make_config):
