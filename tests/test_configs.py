@@ -23,7 +23,7 @@ from bert_jax.training.state import init_params
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt"
 PRETRAINING = (
-    *("base", "chinese", "large", "medium", "mini", "small", "tiny"),
+    *("base", "chinese", "large", "large_batch", "medium", "mini", "small", "tiny"),
     *("fast", "fast:large", "fast:medium", "fast:small", "fast:mini", "fast:tiny"),
 )
 CAUSAL = (

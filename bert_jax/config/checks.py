@@ -25,7 +25,7 @@ _MAY_BE_ZERO = (
     " data.mask_share data.same_share data.random_share data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
     " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
-    " head.mix_l2 head.lm_weight head.dropout_rate"
+    " head.mix_l2 head.lm_weight head.dropout_rate published_score"
 ).split()
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
@@ -87,6 +87,7 @@ def check_values(config: ConfigDict) -> None:
             f"config.optimizer.no_decay={config.optimizer.no_decay!r} are no regular expressions:"
             f" {error}."
         ) from None
+    _check_restarts(config)
     for phase in make_phases(config, steps=100):
         if phase.sequence_length > config.model.max_position_embeddings:
             raise ValueError(
@@ -178,6 +179,23 @@ def _check_model(model: ConfigDict) -> None:
         raise ValueError(
             f"config.model.hidden_size={model.hidden_size} is not divisible by"
             f" config.model.num_heads={model.num_heads}."
+        )
+
+
+def _check_restarts(config: ConfigDict) -> None:
+    restarts = config.optimizer.restarts
+    pairs = [tuple(pair) for pair in restarts if isinstance(pair, tuple | list) and len(pair) == 2]
+    numbers = [number for pair in pairs for number in pair]
+    if (
+        len(pairs) < len(restarts)
+        or not all(isinstance(number, int | float) for number in numbers)
+        or not all(peak > 0 and 0 <= warmup < 1 for peak, warmup in pairs)
+        or len(pairs) not in (0, len(config.phases))
+    ):
+        raise ValueError(
+            f"config.optimizer.restarts={restarts!r} is not a pair of a learning rate and a"
+            " fraction below 1 of warm-up for each of config.phases, such as ((6e-3, 0.28), (4e-3,"
+            " 0.13)): correct it, or () for one schedule over the whole run."
         )
 
 

@@ -180,11 +180,14 @@ def pretraining() -> ConfigDict:
     optimizer.name = "bert_adam"
     optimizer.learning_rate = 1e-4
     # A row of bert_jax.optim.schedules.SCHEDULES: bert_linear, linear, trapezoid, constant,
-    # cosine, gpt_linear, gpt_cosine.
+    # cosine, root, gpt_linear, gpt_cosine.
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
     # Schedule `trapezoid`: fraction of the run, at its end, in which the rate falls to 0.
     optimizer.tail = 0.5
+    # The schedule begins anew in each phase: (peak, fraction of the phase that is warm-up), ..., in
+    # place of `learning_rate` and `warmup`; (): one schedule over the whole run.
+    optimizer.restarts = ()
     optimizer.weight_decay = 0.01
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.999
@@ -426,6 +429,8 @@ def finetuning(task: str) -> ConfigDict:
 
     # Scores; the first is compared with the baseline and summarized over seeds.
     config.metrics = ("accuracy",)
+    # What a paper reports for the first of `metrics`, which reports show beside it; 0: nothing.
+    config.published_score = 0.0
 
     config.optimizer.learning_rate = 2e-5
     config.optimizer.warmup = "10%"

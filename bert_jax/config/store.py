@@ -51,7 +51,7 @@ ADDED_HEAD_FIELDS = {
 # The same of config.data on labelled examples.
 ADDED_LABELLED_FIELDS = {"pack": 1}
 # The same of config.optimizer, which configurations of any earlier version lack.
-ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "tail": 0.5}
+ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "tail": 0.5, "restarts": ()}
 # Fields of config.data of a corpus that earlier configurations lack, with those values.
 ADDED_DATA_FIELDS = {
     "lexicon": "",
@@ -69,6 +69,7 @@ CHOSEN_LENGTHS = "data.lengths"
 _FREE_TO_CHANGE = (
     "preset",
     "seeds",
+    "published_score",
     "checkpoint.",
     "eval.",
     "log.",
@@ -144,6 +145,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
     if "head" in values and "source" not in values["data"]:  # of a task on labelled examples
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
         values["data"] = ADDED_LABELLED_FIELDS | values["data"]
+        values.setdefault("published_score", 0.0)
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     if "source" in values["data"]:
         evaluated = {"eval_masked_lm_prob": values["data"]["masked_lm_prob"]}

@@ -145,17 +145,17 @@ def _make_block(
             for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
         ]
     input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
-    counts.add(pairs, input_ids, sizes)
+    lengths = example_lengths(pairs["a_length"], pairs["b_length"])
+    first_of_rows = np.cumsum(sizes, dtype=np.int64) - sizes
+    counts.add(pairs, input_ids, np.add.reduceat(lengths, first_of_rows))
     num_masked, positions = np.zeros(len(sizes), "<u2"), np.empty(0, "<u2")
     places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
     if has_masks:
         of_items = items["num_masked"]
         is_mask = np.arange(form.max_predictions) < of_items[:, None]
         positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
-        lengths = example_lengths(pairs["a_length"], pairs["b_length"])
         begins = np.cumsum(lengths) - lengths
         places = np.repeat(begins, of_items) + positions
-        first_of_rows = np.cumsum(sizes, dtype=np.int64) - sizes
         in_row = begins - np.repeat(begins[first_of_rows], sizes)
         positions = (positions + np.repeat(in_row, of_items)).astype("<u2")
         num_masked = np.add.reduceat(of_items, first_of_rows, dtype="<u2")

@@ -8,6 +8,8 @@ import numpy as np
 
 from bert_jax.text.tokenization import Tokenizer
 
+_LENGTH_BINS = 16
+
 
 class RowCounts:
     """Sums over the rows of one or several shards."""
@@ -16,19 +18,21 @@ class RowCounts:
         self.sums: Counter[str] = Counter()
         # int64[vocab]: occurrences of each id, special tokens included.
         self.token_counts = np.zeros(vocab_size, np.int64)
+        # Length in tokens -> rows.
+        self.lengths: Counter[int] = Counter()
 
-    def add(
-        self, pairs: np.ndarray, input_ids: np.ndarray, sizes: np.ndarray | None = None
-    ) -> None:
+    def add(self, pairs: np.ndarray, input_ids: np.ndarray, lengths: np.ndarray) -> None:
         """Counts rows.
 
         Args:
           pairs: of their examples (pairs.PAIR).
           input_ids: all their ids before masking.
-          sizes: int[rows], the examples of each; None: one.
+          lengths: int[rows], the tokens of each.
         """
         self.token_counts += np.bincount(input_ids, minlength=self.token_counts.size)
-        self.sums["rows"] += pairs.size if sizes is None else sizes.size
+        values, counts = np.unique(lengths, return_counts=True)
+        self.lengths.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        self.sums["rows"] += lengths.size
         self.sums["examples"] += pairs.size
         self.sums["tokens"] += input_ids.size
         self.sums["a_tokens"] += int(pairs["a_length"].sum(dtype=np.int64))
@@ -42,12 +46,17 @@ class RowCounts:
         self.sums.update(counts)
 
     def to_json(self) -> dict[str, Any]:
-        return {"sums": dict(self.sums), "token_counts": self.token_counts.tolist()}
+        return {
+            "sums": dict(self.sums),
+            "token_counts": self.token_counts.tolist(),
+            "lengths": list(self.lengths.items()),
+        }
 
     def add_json(self, counts: dict[str, Any]) -> None:
         """Adds the counts of `to_json`."""
         self.sums.update(counts["sums"])
         self.token_counts += np.array(counts["token_counts"])
+        self.lengths.update(dict(counts["lengths"]))
 
     def describe(
         self, sequence_length: int, tokenizer: Tokenizer, unpredicted: Sequence[int] | None = None
@@ -64,6 +73,8 @@ class RowCounts:
         With phrases as units of masking, `mask_units` has the number of `units` and of `phrases`,
         `phrases_by_class`, and the share of phrases' tokens in all that can be masked; for static
         masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
+
+        `lengths` are the numbers of `rows` of 1 to `width` tokens, of `width` + 1 to 2 `width`, ...
 
         Args:
           sequence_length: of the rows.
@@ -85,6 +96,7 @@ class RowCounts:
             **({"examples": examples} if examples > rows else {}),
             "mean_a_length": sums["a_tokens"] / examples,
             "mean_b_length": sums["b_tokens"] / examples,
+            "lengths": self._describe_lengths(sequence_length),
             "padding_share": 1 - sums["tokens"] / (rows * sequence_length),
             "random_next_share": sums["random_next"] / examples,
             "truncated_rows_share": sums["truncated_rows"] / examples,
@@ -98,6 +110,13 @@ class RowCounts:
             },
             **({"mask_units": _describe_units(sums)} if "units" in sums else {}),
         }
+
+    def _describe_lengths(self, sequence_length: int) -> dict[str, Any]:
+        width = -(-sequence_length // _LENGTH_BINS)
+        rows = [0] * -(-sequence_length // width)
+        for length, count in self.lengths.items():
+            rows[max(length - 1, 0) // width] += count
+        return {"width": width, "rows": rows}
 
 
 def _describe_units(sums: Counter[str]) -> dict[str, Any]:

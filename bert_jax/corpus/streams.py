@@ -233,7 +233,8 @@ def make_block(
     rows["a_length"] = items["length"]
     following = block.input_ids[1:]
     targets = np.where(following == form.cls_id, form.sep_id, following)
-    counts.add(rows, np.where(targets < form.num_words, targets, form.unk_id))
+    known = np.where(targets < form.num_words, targets, form.unk_id)
+    counts.add(rows, known, items["length"])
     return block
 
 

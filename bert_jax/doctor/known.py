@@ -3,8 +3,11 @@
 A row of PRETRAINING or FINETUNING is a published recipe, or a configuration of this package. What
 is known for a run are the rows with its kind of optimizer, place of the norms and size: their
 lowest and highest learning rate. RoBERTa's rates for pre-training are also those of the model cards
-of roberta-base and roberta-large, ELECTRA's also that of google-research/electra. The values of
-LAMB, Adafactor and RoBERTa's for fine-tuning have not been compared with a second source.
+of roberta-base and roberta-large, those for fine-tuning (1e-5, 2e-5) also of fairseq's
+examples/roberta/README.finetune_glue.md; ELECTRA's also that of google-research/electra. LAMB in
+NVIDIA/DeepLearningExamples (PyTorch/LanguageModeling/BERT) has 6e-3 at batch 65,536 and 4e-3 at
+32,768, within a factor of 1.25 of `lamb_rate`. Adafactor's 1e-2 is also where T5's schedule begins
+(Raffel et al. 2020, 3.1.2).
 """
 
 import dataclasses

@@ -54,9 +54,22 @@ def known_rates(config: ConfigDict) -> tuple[str, known.Range | None]:
 
 
 def check_rate(config: ConfigDict) -> Iterator[Finding]:
-    """Compares the learning rate with those that are known to work."""
+    """Compares the learning rate, or that of each phase, with those that are known to work."""
+    for phase, (peak, _) in zip(config.phases, config.optimizer.restarts, strict=False):
+        part = ConfigDict(config.to_dict())
+        part.optimizer.learning_rate = peak
+        part.global_batch_size = phase[2] if len(phase) > 2 else config.global_batch_size
+        field = f"The peak of {peak:g} of the phase of {phase[0]} tokens"
+        yield from _check_rate(part, field, "Change it in config.optimizer.restarts.")
+    if not config.optimizer.restarts:
+        yield from _check_rate(
+            config, f"config.optimizer.learning_rate={config.optimizer.learning_rate:g}"
+        )
+
+
+def _check_rate(config: ConfigDict, field: str, fix: str = "") -> Iterator[Finding]:
     rate, name = config.optimizer.learning_rate, config.optimizer.name
-    named = f"config.optimizer.learning_rate={rate:g} with {name}"
+    named = f"{field} with {name}"
     if rate == 0:
         yield problem(f"{named}: nothing is learned.", "Set a rate above 0.")
         return
@@ -68,7 +81,7 @@ def check_rate(config: ConfigDict) -> Iterator[Finding]:
     place = config.model.get("norm_place", "post")
     if place == "pre" or has_corpus(config):
         known_to_work = known_to_work.replace(" (", f", norm_place={place} (", 1)
-    fix = f"--config.optimizer.learning_rate={_nearest(rate, found):g}"
+    fix = fix or f"--config.optimizer.learning_rate={_nearest(rate, found):g}"
     if rate > found.highest * _TOO_FAR:
         yield problem(
             f"{named} is {rate / found.highest:.0f} times too high: {known_to_work}.", fix
@@ -93,6 +106,8 @@ def _nearest(rate: float, found: known.Range) -> float:
 
 def check_warmup(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
     """Compares the warm-up with the length of the run."""
+    if config.optimizer.restarts:
+        return  # its values were chosen for each phase
     steps, first = trial.run.steps, trial.run.phases[0]
     warmup = trial.steps_of("optimizer.warmup", first)
     share, family = warmup / steps, known.FAMILIES.get(config.optimizer.name)

@@ -15,7 +15,7 @@ import optax
 
 from bert_jax.devices.trees import map_paths
 from bert_jax.optim.optimizers import OPTIMIZERS
-from bert_jax.optim.schedules import SCHEDULES
+from bert_jax.optim.schedules import SCHEDULES, make_schedule
 from bert_jax.optim.settings import OptimizerConfig
 
 
@@ -46,7 +46,7 @@ def make_optimizer(
       ValueError: for an optimizer or a schedule that does not exist.
     """
     check_names(config)
-    schedule = SCHEDULES[config.schedule](config, num_steps, warmup_steps)
+    schedule = make_schedule(config, num_steps, warmup_steps)
     clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
     stages = [clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule)]
     if config.layer_decay != 1.0:

@@ -1,5 +1,6 @@
 """Learning rates as functions of the step."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,16 @@ def cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.
     )
 
 
+def root(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """peak * sqrt(1 - step / num_steps), replaced by the warm-up at its start.
+
+    `PolyWarmUpScheduler` of NVIDIA/DeepLearningExamples with its degree, for batches of 64k.
+    """
+    peak = config.learning_rate
+    decay = lambda step: peak * jnp.sqrt(jnp.maximum(1.0 - step / num_steps, 0.0))  # noqa: E731
+    return _after_warmup(decay, peak, warmup_steps)
+
+
 def gpt_cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
     """`warmup_cosine` of GPT's `opt.py`: the cosine begins at step 0, as the line of bert_linear.
 
@@ -101,6 +112,28 @@ SCHEDULES: dict[str, Callable[[OptimizerConfig, int, int], optax.Schedule]] = {
     "trapezoid": trapezoid,
     "constant": constant,
     "cosine": cosine,
+    "root": root,
     "gpt_linear": gpt_linear,
     "gpt_cosine": gpt_cosine,
 }
+
+
+def make_schedule(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
+    """Returns the schedule of a run; with `config.restarts` one for each phase, after another.
+
+    Args:
+      config: names a row of SCHEDULES.
+      num_steps: updates of the whole run.
+      warmup_steps: the first of them that are warm-up, without restarts.
+    """
+    make = SCHEDULES[config.schedule]
+    if not config.restarts:
+        return make(config, num_steps, warmup_steps)
+    schedules, starts, done = [], [], 0.0
+    for share, rate, warmup in config.restarts:
+        start, done = round(done * num_steps), done + share  # as config/phases.make_phases
+        steps = round(done * num_steps) - start
+        of_phase = dataclasses.replace(config, learning_rate=rate)
+        schedules.append(make(of_phase, max(1, steps), round(warmup * steps)))
+        starts.append(start)
+    return optax.join_schedules(schedules, starts[1:])

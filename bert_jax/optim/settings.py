@@ -7,7 +7,8 @@ import dataclasses
 class OptimizerConfig:
     """Settings of the optimizer; bert_jax/config/defaults.py describes the fields.
 
-    `encoder` is the top-level name of the encoder's parameters.
+    `encoder` is the top-level name of the encoder's parameters; `restarts` has the share of the
+    updates, the peak and the share of the warm-up of each phase, or nothing.
     """
 
     name: str
@@ -24,3 +25,4 @@ class OptimizerConfig:
     frozen_layers: int = 0
     initial_accumulator: float = 1.0
     tail: float = 0.5
+    restarts: tuple[tuple[float, float, float], ...] = ()

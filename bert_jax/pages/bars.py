@@ -74,6 +74,45 @@ def bar_chart(
     return figure(title, None, picture, data, note=note)
 
 
+def histogram(title: str, counts: Sequence[int], width: int, *, note: Content = None) -> Markup:
+    """Returns a figure with a column for each range of whole numbers, all equally wide.
+
+    Args:
+      title: what is counted, by what.
+      counts: of 1 to `width`, of `width` + 1 to 2 `width`, ...; one is positive.
+      width: numbers in a range.
+      note: small print.
+    """
+    total, bottom, step = sum(counts), 120, _WIDTH / len(counts)
+    ranges = [f"{i * width + 1} to {(i + 1) * width}" for i in range(len(counts))]
+    if width == 1:
+        ranges = [str(i + 1) for i in range(len(counts))]
+    parts: list[Content] = []
+    for i, (name, count) in enumerate(zip(ranges, counts, strict=True)):
+        height = (bottom - _TOP) * count / max(counts)
+        place = {"x": i * step + 1, "width": step - 2}
+        parts.append(
+            tag(
+                "g",
+                # All of the column answers to the pointer.
+                tag(
+                    "rect", **place, y=_TOP, height=bottom - _TOP, fill="none", pointer_events="all"
+                ),
+                tag("rect.bar", **place, y=bottom - height, height=height),
+                data_tip=f"{name}: {count:,} ({100 * count / total:.1f}%)",
+            )
+        )
+    parts.append(tag("path.base", d=f"M0 {bottom}H{_WIDTH}"))
+    for i in range(0, len(counts) + 1, max(1, len(counts) // 4)):
+        anchor = "start" if i == 0 else "end" if i == len(counts) else "middle"
+        parts.append(tag("text", i * width, x=i * step, y=bottom + 16, text_anchor=anchor))
+    spoken = ", ".join(f"{n}: {c}" for n, c in zip(ranges, counts, strict=True) if c)
+    picture = _picture(parts, bottom + 22, f"{title}: {spoken}")
+    rows = list(zip(ranges, counts, strict=True))
+    data = tables.table(["range", "number"], rows, caption=title, copy=True)
+    return figure(title, None, picture, data, note=note)
+
+
 def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content = None) -> Markup:
     """Returns a figure of the values over seeds, with their mean and standard deviation (n - 1).
 

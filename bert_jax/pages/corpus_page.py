@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.pages.bars import bar_chart
+from bert_jax.pages.bars import bar_chart, histogram
 from bert_jax.pages.document import columns, note
 from bert_jax.pages.markup import Content, tag
 from bert_jax.pages.tables import table
@@ -14,6 +14,7 @@ _COUNTS = {
     "sentences": "sentences",
     "tokens": "tokens",
 }
+_TRAINING = "training"
 _REPEATED = {
     "duplicate_documents": "duplicate documents",
     "duplicate_sentences": "duplicate sentences",
@@ -51,6 +52,11 @@ def corpus(manifest: Mapping[str, Any]) -> list[Content]:
             note="The share of examples that lost tokens.",
         ),
     ]
+    for name, statistics in parts.items():
+        lengths = statistics.get("lengths")
+        if lengths and name.startswith(_TRAINING):
+            title = f"Rows by length (tokens), {name}"
+            plots.append(histogram(title, lengths["rows"], lengths["width"]))
     unknown = {name: s["unknown_token_share"] for name, s in parts.items()}
     if high := max(unknown.values()):
         plots.append(bar_chart("Unknown tokens", unknown, percent=True, high=high))
@@ -68,7 +74,7 @@ def corpus(manifest: Mapping[str, Any]) -> list[Content]:
 def _parts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Returns "train, 128 tokens" -> statistics of the rows."""
     return {
-        f"{'training' if split == 'train' else 'held-out'}, {length} tokens": part["statistics"]
+        f"{_TRAINING if split == 'train' else 'held-out'}, {length} tokens": part["statistics"]
         for split, content in sorted(manifest["splits"].items())
         for length, part in sorted(content["sequence_lengths"].items(), key=lambda p: int(p[0]))
     }

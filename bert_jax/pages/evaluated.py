@@ -49,6 +49,7 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
             Dots(
                 name,
                 {seed.name: seed.results["eval"][metric] for seed in _evaluated(run, metric)},
+                paper=run.config.get("published_score") or None if i == 0 else None,
                 baseline=_baseline(run) if i == 0 else None,
             )
             for run, name in zip(runs, names, strict=True)

@@ -133,6 +133,8 @@ def optimizer_config(config: ConfigDict) -> OptimizerConfig:
       ValueError: for an optimizer or a schedule that does not exist.
     """
     values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
+    phases = zip(config.phases, values["restarts"], strict=False)
+    values["restarts"] = tuple((phase[1], *restart) for phase, restart in phases)
     settings = OptimizerConfig(**values, encoder=config.model.name)
     check_names(settings)
     return settings

@@ -118,7 +118,11 @@ def apply_gradient(
 
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    keep_old = lambda new, old: jnp.where(applied, new, old)  # noqa: E731
+    update_norm = optax.tree.norm(updates)
+    # Always equal to `applied`. Without the dependence on the norm, and thus on all updates, XLA
+    # copies parameters and optimizer state before it writes the new ones in their place.
+    after_updates = applied & ~(update_norm < 0)
+    keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
     new_state = TrainState(
         step=state.step + 1,
         params=jax.tree.map(keep_old, params, state.params),
@@ -129,7 +133,7 @@ def apply_gradient(
     return new_state, StepMetrics(
         sums=sums,
         gradient_norm=gradient_norm,
-        update_norm=optax.tree.norm(updates),
+        update_norm=update_norm,
         finite=finite,
         applied=applied,
     )

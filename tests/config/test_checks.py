@@ -33,6 +33,9 @@ from bert_jax.config import checks, defaults
         ({"model.num_heads": 7}, "hidden_size=768 is not divisible by config.model.num_heads=7."),
         ({"model.type_vocab_size": 1}, "config.model.type_vocab_size=1 is too few"),
         ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
+        ({"optimizer.restarts": ((1e-3, 0.1),)}, "restarts=((0.001, 0.1),) is not a pair of a"),
+        ({"optimizer.restarts": ((1e-3, 0.1), (0.0, 0.1))}, "for each of config.phases, such as"),
+        ({"optimizer.restarts": (1e-3, 0.1)}, "restarts=(0.001, 0.1) is not a pair"),
         ({"phases": ((1024, 1.0),)}, "A sequence length of 1024 in config.phases is above"),
         ({"phases": ((4, 1.0),)}, "A sequence length of 4 in phases is too short"),
         (

@@ -18,9 +18,11 @@ TOKENIZER = SimpleNamespace(
 def test_statistics_of_two_rows():
     counts, other = RowCounts(5), RowCounts(5)
     # [CLS] a [SEP] b b [SEP]
-    counts.add(np.array([(0, 1, 0, 2, True, 0)], PAIR), np.array([0, 3, 1, 4, 4, 1]))
+    pair = np.array([(0, 1, 0, 2, True, 0)], PAIR)
+    counts.add(pair, np.array([0, 3, 1, 4, 4, 1]), np.array([6]))
     # [CLS] [UNK] a [SEP] b b b [SEP]
-    other.add(np.array([(0, 2, 0, 3, False, 7)], PAIR), np.array([0, 2, 3, 1, 4, 4, 4, 1]))
+    pair = np.array([(0, 2, 0, 3, False, 7)], PAIR)
+    other.add(pair, np.array([0, 2, 3, 1, 4, 4, 4, 1]), np.array([8]))
     counts.add_json(json.loads(json.dumps(other.to_json())))
     shares = [1 / 8, 2 / 8, 5 / 8]
     assert counts.describe(10, TOKENIZER) == {  # pyright: ignore[reportArgumentType]
@@ -29,6 +31,7 @@ def test_statistics_of_two_rows():
         "mean_length": 7.0,
         "mean_a_length": 1.5,
         "mean_b_length": 2.5,
+        "lengths": {"width": 1, "rows": [0, 0, 0, 0, 0, 1, 0, 1, 0, 0]},
         "padding_share": pytest.approx(6 / 20),
         "random_next_share": 0.5,
         "truncated_rows_share": 0.5,

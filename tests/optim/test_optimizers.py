@@ -16,7 +16,9 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.optimizers import OPTIMIZERS, decay_mask
 from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.optim.settings import OptimizerConfig
+from bert_jax.training.run import optimizer_config
 from bert_jax.training.state import init_params
+from configs import large_batch
 from tests.tiny import make_task
 
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "decay_mask.txt"
@@ -86,6 +88,11 @@ def params():
         ("cosine", 505_000, 0.5e-4),
         ("cosine", 1_000_000, 0),
         ("cosine", 1_100_000, 0),
+        ("root", 9_999, 9.999e-5),
+        ("root", 10_000, 1e-4 * math.sqrt(0.99)),
+        ("root", 750_000, 0.5e-4),
+        ("root", 1_000_000, 0),
+        ("root", 1_100_000, 0),
         ("gpt_cosine", 5_000, 5e-5),
         ("gpt_cosine", 10_000, 0.5e-4 * (1 + math.cos(0.01 * math.pi))),
         ("gpt_cosine", 500_000, 0.5e-4),
@@ -118,6 +125,17 @@ def test_a_run_may_be_all_warmup(name):
     np.testing.assert_allclose(rates, 1e-5 * np.arange(10) * decay, rtol=1e-6)
 
 
+def test_a_schedule_that_begins_anew_in_each_phase():
+    """Of configs/large_batch.py: 7,038 and 1,563 updates, each as if it were a run by itself."""
+    config = optimizer_config(large_batch.get_config())
+    _, rate = make_optimizer(config, 8601, 10_000)
+    for first, steps, peak, warmup in ((0, 7038, 6e-3, 0.2843), (7038, 1563, 4e-3, 0.128)):
+        risen = round(warmup * steps)
+        for step in (0, 1, risen - 1, risen, steps // 2, steps - 1):
+            expected = peak * (step / risen if step < risen else math.sqrt(1 - step / steps))
+            np.testing.assert_allclose(rate(first + step), expected, rtol=1e-5)
+
+
 def make_gradients(params):
     """One tree a step; every other one is so large that it is clipped."""
     rng = np.random.default_rng(1)
@@ -141,6 +159,8 @@ def rate_of(schedule, step, peak):
         return peak * step / WARMUP_STEPS
     if schedule == "constant":
         return peak
+    if schedule == "root":
+        return peak * math.sqrt(max(0, 1 - step / NUM_STEPS))
     if schedule == "trapezoid":
         half = round(NUM_STEPS / 2)
         return peak * min(1, max(0, NUM_STEPS - step) / half)

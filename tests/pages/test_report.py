@@ -136,11 +136,31 @@ def test_scores_over_seeds(folders):
     header, *rows = table_of(figure_of(root, "Accuracy"))
     assert header == ["name", "run", "value", "paper", "same answer to everything"]
     assert [row[1:] for row in rows] == [
-        ["seed-0", "0.8", "", "0.6"],
-        ["seed-1", "0.81", "", "0.6"],
-        ["seed-2", "0.82", "", "0.6"],
+        ["seed-0", "0.8", "0.85", "0.6"],
+        ["seed-1", "0.81", "0.85", "0.6"],
+        ["seed-2", "0.82", "0.85", "0.6"],
     ]
     assert "0.81 ± 0.01" in figure_of(root, "Accuracy").text
+
+
+def test_the_lengths_of_rows(folders):
+    root = read_page(report([str(folders["pre"])]))
+    figure = figure_of(root, "Rows by length (tokens), training, 64 tokens")
+    header, *rows = table_of(figure)
+    assert header == ["range", "number"]
+    assert rows[:3] == [["1 to 8", "0"], ["9 to 16", "0"], ["17 to 24", "10"]]
+    assert len(rows) == 8 and rows[-1] == ["57 to 64", "800"]
+    heights = [float(bar.attributes["height"]) for bar in figure.find("rect", class_="bar")]
+    assert [round(800 * height / heights[-1]) for height in heights] == [
+        0,
+        0,
+        10,
+        20,
+        30,
+        40,
+        100,
+        800,
+    ]
 
 
 def test_spans_of_gold_and_predictions(folders):

@@ -1,5 +1,6 @@
-"""Two processes on one machine compute what one computes, and stop and resume together."""
+"""Two or four processes on one machine compute what one does, and stop and resume together."""
 
+import resource
 import signal
 import socket
 import time
@@ -10,19 +11,29 @@ import pytest
 from bert_jax.devices import processes
 
 
-def start_two(run):
-    """Starts a run of two processes with four devices each."""
+def start_together(run, count=2, late=0.0, limits=None):
+    """Starts a run of `count` processes with eight devices in all.
+
+    The last one starts `late` seconds after the others; `limits` has the largest file, in bytes,
+    that a process can write, by its number.
+    """
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    flags = [f"--coordinator=localhost:{port}", "--num_processes=2"]
-    return [
-        run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES="4") for number in (0, 1)
-    ]
+    flags = [f"--coordinator=localhost:{port}", f"--num_processes={count}"]
+    started = []
+    for number in range(count):
+        time.sleep(late if number == count - 1 else 0)
+        devices = str(8 // count)
+        process = run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES=devices)
+        if limits and number in limits:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limits[number],) * 2)
+        started.append(process)
+    return started
 
 
 def finish(started):
-    """Waits for both; returns their standard outputs."""
+    """Waits for all; returns their standard outputs."""
     outcomes = []
     try:
         for process in started:
@@ -43,30 +54,39 @@ def wait_for_step(run, started, step):
 @pytest.fixture(scope="module")
 def together(make_run):
     run = make_run(checkpoint__keep=100)
-    return run, finish(start_two(run))
+    return run, finish(start_together(run))
+
+
+def assert_same_numbers(run, other):
+    """Metrics are equal up to the order of sums."""
+    for row, expected in zip(run.metrics(), other.metrics(), strict=True):
+        assert row.keys() == expected.keys()
+        for name in row.keys() - {"split"}:
+            np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
+
+
+def last_checkpoint(run):
+    return max(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdecimal())
 
 
 def test_two_processes_train_as_one(together, finished_here):
     run, (_, second) = together
     ours = [line for line in second.splitlines() if not line.startswith("[Gloo]")]
     assert not ours  # only the first prints
-    for row, expected in zip(run.metrics(), finished_here.metrics(), strict=True):
-        assert row.keys() == expected.keys()
-        for name in row.keys() - {"split"}:
-            np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
+    assert_same_numbers(run, finished_here)
 
 
 @pytest.mark.slow  # that both stop at one step is shown by test_launch.py, too
 def test_a_signal_to_one_stops_both_at_one_step_and_both_resume(together, make_run):
     run = make_run(checkpoint__keep=100)
-    started = start_two(run)
+    started = start_together(run)
     wait_for_step(run, started, 4)
     started[1].send_signal(signal.SIGTERM)
     first, _ = finish(started)
-    step = max(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdecimal())
+    step = last_checkpoint(run)
     assert f"after step {step}, which is saved" in first
     assert 4 <= step < 20
-    first, _ = finish(start_two(run))
+    first, _ = finish(start_together(run))
     assert f"resumed    after step {step} of 20" in first
     uninterrupted, _ = together
     assert run.metrics() == uninterrupted.metrics()
@@ -84,7 +104,7 @@ def test_a_checkpoint_of_two_processes_is_restored_in_one(together):
 @pytest.mark.slow
 def test_when_one_process_is_killed_the_other_does_not_hang(make_run):
     run = make_run(steps=100_000, log__every="20", checkpoint__every="0", eval__every="0")
-    started = start_two(run)
+    started = start_together(run)
     wait_for_step(run, started, 20)
     started[1].kill()
     started[1].communicate()
@@ -95,6 +115,65 @@ def test_when_one_process_is_killed_the_other_does_not_hang(make_run):
         started[0].kill()
     print(f"the other ended after {time.monotonic() - began:.0f} s with {started[0].returncode}")
     assert started[0].returncode not in (0, None)
+
+
+@pytest.fixture(scope="module")
+def four(make_run):
+    run = make_run(checkpoint__keep=100)
+    finish(start_together(run, 4, late=8.0))
+    return run
+
+
+@pytest.mark.slow
+def test_four_processes_of_which_one_is_late_train_as_one(four, finished_here):
+    assert_same_numbers(four, finished_here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [4, 2])
+def test_one_of_four_is_killed_and_the_run_goes_on_with_four_and_with_two(four, make_run, after):
+    """The others end, and say which process is missing; with four, the rest is the same bit for
+    bit."""
+    run = make_run(checkpoint__keep=100)
+    started = start_together(run, 4)
+    wait_for_step(run, started, 8)
+    started[2].kill()
+    for number, process in enumerate(started):
+        _, err = process.communicate(timeout=150)
+        assert process.returncode not in (0, None)
+        assert number == 2 or "task:2" in err or "Connection closed by peer" in err, err[-3000:]
+    first, *_ = finish(start_together(run, after))
+    assert "resumed    after step" in first
+    assert_same_numbers(run, four)
+    if after == 4:
+        assert run.metrics() == four.metrics()
+        for name, array in run.arrays(20).items():
+            assert array.tobytes() == four.arrays(20)[name].tobytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
+def test_a_signal_to_any_of_four_stops_all_at_one_step(make_run, number):
+    run = make_run(checkpoint__keep=100)
+    started = start_together(run, 4)
+    wait_for_step(run, started, 2)
+    started[number].send_signal(signal.SIGTERM)
+    first, *_ = finish(started)
+    assert f"after step {last_checkpoint(run)}, which is saved" in first
+
+
+@pytest.mark.slow
+def test_a_full_disk_of_one_of_four_ends_the_run_and_loses_nothing(four, make_run):
+    """A process cannot write files above a size that only checkpoints have."""
+    run = make_run(checkpoint__keep=100)
+    started = start_together(run, 4, limits={2: 4096})
+    errors = []
+    for process in started:
+        errors.append(process.communicate(timeout=200)[1])
+        assert process.returncode not in (0, None)
+    assert "File too large" in errors[2], errors[2][-3000:]
+    finish(start_together(run, 4))
+    assert run.metrics() == four.metrics()
 
 
 @pytest.mark.parametrize(

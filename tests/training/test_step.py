@@ -1,6 +1,7 @@
 """An update is the same in microbatches, on every mesh, and in every order of retries."""
 
 import functools
+import re
 from typing import Any
 
 import jax
@@ -53,6 +54,17 @@ def run(task, batches, mesh_shape=(1, 1, 1), num_microbatches=1, **changes):
         state, metrics = step(state, sharding.shard_batch(mesh, batch, rows, 0), KEYS)
         history.append(jax.device_get(metrics))
     return jax.device_get(state), history
+
+
+def test_an_update_copies_neither_parameters_nor_optimizer_state():
+    """They are written in the place of the old ones, which the caller has given away."""
+    task, tx, mesh = make_task(), make_tx(), sharding.make_mesh(devices=jax.devices()[:1])
+    state = abstract_state(task, tx, mesh, 4)
+    batch = sharding.shard_batch(mesh, make_batch(4), 4, 0)
+    step = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
+    text = step.lower(state, batch, KEYS).compile().as_text()
+    assert "%state_params" in text
+    assert not re.findall(r"f32\[\d[\d,]*\]\S* copy\(\S*%(state\S+)\)", text)
 
 
 def make_params(task):
