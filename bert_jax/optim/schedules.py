@@ -61,8 +61,8 @@ def root(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Sc
     `PolyWarmUpScheduler` of NVIDIA/DeepLearningExamples with its degree, for batches of 64k.
     """
     peak = config.learning_rate
-    decay = lambda step: peak * jnp.sqrt(jnp.maximum(1.0 - step / num_steps, 0.0))  # noqa: E731
-    return _after_warmup(decay, peak, warmup_steps)
+    left = lambda step: jnp.maximum(num_steps - step, 0.0) / num_steps  # noqa: E731
+    return _after_warmup(lambda step: peak * jnp.sqrt(left(step)), peak, warmup_steps)
 
 
 def gpt_cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:

@@ -67,7 +67,8 @@ def test_a_configuration_of_version_0_1_0_has_the_values_that_were_built_in(make
         assert old["model"].pop(name) == value
     assert old["data"].pop("eval_masked_lm_prob") == old["data"]["masked_lm_prob"]
     for name, value in store.ADDED_OPTIMIZER_FIELDS.items():
-        assert old["optimizer"].pop(name) == value
+        written = old["optimizer"].pop(name)
+        assert (tuple(written) if isinstance(written, list) else written) == value
     (tmp_path / "config.json").write_text(json.dumps(old))
     loaded = store.load(str(tmp_path))
     assert loaded.to_dict() == config.to_dict()

@@ -473,7 +473,7 @@ def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_deca
         (
             {"schedule": "noam"},
             r"Unknown schedule 'noam'\. Available: bert_linear, linear, trapezoid, constant,"
-            r" cosine, gpt_linear, gpt_cosine\.",
+            r" cosine, root, gpt_linear, gpt_cosine\.",
         ),
     ],
 )
