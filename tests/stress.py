@@ -1,6 +1,6 @@
 """Reads thousands of damaged input files, and expects one clear line for each that is refused.
 
-    python tests/stress.py --cases=10000 [--seed=0] [--only=KIND,...]
+    python -m tests.stress --cases=10000 [--seed=0] [--only=KIND,...]
 
 Good files of each kind are damaged at random: bytes changed, removed, repeated, inserted, parts of
 one file put into another, JSON values replaced by others. A reader may return or raise a ValueError
@@ -198,7 +198,7 @@ def _prepared(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
     values.data.source = f"text:{folder / 'corpus.txt'}"
     values.data.validation_share = 0.2
     values.data.num_processes = 1
-    values.model.vocab_size = 60
+    values.model.vocab_size = 64
     values.phases = ((16, 1.0),)
     prepare(data_config(values), str(folder / "data"), 1, lambda line: None)
     return folder / "data"
@@ -248,7 +248,7 @@ def _read_rows(found: Manifest) -> None:
 
 def _tokenize(path: pathlib.Path) -> None:
     tokenizer = load_tokenizer(path, lowercase=True)
-    tokenizer.tokenize("the cat sat on a mat Zürich")
+    tokenizer.encode("the cat sat on a mat Zürich")
 
 
 def _exhaust(items: Iterator[Any]) -> None:

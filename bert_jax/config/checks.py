@@ -152,7 +152,8 @@ def check_labelled(config: ConfigDict) -> None:
     if config.data.batches not in ("rows", "tokens"):
         raise ValueError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
     lengths = config.data.lengths
-    if list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
+    are_numbers = all(type(length) is int for length in lengths)
+    if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
         raise ValueError(
             f"config.data.lengths={lengths!r} are not ascending, positive sequence lengths."
         )

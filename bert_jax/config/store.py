@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config import defaults
 from bert_jax.config.fields import fields
 from bert_jax.files.atomic import write_text
 
@@ -62,6 +63,9 @@ ADDED_DATA_FIELDS = {
     "pack": 1,
     "final_masked_lm_prob": 0.0,
 }
+_OF_ALL_MODELS = [
+    f"model.{name}" for name in "name vocab_size hidden_size num_layers next_sentence".split()
+]
 # Chosen when a run begins, if it is empty, and kept in its configuration.
 CHOSEN_LENGTHS = "data.lengths"
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
@@ -97,8 +101,10 @@ def load(workdir: str) -> ConfigDict:
         raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
     check_workdir(workdir)
     try:
-        return from_json(json.loads(path.read_text()))
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        config = from_json(json.loads(path.read_text()))
+        _check_types(config)
+        return config
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is corrupt ({error}): give the configuration with --config."
         ) from None
@@ -122,7 +128,7 @@ def check_workdir(workdir: str) -> None:
     """
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return  # There is none, or it is corrupt.
     if isinstance(values, dict) and "model" not in values:
         raise ValueError(
@@ -151,6 +157,34 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
         evaluated = {"eval_masked_lm_prob": values["data"]["masked_lm_prob"]}
         values["data"] = ADDED_DATA_FIELDS | evaluated | values["data"]
     return ConfigDict(values)
+
+
+def _check_types(config: ConfigDict) -> None:
+    """Raises ValueError for a field that is missing, or has a value of another type."""
+    if "head" not in config:
+        reference = defaults.pretraining()
+    elif "source" in config.data:
+        reference = defaults.bidirectional_lm()
+    else:
+        reference = defaults.finetuning("")
+    found = dict(fields(config))
+    for name, value in fields(reference):
+        # Each encoder has fields of its own, besides these.
+        is_optional = name.startswith("model.") and name not in _OF_ALL_MODELS
+        if name not in found and not is_optional:
+            raise ValueError(f"{name} is missing")
+        if name in found and not _has_type_of(found[name], value):
+            raise ValueError(f"{name}={found[name]!r} is no {type(value).__name__}")
+
+
+def _has_type_of(value: Any, reference: Any) -> bool:
+    if isinstance(reference, tuple):
+        is_text = bool(reference) and isinstance(reference[0], str)
+        allowed = str if is_text else str | int | float | tuple
+        return isinstance(value, tuple) and all(isinstance(item, allowed) for item in value)
+    if isinstance(reference, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(reference)
 
 
 def _tuples(value: Any) -> Any:

@@ -54,11 +54,13 @@ class Manifest:
             _check_seal(path)
             content = read_json(path)
             version = content["version"]
+            if version == VERSION:
+                _check_form(content)
         except FileNotFoundError:
             raise ValueError(
                 f"{folder} has no prepared data (no {NAME}): run python -m bert_jax prepare."
             ) from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is corrupt ({error}): prepare the data again.") from None
         if version != VERSION:
             raise ValueError(
@@ -136,9 +138,7 @@ class Manifest:
         files = self._part(split, sequence_length)["files"]
         for file in files:
             _check_size(os.path.join(self.folder, file["name"]), file["bytes"])
-        segments = self.content["settings"].get("segments")
-        make_form = StreamFormat if segments == "stream" else RowFormat
-        form = make_form(**self.content["formats"][str(sequence_length)])
+        form = _make_form(self.content, str(sequence_length))
         paths = [os.path.join(self.folder, file["name"]) for file in files]
         return ShardRows(paths, [file["rows"] for file in files], form)
 
@@ -187,6 +187,35 @@ def _check_seal(path: str) -> None:
         expected = pathlib.Path(seal).read_bytes()
         if expected != f"{file_sha256(path)}  {NAME}\n".encode():
             raise ValueError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
+
+
+def _make_form(content: dict[str, Any], sequence_length: str) -> RowFormat | StreamFormat:
+    is_stream = content["settings"].get("segments") == "stream"
+    make = StreamFormat if is_stream else RowFormat
+    return make(**content["formats"][sequence_length])
+
+
+def _check_form(content: dict[str, Any]) -> None:
+    """Raises an error for values of other types than `Manifest` reads.
+
+    Data of earlier versions have no checksum of their manifest.
+    """
+    settings, tokenizer = content["settings"], content["tokenizer"]
+    values = [(settings, dict), (content["source"], dict), (content["corpus"], dict)]
+    values += [(settings.get("segments", ""), str), (settings.get("lexicon_classes", []), list)]
+    values += [(tokenizer["name"], str), (tokenizer["fingerprint"], str)]
+    values += [(tokenizer["lowercase"], bool)]
+    for split in content["splits"].values():
+        for length, part in split["sequence_lengths"].items():
+            values += [(part["statistics"], dict), (int(length), int)]
+            _make_form(content, length)
+            values += [(number, int | bool) for number in content["formats"][length].values()]
+            for file in part["files"]:
+                values += [(file["name"], str), (file["sha256"], str)]
+                values += [(file["rows"], int), (file["bytes"], int)]
+    for value, kind in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} has another type than it should have")
 
 
 def _check_size(path: str, size: int) -> None:
