@@ -64,7 +64,11 @@ ADDED_DATA_FIELDS = {
     "final_masked_lm_prob": 0.0,
 }
 _OF_ALL_MODELS = [
-    f"model.{name}" for name in "name vocab_size hidden_size num_layers next_sentence".split()
+    f"model.{name}"
+    for name in (
+        *("name", "vocab_size", "hidden_size", "num_layers", "max_position_embeddings"),
+        *("activation", "next_sentence"),
+    )
 ]
 # Chosen when a run begins, if it is empty, and kept in its configuration.
 CHOSEN_LENGTHS = "data.lengths"
@@ -171,6 +175,7 @@ def _check_types(config: ConfigDict) -> None:
     for name, value in fields(reference):
         # Each encoder has fields of its own, besides these.
         is_optional = name.startswith("model.") and name not in _OF_ALL_MODELS
+        is_optional &= name.removeprefix("model.") not in config.model  # a group without fields
         if name not in found and not is_optional:
             raise ValueError(f"{name} is missing")
         if name in found and not _has_type_of(found[name], value):
@@ -182,6 +187,8 @@ def _has_type_of(value: Any, reference: Any) -> bool:
         is_text = bool(reference) and isinstance(reference[0], str)
         allowed = str if is_text else str | int | float | tuple
         return isinstance(value, tuple) and all(isinstance(item, allowed) for item in value)
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return False
     if isinstance(reference, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is type(reference)

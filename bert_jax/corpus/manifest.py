@@ -202,6 +202,7 @@ def _check_form(content: dict[str, Any]) -> None:
     """
     settings, tokenizer = content["settings"], content["tokenizer"]
     values = [(settings, dict), (content["source"], dict), (content["corpus"], dict)]
+    values += [(content["formats"], dict)]
     values += [(settings.get("segments", ""), str), (settings.get("lexicon_classes", []), list)]
     values += [(tokenizer["name"], str), (tokenizer["fingerprint"], str)]
     values += [(tokenizer["lowercase"], bool)]
@@ -209,7 +210,10 @@ def _check_form(content: dict[str, Any]) -> None:
         for length, part in split["sequence_lengths"].items():
             values += [(part["statistics"], dict), (int(length), int)]
             _make_form(content, length)
-            values += [(number, int | bool) for number in content["formats"][length].values()]
+            for name, number in content["formats"][length].items():
+                is_switch = name == "mask_units"
+                if type(number) is not (bool if is_switch else int) or not 0 <= number < 1 << 31:
+                    raise TypeError(f"{name} is {number!r}")
             for file in part["files"]:
                 values += [(file["name"], str), (file["sha256"], str)]
                 values += [(file["rows"], int), (file["bytes"], int)]
