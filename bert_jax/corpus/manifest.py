@@ -210,10 +210,11 @@ def _check_form(content: dict[str, Any]) -> None:
         for length, part in split["sequence_lengths"].items():
             values += [(part["statistics"], dict), (int(length), int)]
             _make_form(content, length)
-            for name, number in content["formats"][length].items():
-                is_switch = name == "mask_units"
-                if type(number) is not (bool if is_switch else int) or not 0 <= number < 1 << 31:
-                    raise TypeError(f"{name} is {number!r}")
+            form = content["formats"][length]
+            for name in form.keys() - {"end_id" if form.get("end_id", 0) is None else ""}:
+                kind = bool if name == "mask_units" else int
+                if type(form[name]) is not kind or not 0 <= form[name] < 1 << 31:
+                    raise TypeError(f"{name} is {form[name]!r}")
             for file in part["files"]:
                 values += [(file["name"], str), (file["sha256"], str)]
                 values += [(file["rows"], int), (file["bytes"], int)]
