@@ -1,6 +1,5 @@
 """Two or four processes on one machine compute what one does, and stop and resume together."""
 
-import resource
 import signal
 import socket
 import time
@@ -11,11 +10,10 @@ import pytest
 from bert_jax.devices import processes
 
 
-def start_together(run, count=2, late=0.0, limits=None):
+def start_together(run, count=2, late=0.0):
     """Starts a run of `count` processes with eight devices in all.
 
-    The last one starts `late` seconds after the others; `limits` has the largest file, in bytes,
-    that a process can write, by its number.
+    The last one starts `late` seconds after the others.
     """
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -25,10 +23,8 @@ def start_together(run, count=2, late=0.0, limits=None):
     for number in range(count):
         time.sleep(late if number == count - 1 else 0)
         devices = str(8 // count)
-        process = run.start(*flags, f"--process_id={number}", JAX_NUM_CPU_DEVICES=devices)
-        if limits and number in limits:
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limits[number],) * 2)
-        started.append(process)
+        flag = f"--process_id={number}"
+        started.append(run.start(*flags, flag, JAX_NUM_CPU_DEVICES=devices))
     return started
 
 
@@ -141,7 +137,7 @@ def test_one_of_four_is_killed_and_the_run_goes_on_with_four_and_with_two(four, 
     for number, process in enumerate(started):
         _, err = process.communicate(timeout=150)
         assert process.returncode not in (0, None)
-        assert number == 2 or "task:2" in err or "Connection closed by peer" in err, err[-3000:]
+        assert number == 2 or "Task 2 heartbeat timeout" in err, err[-3000:]
     first, *_ = finish(start_together(run, after))
     assert "resumed    after step" in first
     assert_same_numbers(run, four)
@@ -160,20 +156,6 @@ def test_a_signal_to_any_of_four_stops_all_at_one_step(make_run, number):
     started[number].send_signal(signal.SIGTERM)
     first, *_ = finish(started)
     assert f"after step {last_checkpoint(run)}, which is saved" in first
-
-
-@pytest.mark.slow
-def test_a_full_disk_of_one_of_four_ends_the_run_and_loses_nothing(four, make_run):
-    """A process cannot write files above a size that only checkpoints have."""
-    run = make_run(checkpoint__keep=100)
-    started = start_together(run, 4, limits={2: 4096})
-    errors = []
-    for process in started:
-        errors.append(process.communicate(timeout=200)[1])
-        assert process.returncode not in (0, None)
-    assert "File too large" in errors[2], errors[2][-3000:]
-    finish(start_together(run, 4))
-    assert run.metrics() == four.metrics()
 
 
 @pytest.mark.parametrize(
