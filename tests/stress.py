@@ -66,29 +66,21 @@ def text(rng: random.Random, words: int) -> str:
 def corpus(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
     lines = [text(rng, rng.randint(0, 20)) for _ in range(60)]
     (folder / "good.txt").write_text("\n".join(lines))
-
-    def read(path: pathlib.Path) -> None:
-        config = defaults.pretraining()
-        config.data.source = f"text:{path}"
-        source = make_source(data_config(config))
-        for chunk in source.chunks():
-            collections.deque(source.read(chunk, collections.Counter()), maxlen=0)
-
-    return read
+    return lambda path: _read_source(f"text:{path}")
 
 
 def json_lines(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
     lines = [json.dumps({"text": text(rng, 9), "id": i}) for i in range(40)]
     (folder / "good.jsonl").write_text("\n".join(lines))
+    return lambda path: _read_source(f"jsonl:{path}")
 
-    def read(path: pathlib.Path) -> None:
-        config = defaults.pretraining()
-        config.data.source = f"jsonl:{path}"
-        source = make_source(data_config(config))
-        for chunk in source.chunks():
-            collections.deque(source.read(chunk, collections.Counter()), maxlen=0)
 
-    return read
+def _read_source(name: str) -> None:
+    config = defaults.pretraining()
+    config.data.source = name
+    source = make_source(data_config(config))
+    for chunk in source.chunks():
+        _exhaust(source.read(chunk, collections.Counter()))
 
 
 def table(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:

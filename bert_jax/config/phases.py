@@ -4,8 +4,10 @@ A step is an update of the parameters. Nothing here imports jax.
 """
 
 import dataclasses
+import itertools
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -49,12 +51,12 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
             f"The fractions of the steps in config.phases add up to {total}, or one is negative:"
             " they must be at least 0 and add up to 1."
         )
-    phases, done = [], 0.0
-    for length, share, *rest in entries:
+    phases = []
+    bounds = phase_bounds([entry[1] for entry in entries], steps)
+    for (length, share, *rest), (first, last) in zip(entries, bounds, strict=True):
         batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
         if "masked_lm_prob" in config.data:
             predictions = predictions or _default_predictions(config.data, length)
-        first, done = round(done * steps), done + share
         phases.append(
             Phase(
                 sequence_length=length,
@@ -62,10 +64,16 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
                 max_predictions_per_seq=predictions,
                 share=share,
                 first_step=first,
-                last_step=round(done * steps),
+                last_step=last,
             )
         )
     return tuple(phases)
+
+
+def phase_bounds(shares: Iterable[float], steps: int) -> list[tuple[int, int]]:
+    """Returns the first step of each phase and the one after its last, for shares of the steps."""
+    ends = [round(done * steps) for done in itertools.accumulate(shares, initial=0.0)]
+    return list(itertools.pairwise(ends))
 
 
 def most_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int:

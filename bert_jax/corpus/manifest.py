@@ -211,10 +211,12 @@ def _check_form(content: dict[str, Any]) -> None:
             values += [(part["statistics"], dict), (int(length), int)]
             _make_form(content, length)
             form = content["formats"][length]
-            for name in form.keys() - {"end_id" if form.get("end_id", 0) is None else ""}:
+            for name, value in form.items():
+                if (name, value) == ("end_id", None):
+                    continue
                 kind = bool if name == "mask_units" else int
-                if type(form[name]) is not kind or not 0 <= form[name] < 1 << 31:
-                    raise TypeError(f"{name} is {form[name]!r}")
+                if type(value) is not kind or not 0 <= value < 1 << 31:
+                    raise TypeError(f"{name} is {value!r}")
             for file in part["files"]:
                 values += [(file["name"], str), (file["sha256"], str)]
                 values += [(file["rows"], int), (file["bytes"], int)]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax.config.phases import phase_bounds
 from bert_jax.optim.settings import OptimizerConfig
 
 
@@ -129,11 +130,9 @@ def make_schedule(config: OptimizerConfig, num_steps: int, warmup_steps: int) ->
     make = SCHEDULES[config.schedule]
     if not config.restarts:
         return make(config, num_steps, warmup_steps)
-    schedules, starts, done = [], [], 0.0
-    for share, rate, warmup in config.restarts:
-        start, done = round(done * num_steps), done + share  # as config/phases.make_phases
-        steps = round(done * num_steps) - start
+    bounds = phase_bounds([share for share, _, _ in config.restarts], num_steps)
+    schedules = []
+    for (_, rate, warmup), (start, stop) in zip(config.restarts, bounds, strict=True):
         of_phase = dataclasses.replace(config, learning_rate=rate)
-        schedules.append(make(of_phase, max(1, steps), round(warmup * steps)))
-        starts.append(start)
-    return optax.join_schedules(schedules, starts[1:])
+        schedules.append(make(of_phase, max(1, stop - start), round(warmup * (stop - start))))
+    return optax.join_schedules(schedules, [start for start, _ in bounds[1:]])

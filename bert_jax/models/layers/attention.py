@@ -61,8 +61,8 @@ def attention(
                 " attention='einsum'."
             )
         return _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation), None
-    # Transposed first: as one einsum from and to BSHK, the second product takes XLA more than twice
-    # as long on CPUs.
+    # Transposed first: as einsums from and to BSHK, the forward pass takes XLA up to twice as long
+    # on CPUs.
     query_BHSK, key_BHTK, value_BHTK = (
         x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BTHK, value_BTHK)
     )
