@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import has_corpus
+from bert_jax.config.phases import make_phases
 from bert_jax.doctor import known
 from bert_jax.doctor.finding import Finding, note, ok, problem, warning
 from bert_jax.doctor.trial import Trial
@@ -55,11 +56,12 @@ def known_rates(config: ConfigDict) -> tuple[str, known.Range | None]:
 
 def check_rate(config: ConfigDict) -> Iterator[Finding]:
     """Compares the learning rate, or that of each phase, with those that are known to work."""
-    for phase, (peak, _) in zip(config.phases, config.optimizer.restarts, strict=False):
+    phases = make_phases(config, steps=0)
+    for phase, (peak, _) in zip(phases, config.optimizer.restarts, strict=False):
         part = ConfigDict(config.to_dict())
         part.optimizer.learning_rate = peak
-        part.global_batch_size = phase[2] if len(phase) > 2 else config.global_batch_size
-        field = f"The peak of {peak:g} of the phase of {phase[0]} tokens"
+        part.global_batch_size = phase.batch_size
+        field = f"The peak of {peak:g} of the phase of {phase.sequence_length} tokens"
         yield from _check_rate(part, field, "Change it in config.optimizer.restarts.")
     if not config.optimizer.restarts:
         yield from _check_rate(
