@@ -27,6 +27,9 @@ EXTRAS = {
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
     "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
     "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
+    # prepare --runner. Beam needs protobuf below 7, and so a sentencepiece made with it: not with
+    # constraints.txt.
+    "beam": ["apache-beam>=2.77,<3", "sentencepiece<0.2.3"],
     # Independent implementations that the tests and the benchmark compare with, and real weights.
     "parity": [
         "accelerate>=1.10,<2",

@@ -4,7 +4,11 @@
 #   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
 #
 # The tests of reports in a browser need Chromium (Debian: apt-get install chromium), and are skipped
-# without it; playwright, which drives it, is installed here.
+# without it; playwright, which drives it, is installed here. Those of preparation on an engine need the
+# extra beam, which does not fit constraints.txt, and are skipped; they run in an environment of their own:
+#
+#   python3 -m venv DIR && DIR/bin/pip install -e '.[beam]' pytest psutil
+#   DIR/bin/python -m pytest tests/corpus/test_beam.py tests/files/test_beam.py
 #
 # TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail

@@ -4,12 +4,17 @@
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
     python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
     python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --task=0/4
+    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --runner=FlinkRunner -- \
+        --flink_master=HOST:8081
 
 Several programs, on one machine or on several that share a file system, divide the work between
 them: --task=0/4 to --task=3/4. All run at the same time; one that is killed is started again. If
-some never come back, --merge does what they have left.
+some never come back, --merge does what they have left. All tasks have the same N.
 
-The result depends on the text and the settings, not on the number of processes or of tasks.
+With --runner, the workers of an engine do the work (Apache Beam; extra `beam`). They read and write
+the same folder. Flags after two dashes are Beam's own.
+
+The result depends on the text and the settings, not on who does the work.
 """
 
 import itertools
@@ -21,6 +26,7 @@ from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.corpus import dump
 from bert_jax.corpus.prepare import has_unfinished, prepare
+from bert_jax.files.beam import RUNNERS, Beam
 from bert_jax.files.shares import parse_share
 
 
@@ -32,7 +38,16 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
     parser.flag("task", "", "Share of the work, I/N: program I of N, from 0 on.", metavar="I/N")
     parser.switch("merge", "Finish alone what tasks have left.")
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    parser.flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS)
+    words, beam_flags = list(argv), []
+    if "--" in words:
+        end = words.index("--")
+        words, beam_flags = words[:end], words[end + 1 :]
+    config, flags = overrides.parse_config(parser, words, workdir_is_enough=True)
+    if beam_flags and not flags.runner:
+        raise ValueError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
+    if flags.runner and flags.task:
+        raise ValueError(f"--runner and --task={flags.task} exclude each other: leave one out.")
     if not has_corpus(config):
         print(f"task        {config.task}: its files are read when training starts")
         return
@@ -44,7 +59,8 @@ def main(argv: Sequence[str]) -> None:
     if flags.merge and not has_unfinished(folder):
         raise ValueError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
     task = parse_share(flags.task) if flags.task else (0, 1)
-    manifest = prepare(data_config(config), folder, config.data.num_processes, task=task)
+    beam = Beam(flags.runner, beam_flags) if flags.runner else None
+    manifest = prepare(data_config(config), folder, config.data.num_processes, task=task, beam=beam)
     if flags.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])

@@ -9,12 +9,13 @@
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
 are not repeated. At the end, the manifest is written and `unfinished` is removed. Several programs
-can divide the units between them (`files/shares.py`); the first of them does what needs all units
-of a stage, which is joining files.
+can divide the units between them (`files/shares.py`), or an engine runs them (`files/beam.py`); one
+program, the first, does what needs all units of a stage, which is joining files.
 """
 
 import contextlib
 import dataclasses
+import glob
 import os
 import shutil
 import time
@@ -30,9 +31,10 @@ from bert_jax.corpus.shards import rows_per_file
 from bert_jax.corpus.stages import Phrases
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes, write_json
+from bert_jax.files.beam import Beam
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.shares import Share
-from bert_jax.files.workers import Log, Workers, run_stage
+from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
@@ -53,7 +55,7 @@ class Preparation:
       source: the text of the configuration.
       request: JSON that identifies the data: settings and the fingerprint of the source.
       data_dir: the folder for the data.
-      workers: processes that do the work.
+      workers: processes that do the work, here or elsewhere.
       log: takes lines of progress.
       share: of the work that this program does.
     """
@@ -64,7 +66,7 @@ class Preparation:
         source: Source,
         request: dict[str, Any],
         data_dir: str,
-        workers: Workers,
+        workers: Workers | Beam,
         log: Log,
         share: Share,
     ):
@@ -104,6 +106,8 @@ class Preparation:
                 for split, documents in splits.items()
             },
         }
+        for path in glob.glob(os.path.join(glob.escape(self.data_dir), "*.part")):
+            os.remove(path)  # of attempts that were killed; nobody writes here any more
         manifest = Manifest(self.data_dir, content)
         manifest.save()
         shutil.rmtree(self.unfinished)
@@ -381,14 +385,16 @@ class Preparation:
         Returns:
           Whether this program has to make the results; all files are there.
         """
-        mine = [
-            arguments
+        mine = {
+            path: arguments
             for path, arguments in tasks.items()
             if self.share.takes(path) and not os.path.exists(path)
-        ]
-        known = os.path.join(self.corpus, "counts.json")
-        num_bytes = self._text_bytes() if os.path.exists(known) else 0
-        run_stage(self.workers, stage, function, mine, num_bytes, len(tasks), self.log)
+        }
+        if mine:
+            known = os.path.join(self.corpus, "counts.json")
+            num_bytes = self._text_bytes() if os.path.exists(known) else 0
+            num_bytes *= len(mine) / len(tasks)
+            self.workers.run_stage(stage, function, mine, num_bytes, self.log)
         if self.share.is_first or not results:
             self.share.wait(tasks, stage, self.log)
             return self.share.is_first

@@ -20,6 +20,7 @@ from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
 from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.beam import Beam
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
@@ -35,6 +36,7 @@ def prepare(
     num_processes: int = 0,
     log: Log = print,
     task: tuple[int, int] = (0, 1),
+    beam: Beam | None = None,
 ) -> Manifest:
     """Prepares data in `data_dir`, or uses the data that it has.
 
@@ -47,11 +49,12 @@ def prepare(
       num_processes: number of worker processes; 0: one for each core.
       log: takes lines of progress.
       task: number of this program, from 0 on, and of all that divide the work between them.
+      beam: does the work in the place of processes of this program; they share `data_dir`.
 
     Raises:
       ValueError: the text, the vocabulary or a setting is invalid; the folder has data of other
-        settings; the disk is full, a process died, or another task stopped. Finished parts of the
-        work are kept.
+        settings, or tasks of another number; the disk is full, a process died, the engine gave up,
+        or another task stopped. Finished parts of the work are kept.
     """
     data_dir = os.path.abspath(data_dir)
     _check(config)
@@ -69,7 +72,7 @@ def prepare(
             request = {"settings": _settings(config), "source": source.fingerprint()}
             _claim(share, request, log)
             try:
-                with Workers(num_processes or os.cpu_count() or 1) as workers:
+                with beam or Workers(num_processes or os.cpu_count() or 1) as workers:
                     stages = Preparation(config, source, request, data_dir, workers, log, share)
                     manifest = stages.run()
             except ValueError as error:
@@ -166,14 +169,20 @@ def has_unfinished(data_dir: str) -> bool:
 def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
     """Creates the folder of unfinished work, or checks that it has the same request.
 
-    Only the first program creates it; the others wait for that.
+    Only the first program creates it; the others wait for that. One that works alone may go on with
+    what any number of tasks have left.
 
     Raises:
-      ValueError: it has another request.
+      ValueError: it has another request, or is divided between another number of tasks.
     """
     folder = share.folder
-    path = os.path.join(folder, "request.json")
-    share.begin(path, log)
+    path, tasks = (os.path.join(folder, name) for name in ("request.json", "tasks.json"))
+    share.begin(tasks, log)
+    if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
+        raise ValueError(
+            f"{folder} is divided between {count} tasks, and this is one of {share.count}: give"
+            f" all of them --task=I/{count}, or finish alone with --merge."
+        )
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         write_json(path, request)
@@ -184,6 +193,8 @@ def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
         )
     elif share.is_first:
         log(f"Continuing the unfinished work in {folder}.")
+    if share.is_first and share.count > 1:
+        write_json(tasks, share.count)  # last: the others wait for it
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:

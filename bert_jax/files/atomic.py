@@ -15,6 +15,7 @@ Every file that outlives its process is written by one of these:
         .close()                          syncs and closes; also a context manager
     read_json(path)
     read_json_lines(path)
+    own_parts()                           context manager: temporary names that nobody else has
 
 The temporary file is `path.part`, in the folder of `path`. Its contents are flushed to disk
 (fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
@@ -22,11 +23,30 @@ power cut may leave an empty file under the new name; without the second, it may
 """
 
 import contextlib
+import contextvars
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from typing import Any
+
+# Between the name of a file and that of its temporary file.
+_OWNER = contextvars.ContextVar("owner", default="")
+
+
+@contextlib.contextmanager
+def own_parts() -> Iterator[None]:
+    """Gives temporary files names that no other program, thread or attempt uses, in the block.
+
+    For work that may be done twice at the same time: two writers of one temporary file would mix
+    their bytes. Temporary files of killed programs then remain until somebody removes `*.part`.
+    """
+    token = _OWNER.set(f".{uuid.uuid4().hex}")
+    try:
+        yield
+    finally:
+        _OWNER.reset(token)
 
 
 @contextlib.contextmanager
@@ -38,7 +58,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
     overwrites it.
     """
     path = os.fspath(path)
-    temporary = f"{path}.part"
+    temporary = f"{path}{_OWNER.get()}.part"
     try:
         yield temporary
         move_file(temporary, path)
@@ -64,7 +84,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
     folder is removed.
     """
     path = os.path.normpath(path)
-    temporary = f"{path}.part"
+    temporary = f"{path}{_OWNER.get()}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
     try:

@@ -52,7 +52,7 @@ class Share:
         return sum(numbers) % self.count == self.index
 
     def begin(self, path: str, log: Log) -> None:
-        """Returns when the first program has begun, which creates the file `path`.
+        """Returns when the first program has begun, which creates the file `path` after that.
 
         Raises:
           OtherTaskError: it gave up.

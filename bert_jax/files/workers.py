@@ -57,39 +57,39 @@ class Workers:
                 " processes (data.num_processes); finished parts are kept"
             ) from None
 
+    def run_stage(
+        self, stage: str, function: Callable, tasks: dict[str, tuple], num_bytes: float, log: Log
+    ) -> None:
+        """Runs all tasks, and logs progress every ten seconds and at the end.
 
-def run_stage(
-    workers: Workers,
-    stage: str,
-    function: Callable,
-    tasks: Sequence[tuple],
-    num_bytes: int,
-    of_tasks: int,
-    log: Log,
-) -> None:
-    """Runs all tasks, and logs progress every ten seconds and at the end.
+        Args:
+          stage: name of the stage in the log.
+          function: called with the arguments of each task.
+          tasks: the file or folder that a task writes last -> its arguments.
+          num_bytes: bytes of text of all tasks; 0: each returns a dict with the `bytes` it read.
+          log: takes lines of progress.
 
-    Args:
-      workers: the pool.
-      stage: name of the stage in the log.
-      function: called with each task.
-      tasks: arguments of the function.
-      num_bytes: bytes of text of `of_tasks` tasks; 0: each returns a dict with the `bytes` it read.
-      of_tasks: how many tasks the stage has, those included that are done or that others do.
-      log: takes lines of progress.
-    """
-    started = last = time.monotonic()
-    done_bytes = 0.0
-    for done, (_, result) in enumerate(workers.run(function, tasks), start=1):
-        done_bytes += num_bytes / of_tasks if num_bytes else result["bytes"]
-        now = time.monotonic()
-        if now > last + 10 or done == len(tasks):
-            megabytes, seconds = done_bytes / 1e6, max(now - started, 1e-9)
-            log(
-                f"{stage}: {done} of {len(tasks)} parts, {megabytes:,.1f} MB of text in"
-                f" {seconds:,.1f} s ({megabytes / seconds:.2f} MB/s)"
-            )
-            last = now
+        Raises:
+          As `run`.
+        """
+        started = last = time.monotonic()
+        done_bytes = 0.0
+        for done, (_, result) in enumerate(self.run(function, list(tasks.values())), start=1):
+            done_bytes += num_bytes / len(tasks) if num_bytes else result["bytes"]
+            now = time.monotonic()
+            if now > last + 10 or done == len(tasks):
+                log(progress(stage, done, len(tasks), done_bytes, now - started))
+                last = now
+
+
+def progress(stage: str, done: int, of: int, num_bytes: float, seconds: float) -> str:
+    """Returns a line of the log about a stage; `num_bytes` of text are done, 0: unknown."""
+    line = f"{stage}: {done} of {of} parts"
+    if num_bytes:
+        megabytes = num_bytes / 1e6
+        speed = megabytes / max(seconds, 1e-9)
+        return f"{line}, {megabytes:,.1f} MB of text in {seconds:,.1f} s ({speed:.2f} MB/s)"
+    return f"{line} in {seconds:,.1f} s"
 
 
 def _start_worker() -> None:

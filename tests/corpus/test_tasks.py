@@ -140,6 +140,46 @@ def test_other_settings_are_refused_to_a_task(text, tmp_path):
     assert "seed: 1 there, 2 requested" in str(errors[1])
 
 
+def test_all_tasks_have_the_same_number_of_tasks(text, tmp_path):
+    """Others are refused, whichever begins first, and disturb nobody: units would be nobody's."""
+    config = make_config(text)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    folder = tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt, (0, 2))
+    refused = run_tasks(config, folder, [0, 1, 2], 3)
+    assert set(refused) == {0, 1, 2}
+    for error in refused.values():
+        assert not isinstance(error, OtherTaskError)
+        assert "is divided between 2 tasks, and this is one of 3: give all of" in str(error)
+        assert "--task=I/2, or finish alone with --merge." in str(error)
+    assert run_tasks(config, folder, [0, 1], 2) == {}
+    assert contents(folder) == contents(tmp_path / "one")
+
+
+def test_a_task_that_is_early_waits_for_the_number_of_tasks(text, tmp_path):
+    """It begins before the first task, in a folder where one program alone was stopped."""
+    config, folder, errors = make_config(text), tmp_path / "data", {}
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt)
+    early = threading.Thread(target=lambda: errors.update(run_tasks(config, folder, [2], 3)))
+    early.start()
+    time.sleep(0.2)
+    assert early.is_alive()
+    assert run_tasks(config, folder, [0, 1], 2) == {}
+    early.join(120)
+    assert "is divided between 2 tasks, and this is one of 3" in str(errors[2])
+
+
+def test_one_program_alone_finishes_what_any_number_of_tasks_left(text, tmp_path):
+    config, folder = make_config(text), tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt, (0, 7))
+    prepare(config, str(folder), 1, lambda line: None)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    assert contents(folder) == contents(tmp_path / "one")
+
+
 def test_one_program_alone_waits_for_no_task(text, tmp_path):
     with open(tmp_path / ".lock-1", "w+") as file:
         file.write("process 1 on a host")

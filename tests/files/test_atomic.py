@@ -7,6 +7,7 @@ import pytest
 from bert_jax.files.atomic import (
     AppendFile,
     copy_file,
+    own_parts,
     read_json,
     whole_file,
     whole_folder,
@@ -55,6 +56,19 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_two_writers_of_a_file_have_their_own_temporary_files(tmp_path):
+    path, parts = tmp_path / "file", []
+    for number in range(2):
+        with own_parts(), whole_file(path) as part, open(part, "w") as file:
+            file.write(str(number))
+            parts.append(part)
+    assert path.read_text() == "1" and len({*parts, f"{path}.part"}) == 3
+    assert all(part.startswith(str(path)) and part.endswith(".part") for part in parts)
+    with whole_file(path) as part:  # as before, after the block
+        assert part == f"{path}.part"
+        write_text(part, "2")
 
 
 def test_a_folder_appears_when_it_is_complete_and_starts_empty(tmp_path):
