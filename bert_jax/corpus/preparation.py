@@ -106,7 +106,7 @@ class Preparation:
                 for split, documents in splits.items()
             },
         }
-        for path in glob.glob(os.path.join(glob.escape(self.data_dir), "*.part")):
+        for path in glob.glob(os.path.join(glob.escape(self.data_dir), "*.array_record*.part")):
             os.remove(path)  # of attempts that were killed; nobody writes here any more
         manifest = Manifest(self.data_dir, content)
         manifest.save()
