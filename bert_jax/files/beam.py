@@ -89,8 +89,9 @@ class Beam:
           log: takes lines of progress.
 
         Raises:
-          ValueError: raised by a task, or a worker has other versions of what it runs.
-          OSError: the engine gave up, or a worker does not share the file system.
+          ValueError: raised by a task.
+          OSError: the engine gave up; a worker does not share the file system, or has other versions
+            of what it runs.
         """
         import apache_beam
 
@@ -194,13 +195,14 @@ class _Units:
                     raise
 
     def _check_worker(self, folder: str) -> None:
+        """Raises OSError: another worker may be able to do the unit, and finished parts are kept."""
         if not os.path.isdir(folder):
             raise OSError(f"{socket.gethostname()} has no {folder}: all workers must share it")
         for name, version in versions().items():
             if version != self.versions[name]:
-                raise ValueError(
+                raise OSError(
                     f"{name} on the worker {socket.gethostname()} is {version} and here"
-                    f" {self.versions[name]}: install the same on both."
+                    f" {self.versions[name]}: install the same on both"
                 )
 
 
