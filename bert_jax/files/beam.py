@@ -90,7 +90,7 @@ class Beam:
 
         Raises:
           ValueError: raised by a task.
-          OSError: the engine gave up; a worker does not share the file system, or has other versions
+          OSError: the engine gave up; a worker does not share the file system or has other versions
             of what it runs.
         """
         import apache_beam
@@ -195,7 +195,7 @@ class _Units:
                     raise
 
     def _check_worker(self, folder: str) -> None:
-        """Raises OSError: another worker may be able to do the unit, and finished parts are kept."""
+        """Raises OSError: another worker may be able to do it, and finished parts are kept."""
         if not os.path.isdir(folder):
             raise OSError(f"{socket.gethostname()} has no {folder}: all workers must share it")
         for name, version in versions().items():
