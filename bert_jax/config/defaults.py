@@ -108,6 +108,8 @@ def pretraining() -> ConfigDict:
     model.next_sentence = True
     # Recompute activations in the backward pass: less memory, a third more computation.
     model.remat = False
+    # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
+    model.remat_keeps = "nothing"
 
     config.data = data = ConfigDict()
     # installed_docs, text:GLOB, jsonl:GLOB, tfds:NAME.

@@ -34,6 +34,7 @@ ADDED_STACK_FIELDS = {
     "rotary_base": 10_000.0,
     "window_rotary_base": 0.0,
     "global_every": 0,
+    "remat_keeps": "nothing",
 }
 # The same of config.head, which configurations of any earlier version lack.
 ADDED_HEAD_FIELDS = {

@@ -9,6 +9,7 @@ POSITIONS = ("learned", "sinusoidal", "rotary", "none")
 MASKS = ("bidirectional", "causal", "window")
 FEED_FORWARDS = ("plain", "gated")
 ATTENTIONS = ("einsum", "dot_product", "cudnn")
+REMAT_KEEPS = ("nothing", "products")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,8 @@ class TransformerConfig(EncoderConfig):
       intermediate_size: features of the inner layer of the feed-forward network.
       attention_dropout_rate: of attention probabilities.
       remat: recompute the activations of each block in the backward pass.
+      remat_keeps: what is not recomputed then: `nothing`, or `products`, those with kernels; then
+        attention and all that is computed element by element is recomputed.
       mask_value: added to the attention scores of positions that are not visible.
       norm_place: `post`, layer normalisation after each sub-layer and its residual sum (Vaswani et
         al. 2017); `pre`, before each sub-layer and once after the last block (Xiong et al. 2020).
@@ -61,6 +64,7 @@ class TransformerConfig(EncoderConfig):
     window_rotary_base: float = 0.0
     feed_forward: str = "plain"
     attention: str = "einsum"
+    remat_keeps: str = "nothing"
 
     def __post_init__(self):
         super().__post_init__()
@@ -70,6 +74,7 @@ class TransformerConfig(EncoderConfig):
             mask=MASKS,
             feed_forward=FEED_FORWARDS,
             attention=ATTENTIONS,
+            remat_keeps=REMAT_KEEPS,
         )
         if self.hidden_size % self.num_heads:
             raise ValueError(

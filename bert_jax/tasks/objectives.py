@@ -231,7 +231,9 @@ def span(start_logits: jax.Array, end_logits: jax.Array, batch: Batch) -> Sums:
 
 
 def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
-    losses, hits = cross_entropy(logits, labels)
+    # As a matrix: TPUs would copy logits [batch, n, classes] whose n is no multiple of 8.
+    rows = logits.reshape(-1, logits.shape[-1])
+    losses, hits = (x.reshape(labels.shape) for x in cross_entropy(rows, labels.reshape(-1)))
     total = weights.sum()
     return {
         f"{name}_loss": Sum((losses * weights).sum(), total),

@@ -95,14 +95,15 @@ def test_padded_rows_of_the_vocabulary_get_no_probability_and_no_gradient(
     assert loss_and_gradient(narrow, params, batch)[0] == pytest.approx(float(loss), rel=1e-6)
 
 
+@pytest.mark.parametrize("kept", ["nothing", "products"])
 def test_recomputing_activations_changes_nothing(
-    make_config, make_batch, random_params, loss_and_gradient
+    make_config, make_batch, random_params, loss_and_gradient, kept
 ):
     config = make_config()
     batch = make_batch(config)
     params = random_params(make_model(config), batch)
     plain = loss_and_gradient(make_model(config), params, batch, seed=1)
-    again = make_model(dataclasses.replace(config, remat=True))
+    again = make_model(dataclasses.replace(config, remat=True, remat_keeps=kept))
     assert_close(plain, loss_and_gradient(again, params, batch, seed=1), rtol=1e-5, atol=1e-6)
 
 

@@ -26,6 +26,12 @@ STACK_RULES: Rules = (
     (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
 )
 
+# By config.remat_keeps. Products of attention have a batch dimension, those with kernels have none.
+_POLICIES = {
+    "nothing": None,
+    "products": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+
 
 class Block(nn.Module):
     """A Transformer block.
@@ -122,7 +128,8 @@ class Stack(nn.Module):
             global_rotation = self._rotation(places, config.rotary_base)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
         remat = config.remat and cache is None
-        make_block = nn.remat(Block, static_argnums=(4, 5)) if remat else Block
+        kept = _POLICIES[config.remat_keeps]
+        make_block = nn.remat(Block, static_argnums=(4, 5), policy=kept) if remat else Block
         extend = None if cache is None else Extender(cache, places, ids > 0)
         all_hidden, attention = [x], []
         for i in range(config.num_layers):

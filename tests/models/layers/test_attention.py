@@ -158,6 +158,13 @@ def test_a_rematerialised_block_stores_no_probabilities(make_step):
     assert PROBABILITIES not in shapes_stored(*make_step(remat=True))
 
 
+def test_products_with_kernels_are_kept_on_request(make_step, make_config):
+    inner = (BATCH, SEQ, make_config().intermediate_size)
+    products = shapes_stored(*make_step(remat=True, remat_keeps="products"))
+    assert inner in products and PROBABILITIES not in products
+    assert inner not in shapes_stored(*make_step(remat=True))
+
+
 def outputs_of_calls(jaxpr, names):
     """Shapes of the outputs of all calls with one of these primitives, and of the jaxpr itself."""
     shapes = [var.aval.shape for var in jaxpr.outvars]
