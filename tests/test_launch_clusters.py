@@ -24,6 +24,7 @@ case "$name $*" in
   *tpu-vm\\ ssh*) kind=runs ;;
   *queued-resources\\ create*) kind=requests ;;
   srun*) kind=runs ;;
+  kubectl*) cat >"$ANSWERS/manifest"; exit ;;
   *) [[ $(wc -l <"$ANSWERS/calls") -lt 60 ]]; exit ;;
 esac
 read -r code text <"$ANSWERS/$kind" || { echo "no answer left: $kind" >&2; kill "$PPID"; exit 1; }
@@ -286,9 +287,11 @@ def test_an_evicted_pod_saves_and_is_not_taken_for_complete(in_pod, tmp_path):
     assert (tmp_path / "saved").exists()
 
 
-def test_without_a_dry_run_the_manifest_goes_to_kubectl(play):
+def test_without_a_dry_run_the_manifest_goes_to_kubectl(play, tmp_path):
     done, calls = play("jobset.sh", *ODD, env=GPUS)
     assert done.returncode == 0 and calls == ["kubectl create -f -"]
+    manifest = yaml.safe_load((tmp_path / "manifest").read_text())
+    assert manifest == jobset(GPUS, tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize(
