@@ -1,6 +1,7 @@
 """Two or four processes on one machine compute what one does, and stop and resume together."""
 
 import re
+import resource
 import signal
 import socket
 import time
@@ -158,6 +159,36 @@ def test_a_signal_to_any_of_four_stops_all_at_one_step(make_run, number):
     started[number].send_signal(signal.SIGTERM)
     first, *_ = finish(started)
     assert f"after step {last_checkpoint(run)}, which is saved" in first
+
+
+@pytest.mark.slow
+def test_a_full_disk_under_one_of_four_ends_all_and_nothing_is_lost(four, make_run):
+    """Process 0 writes for all. Its files may not exceed 16 KiB, which checkpoints do, and lines of
+    metrics do not: for the program, as if the disk were full."""
+    run = make_run(checkpoint__keep=100)
+    started = start_together(run, 4)
+    wait_for_step(run, started, 4)
+    resource.prlimit(started[0].pid, resource.RLIMIT_FSIZE, (16 << 10, 16 << 10))
+    errors = []
+    began = time.monotonic()
+    try:
+        for process in started:
+            errors.append(process.communicate(timeout=200)[1])
+            print(process.returncode, f"{time.monotonic() - began:.0f} s", errors[-1][-3000:])
+    finally:
+        for process in started:
+            process.kill()
+    assert started[0].returncode == 2
+    (line,) = (line for line in errors[0].splitlines() if line.startswith("error: "))
+    assert "could not be written" in line and "File too large" in line
+    assert all(process.returncode for process in started)
+    step = last_checkpoint(run)
+    assert f"The checkpoints before it are intact: {list(range(3, step + 1, 3))}" in line
+    first, *_ = finish(start_together(run, 4))
+    assert f"resumed    after step {step} of 20" in first
+    assert run.metrics() == four.metrics()
+    for name, array in run.arrays(20).items():
+        assert array.tobytes() == four.arrays(20)[name].tobytes(), name
 
 
 @pytest.mark.parametrize(
