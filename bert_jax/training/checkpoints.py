@@ -110,6 +110,7 @@ class Checkpoints:
             options=ocp.CheckpointManagerOptions(
                 read_only=read_only,
                 cleanup_tmp_directories=not read_only,
+                async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
             ),
         )
 
@@ -171,7 +172,7 @@ class Checkpoints:
             self.wait()
         finally:
             self._background.shutdown()
-            with contextlib.suppress(OSError):  # `wait` has raised it already
+            with contextlib.suppress(Exception):  # of a save; `wait` has raised it already
                 self._manager.close()
 
     @contextlib.contextmanager

@@ -1,10 +1,13 @@
 """Two or four processes on one machine compute what one does, and stop and resume together."""
 
 import re
+import resource
 import signal
 import socket
+import threading
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -158,6 +161,88 @@ def test_a_signal_to_any_of_four_stops_all_at_one_step(make_run, number):
     started[number].send_signal(signal.SIGTERM)
     first, *_ = finish(started)
     assert f"after step {last_checkpoint(run)}, which is saved" in first
+
+
+@pytest.mark.slow
+def test_a_full_disk_under_one_of_four_ends_all_and_nothing_is_lost(four, make_run):
+    """Process 0 writes for all. Its files may not exceed 16 KiB, which checkpoints do, and lines of
+    metrics do not: for the program, as if the disk were full."""
+    run = make_run(checkpoint__keep=100)
+    started = start_together(run, 4)
+    wait_for_step(run, started, 4)
+    resource.prlimit(started[0].pid, resource.RLIMIT_FSIZE, (16 << 10, 16 << 10))
+    errors = []
+    began = time.monotonic()
+    try:
+        for process in started:
+            errors.append(process.communicate(timeout=200)[1])
+            print(process.returncode, f"{time.monotonic() - began:.0f} s", errors[-1][-3000:])
+    finally:
+        for process in started:
+            process.kill()
+    assert started[0].returncode == 2
+    (line,) = (line for line in errors[0].splitlines() if line.startswith("error: "))
+    assert "could not be written" in line and "File too large" in line
+    assert all(process.returncode for process in started)
+    step = last_checkpoint(run)
+    assert f"The checkpoints before it are intact: {list(range(3, step + 1, 3))}" in line
+    first, *_ = finish(start_together(run, 4))
+    assert f"resumed    after step {step} of 20" in first
+    assert run.metrics() == four.metrics()
+    for name, array in run.arrays(20).items():
+        assert array.tobytes() == four.arrays(20)[name].tobytes(), name
+
+
+class Table:
+    """The common table and the barrier of two processes, of which the other one never comes."""
+
+    def __init__(self):
+        self.values, self.comes = {}, threading.Event()
+
+    def key_value_set(self, key, value):
+        self.values[key] = value
+
+    def key_value_dir_get(self, folder):
+        return [item for item in self.values.items() if item[0].startswith(f"{folder}/")]
+
+    def wait_at_barrier(self, key, timeout_ms):
+        if not self.comes.wait(timeout_ms / 1000):
+            raise jax.errors.JaxRuntimeError(f"DEADLINE_EXCEEDED: {key}")
+
+
+@pytest.fixture
+def table(monkeypatch):
+    made = Table()
+    monkeypatch.setattr(processes.multihost, "get_jax_distributed_client", lambda: made)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    return made
+
+
+def test_a_process_that_fails_does_not_wait_and_the_other_learns_why(table):
+    try:
+        raise OSError("the disk is full")
+    except OSError:
+        processes.wait_or_fail(key="saved", timeout_ms=60_000)
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match="^in process 0: the disk is full$"):
+        processes.wait_or_fail(key="saved", timeout_ms=60_000)
+    assert time.monotonic() - began < 10
+    table.comes.set()
+
+
+def test_a_process_that_waits_learns_of_a_failure(table):
+    later = threading.Timer(1.0, table.key_value_set, ("bert_jax/failed/1", "in process 1: why"))
+    later.start()
+    with pytest.raises(RuntimeError, match="^in process 1: why$"):
+        processes.wait_or_fail(key="saved", timeout_ms=60_000)
+    table.comes.set()
+
+
+def test_processes_that_come_go_on_and_one_that_does_not_is_an_error(table):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED: saved"):
+        processes.wait_or_fail(key="saved", timeout_ms=100)
+    table.comes.set()
+    processes.wait_or_fail(key="saved", timeout_ms=60_000)
 
 
 @pytest.mark.parametrize(

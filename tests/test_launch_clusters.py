@@ -1,0 +1,385 @@
+"""The launchers of clusters, with stand-ins for gcloud, kubectl, srun and a pod's program."""
+
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from tests.test_launch import LAUNCH, TPU, run_script
+
+# Notes its arguments; the next line of the file ANSWERS/KIND is its exit code and what it prints.
+# Without an answer left it ends its script, so that no loop goes on for ever.
+STAND_IN = """#!/usr/bin/env bash
+name=${0##*/}
+echo "$name $*" >>"$ANSWERS/calls"
+case "$name $*" in
+  *queued-resources\\ list*) kind=states ;;
+  *tpu-vm\\ describe*networkEndpoints*) kind=addresses ;;
+  *tpu-vm\\ describe*) kind=nodes ;;
+  *tpu-vm\\ ssh*) kind=runs ;;
+  *queued-resources\\ create*) kind=requests ;;
+  srun*) kind=runs ;;
+  kubectl*) cat >"$ANSWERS/manifest"; exit ;;
+  *) [[ $(wc -l <"$ANSWERS/calls") -lt 60 ]]; exit ;;
+esac
+read -r code text <"$ANSWERS/$kind" || { echo "no answer left: $kind" >&2; kill "$PPID"; exit 1; }
+sed -i 1d "$ANSWERS/$kind"
+[[ -z $text ]] || printf '%s\\n' "$text"
+exit "$code"
+"""
+
+
+@pytest.fixture
+def play(tmp_path):
+    """A function (script, *words, env, **answers by kind) -> the process and the calls."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("gcloud", "git", "kubectl", "sleep", "srun", "scontrol"):
+        (programs / name).write_text(STAND_IN)
+        (programs / name).chmod(0o755)
+
+    def run(script, *words, env=None, **answers):
+        (tmp_path / "calls").write_text("")
+        for kind, lines in answers.items():
+            (tmp_path / kind).write_text("".join(f"{line}\n" for line in lines))
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        env = {"PATH": path, "ANSWERS": str(tmp_path)} | (env or {})
+        done = run_script(LAUNCH / script, *words, cwd=tmp_path, env=env, check=False)
+        return done, (tmp_path / "calls").read_text().splitlines()
+
+    return run
+
+
+# ---- TPUs
+
+FLAGS = ["--config=configs/base.py", "--workdir=gs://bucket/a run"]
+QUEUE = ["0", "0 WAITING_FOR_RESOURCES", "0 PROVISIONING", "0 ACTIVE"]
+POD = ["0 10.0.0.1;10.0.0.2;10.0.0.3;10.0.0.4"]
+STOPPED = "0 Stopped by SIGTERM after step 7, which is saved."
+
+
+def verbs(calls) -> list[str]:
+    """The calls that change something, in short."""
+    words = [call.split() for call in calls if call.startswith("gcloud")]
+    names = [f"{word[3]} {word[4]}" for word in words]
+    return [name.split()[1] for name in names if name.split()[1] not in ("list", "describe")]
+
+
+def test_a_tpu_is_requested_awaited_and_trained_on(play):
+    done, calls = play(
+        "tpu_vm.sh", *FLAGS, env=TPU, states=QUEUE, requests=["0"], addresses=POD, runs=["0 step 9"]
+    )
+    assert done.returncode == 0, done.stderr
+    assert verbs(calls) == ["create", "scp", "ssh"]
+    (request,) = (shlex.split(call) for call in calls if "create" in call)
+    assert request[1:5] == ["compute", "tpus", "queued-resources", "create"]
+    assert set(request[5:]) == {
+        *("bert", "--node-id=bert", "--accelerator-type=v5litepod-16", "--zone=here"),
+        *("--runtime-version=tpu-ubuntu2204-base", "--scopes=cloud-platform"),
+    }
+    (command,) = (call.partition("--command=")[2] for call in calls if "ssh" in call)
+    program = command.partition("python -m bert_jax.main ")[2]
+    assert program.startswith("--coordinator=10.0.0.1:8476 --num_processes=4 --process_id=$(curl ")
+    assert shlex.split(program.removesuffix("--zone=here"))[-2:] == FLAGS
+    assert "EXTRAS='tpu gcs'" in command
+    told = ["not requested", "WAITING_FOR_RESOURCES", "PROVISIONING"]
+    assert done.stdout.splitlines()[:3] == [f"The TPU is {state}." for state in told]
+    assert "queued-resources delete bert --force --zone=here" in done.stdout.splitlines()[-1]
+
+
+def test_a_tpu_that_is_there_is_used_and_one_host_needs_no_coordinator(play):
+    answers = {"states": ["0 ACTIVE"], "addresses": ["0 10.0.0.1"], "runs": ["0 step 9"]}
+    done, calls = play("tpu_vm.sh", *FLAGS, env=TPU, **answers)
+    assert done.returncode == 0 and verbs(calls) == ["scp", "ssh"]
+    assert "--coordinator" not in "".join(calls)
+
+
+@pytest.mark.parametrize(
+    "ending, after",
+    [
+        ("255 connection lost", ["0 SUSPENDING"]),
+        ("255 connection lost", ["0 ACTIVE"]),  # its node already says that it was preempted
+        (STOPPED, []),
+    ],
+)
+def test_a_preempted_tpu_is_requested_again_and_the_run_goes_on(ending, after, play):
+    done, calls = play(
+        "tpu_vm.sh",
+        *FLAGS,
+        env=TPU | {"SPOT": "1"},
+        states=[*QUEUE, *after, "0 SUSPENDING", "0 SUSPENDED", *QUEUE],
+        nodes=["0 PREEMPTED"],
+        requests=["0", "0"],
+        addresses=POD * 2,
+        runs=[ending, "0 step 9"],
+    )
+    assert done.returncode == 0, done.stderr
+    assert verbs(calls) == ["create", "scp", "ssh", "delete", "create", "scp", "ssh"]
+    assert all("--spot" in call for call in calls if "create" in call)
+    assert all("bert --force --quiet" in call for call in calls if "delete" in call)
+
+
+def test_an_unanswered_question_is_asked_again_and_requests_nothing(play):
+    states = ["1", "1", "0 PROVISIONING", "0 ACTIVE"]
+    done, calls = play(
+        "tpu_vm.sh", *FLAGS, env=TPU, states=states, addresses=POD, runs=["0 step 9"]
+    )
+    assert done.returncode == 0 and verbs(calls) == ["scp", "ssh"]
+
+
+@pytest.mark.parametrize(
+    "answers, code, message",
+    [
+        ({"states": ["0"], "requests": ["3"]}, 3, ""),
+        ({"states": ["0 FAILED"]}, 1, "error: the request failed: gcloud compute tpus"),
+        (
+            {"states": ["0 ACTIVE"] * 2, "addresses": POD, "runs": ["2"], "nodes": ["0 READY"]},
+            1,
+            "error: the run failed, and the TPU is still there",
+        ),
+    ],
+)
+def test_what_a_tpu_cannot_recover_from_ends_the_script(answers, code, message, play):
+    done, calls = play("tpu_vm.sh", *FLAGS, env=TPU, **answers)
+    assert done.returncode == code and message in done.stderr
+    assert "no answer left" not in done.stderr
+    assert "delete" not in verbs(calls)
+
+
+def test_a_tpu_and_pods_need_a_bucket(tmp_path):
+    jobset = {"NAME": "bert", "IMAGE": "image", "HOSTS": "2", "GPUS": "8"}
+    for script, env in (("tpu_vm.sh", TPU), ("jobset.sh", jobset)):
+        flags = ["--dry_run", "--workdir=runs/base"]
+        done = run_script(LAUNCH / script, *flags, cwd=tmp_path, env=env, check=False)
+        assert done.returncode == 2
+        assert "error: --workdir=gs://BUCKET/FOLDER is missing" in done.stderr
+
+
+# ---- JobSets
+
+GPUS = {"NAME": "bert", "IMAGE": "here/bert:1", "HOSTS": "3", "GPUS": "8"}
+SLICE = {"NAME": "bert", "IMAGE": "i", "TPU": "tpu-v5-lite-podslice", "TOPOLOGY": "4x4"}
+ODD = ["--workdir=gs://b/r", '--config.a="x" $(HOME) $HOME \\n', "--config.b=1: {2} # 3\nend"]
+
+
+def jobset(env, *flags, tmp_path) -> dict:
+    """The manifest of a dry run."""
+    done = run_script(LAUNCH / "jobset.sh", "--dry_run", *(flags or ODD), cwd=tmp_path, env=env)
+    return yaml.safe_load(done.stdout)
+
+
+def parts(manifest) -> tuple[dict, dict, dict]:
+    """Its Job, pod and container."""
+    (replicated,) = manifest["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    return job, pod, container
+
+
+def test_a_jobset_of_gpus_has_a_pod_for_each_host(tmp_path):
+    manifest = jobset(GPUS, tmp_path=tmp_path)
+    job, pod, container = parts(manifest)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert job["completions"] == job["parallelism"] == 3
+    assert job["completionMode"] == "Indexed"
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    assert "nodeSelector" not in pod and "serviceAccountName" not in pod
+    assert container["image"] == "here/bert:1"
+
+
+@pytest.mark.parametrize(
+    "topology, chips, hosts", [("4x4", "", 4), ("2x2x4", "", 4), ("2x4", "8", 1)]
+)
+def test_a_jobset_of_tpus_has_a_pod_for_each_host_of_the_slice(topology, chips, hosts, tmp_path):
+    env = SLICE | {"TOPOLOGY": topology, "CHIPS": chips, "SERVICE_ACCOUNT": "writer"}
+    job, pod, container = parts(jobset(env, tmp_path=tmp_path))
+    assert job["completions"] == job["parallelism"] == hosts
+    assert container["resources"]["limits"] == {"google.com/tpu": int(chips or 4)}
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+        "cloud.google.com/gke-tpu-topology": topology,
+    }
+    assert pod["serviceAccountName"] == "writer"
+
+
+def test_what_fails_restarts_all_pods_and_evictions_are_not_counted(tmp_path):
+    manifest = jobset(SLICE | {"RESTARTS": "3"}, tmp_path=tmp_path)
+    job, pod, container = parts(manifest)
+    policy = manifest["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] == 3 and job["backoffLimit"] == 0
+    assert policy["rules"][0]["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    assert policy["rules"][0]["onJobFailureReasons"] == ["PodFailurePolicy"]
+    evicted, stopped = job["podFailurePolicy"]["rules"]
+    assert evicted["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert stopped["onExitCodes"]["values"] == [143]
+    assert stopped["onExitCodes"]["containerName"] == container["name"]
+    assert pod["restartPolicy"] == "Never"  # as Kubernetes demands of a podFailurePolicy
+    assert pod["terminationGracePeriodSeconds"] >= 300
+
+
+# What a container runs instead of the program: writes down its arguments, and on SIGTERM "saves".
+PROGRAM = """#!/usr/bin/env bash
+printf '%s\\n' "$@" >"$NOTES/words"
+trap 'sleep 0.5; touch "$NOTES/saved"; exit 0' TERM
+touch "$NOTES/started"
+[[ -z ${CODE:-} ]] || exit "$CODE"
+while true; do sleep 0.1; done
+"""
+
+
+@pytest.fixture
+def in_pod(tmp_path):
+    """A function (**environment) that starts the container's command, as Kubernetes would."""
+    program = tmp_path / "program"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    started = []
+
+    def start(**environment) -> subprocess.Popen:
+        _, _, container = parts(jobset(GPUS, tmp_path=tmp_path))
+        python = "/bert_jax/.venv/bin/python"
+        # In Kubernetes $$ is a dollar, and $(HOME) would be the variable.
+        command = [word.replace("$$", "$") for word in container["command"]]
+        assert python in command[2]
+        command[2] = command[2].replace(python, shlex.quote(str(program)))
+        env = os.environ | {"NOTES": str(tmp_path), "JOB_COMPLETION_INDEX": "2"} | environment
+        started.append(subprocess.Popen(command, env=env))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_for(path: pathlib.Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_pod_has_its_number_the_same_flags_and_the_exit_code_of_the_program(
+    code, in_pod, tmp_path
+):
+    assert in_pod(CODE=str(code)).wait(timeout=30) == code
+    words = (tmp_path / "words").read_text()
+    assert words == "\n".join(
+        [
+            *("-m", "bert_jax.main", "--coordinator=bert-hosts-0-0.bert:8476"),
+            *("--num_processes=3", "--process_id=2", *ODD, ""),
+        ]
+    )
+
+
+def test_an_evicted_pod_saves_and_is_not_taken_for_complete(in_pod, tmp_path):
+    process = in_pod()
+    wait_for(tmp_path / "started")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    assert (tmp_path / "saved").exists()
+
+
+def test_without_a_dry_run_the_manifest_goes_to_kubectl(play, tmp_path):
+    done, calls = play("jobset.sh", *ODD, env=GPUS)
+    assert done.returncode == 0 and calls == ["kubectl create -f -"]
+    manifest = yaml.safe_load((tmp_path / "manifest").read_text())
+    assert manifest == jobset(GPUS, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"NAME": "Bert"}, "error: NAME=Bert is no name of a JobSet"),
+        ({"NAME": "a" * 41}, "is no name of a JobSet"),
+        ({"TOPOLOGY": "16"}, "error: TOPOLOGY=16 is no topology, such as 4x4."),
+        ({"CHIPS": "3"}, "error: TOPOLOGY=4x4 has 16 chips, not a multiple of CHIPS=3."),
+        ({"TPU": ""}, "HOSTS: the number of nodes"),
+        ({"IMAGE": ""}, "IMAGE: the container image"),
+    ],
+)
+def test_values_of_a_jobset_are_checked(change, message, tmp_path):
+    done = run_script(
+        *(LAUNCH / "jobset.sh", "--dry_run", *FLAGS),
+        cwd=tmp_path,
+        env=SLICE | change,
+        check=False,
+    )
+    assert done.returncode != 0 and message in done.stderr
+
+
+# ---- SLURM
+
+COMMAND = ("slurm_command.sbatch", "--dry_run")
+
+
+def in_array(values: str) -> dict[str, str]:
+    names = ("ID", "COUNT", "MIN", "STEP")
+    return dict(zip((f"SLURM_ARRAY_TASK_{name}" for name in names), values.split(), strict=False))
+
+
+@pytest.mark.parametrize(
+    ("words", "array", "added"),
+    [
+        (["evaluate", "--workdir=a folder"], "", []),
+        (["predict", "--workdir=a folder", "--input=i", "--output=o"], "", []),
+        (["prepare", "--data_dir=d"], "", []),
+        (["prepare", "--data_dir=d"], "5 8 0 1", ["--task=5/8"]),
+        (["prepare", "--data_dir=d"], "14 3 10 2", ["--task=2/3"]),
+    ],
+    ids=str,
+)
+def test_a_job_of_an_array_takes_its_share_of_the_preparation(words, array, added, play):
+    done, _ = play(*COMMAND, *words, env=in_array(array))
+    assert shlex.split(done.stdout) == ["python", "-m", "bert_jax", *words, *added]
+
+
+@pytest.mark.parametrize(
+    ("words", "array", "added"),
+    [
+        (["--workdir=d"], "", []),
+        (["--workdir=d", "--stage=1"], "5 8 0 1", ["--number=5"]),
+        (["--workdir=d", "--stage", "1"], "14 3 10 2", ["--number=14"]),
+    ],
+    ids=str,
+)
+def test_a_job_of_an_array_takes_its_run_of_a_sweep_and_may_be_requeued(words, array, added, play):
+    done, _ = play(*COMMAND, "sweep", *words, env=in_array(array) | {"SLURM_JOB_ID": "77"})
+    first, second = done.stdout.splitlines()
+    command = ["python", "-m", "bert_jax", "sweep", *words, *added]
+    assert shlex.split(first) == ["srun", "--ntasks=1", *command]
+    assert second.split() == ["scontrol", "requeue", "77"]
+
+
+@pytest.mark.parametrize("code, is_requeued", [(0, False), (1, False), (143, True)])
+def test_a_sweep_that_was_stopped_is_requeued(code, is_requeued, play, tmp_path):
+    (tmp_path / "launch").mkdir()  # a checkout that has its environment
+    (tmp_path / "launch/environment.sh").write_text('run() { "$@"; }\n')
+    env = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "77"}
+    done, calls = play(COMMAND[0], "sweep", "--workdir=d", env=env, runs=[str(code)])
+    assert done.returncode == code
+    assert calls[1:] == (["scontrol requeue 77"] if is_requeued else [])
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [([], "the command is missing"), (["sweep", "--workdir=d"], "an array runs one stage")],
+)
+def test_a_job_is_told_what_it_lacks(words, message, play):
+    done, _ = play(*COMMAND, *words, env=in_array("5 8 0 1"))
+    assert done.returncode == 2 and message in done.stderr
+
+
+def test_the_preparation_of_a_job_has_only_flags_that_it_knows(play):
+    flags = ["--config=c.py", "--compilation_cache=shared", "--workdir=w"]
+    done, _ = play("slurm.sbatch", "--dry_run", *flags)
+    prepare, train, _ = map(shlex.split, done.stdout.splitlines())
+    assert prepare[3:] == ["prepare", "--config=c.py", "--workdir=w"]
+    assert train[-3:] == flags
