@@ -119,8 +119,14 @@ class Service:
     def _add_generation(
         self, config: ConfigDict, workdir: str, predictor: Predictor | None
     ) -> None:
-        has_room = self._model.config.max_position_embeddings > NEW_TOKENS + 1
-        if predictor is None or not find_task(config.task).reads_forward or not has_room:
+        if predictor is None or not find_task(config.task).reads_forward:
+            return
+        positions = self._model.config.max_position_embeddings
+        if positions <= NEW_TOKENS + 1:
+            self.missing["generate"] = (
+                f"Texts are not continued: {positions} positions have no room for {NEW_TOKENS}"
+                " more tokens."
+            )
             return
         generation = Generation(Generator(config, workdir, predictor.params))
         about = f"A text continued by the {NEW_TOKENS} most probable tokens, or to its end."
