@@ -72,7 +72,6 @@ const drawAnswer = (() => {
 
   function entities(prediction, drawing) {
     const between = drawing.between ?? " ";
-    const kinds = [...new Set(prediction.entities.map((entity) => entity.type))].sort();
     const line = make("p", "reading");
     let place = 0;
     const until = (stop) => {
@@ -81,12 +80,12 @@ const drawAnswer = (() => {
     for (const entity of prediction.entities) {
       until(entity.start);
       const text = prediction.words.slice(entity.start, entity.end).join(between);
-      line.append(make("mark", color(kinds, entity.type), text, make("small", "", entity.type)), between);
+      line.append(make("mark", color(drawing.kinds, entity.type), text, make("small", "", entity.type)), between);
       place = entity.end;
     }
     until(prediction.words.length);
     const found = prediction.entities.length;
-    return [line, quiet(found ? `${found} found` : "No entity was found.")];
+    return [line, quiet(found ? `${found} ${found === 1 ? "entity" : "entities"}` : "No entity was found.")];
   }
 
   function tags(prediction) {

@@ -1,10 +1,8 @@
 """Reports in Chromium: what is seen, hovered, tapped, copied; accessibility; no request."""
 
 import csv
-import importlib.util
 import io
 import pathlib
-import shutil
 
 import pytest
 
@@ -24,28 +22,6 @@ from tests.pages.made_runs import (
 )
 
 LOSS = "Masked words: loss (nats)"
-_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
-_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
-pytestmark = [
-    pytest.mark.skipif(not _CHROMIUM, reason="needs Chromium: apt-get install chromium"),
-    pytest.mark.skipif(
-        not all(map(importlib.util.find_spec, ("playwright", "axe_playwright_python"))),
-        reason="needs playwright and axe: pip install -c constraints.txt -e '.[test]'",
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,28 +53,9 @@ def _long_words() -> str:
 
 
 @pytest.fixture
-def show(browser, pages):
-    """Returns the function (name, **options of the context) -> the opened page.
-
-    At the end of the test no page has asked for anything but its file, or has had an error.
-    """
-    contexts, requests, errors = [], [], []
-
-    def show(name: str, width: int = 1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text))
-        page.goto(pages[name].as_uri())
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert not errors
-    assert set(requests) <= {path.as_uri() for path in pages.values()}
+def show(visit, pages):
+    """Returns the function (name, **options of `visit`) -> the opened page."""
+    return lambda name, **options: visit(pages[name].as_uri(), **options)
 
 
 def plot(page, title: str):
