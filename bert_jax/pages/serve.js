@@ -102,6 +102,7 @@
     const [box, reason] = wrongField(form);
     if (box) {
       target.replaceChildren(problem(reason));
+      form.querySelector(".state").textContent = "";
       box.focus();
       return;
     }

@@ -92,7 +92,12 @@ def serve_page(
 
 def _panel(name: str, url: str, view: View) -> Content:
     samples = [
-        tag("button.sample", _first(sample), type="button", data_sample=json.dumps(sample))
+        tag(
+            "button.sample",
+            _name(sample, view.samples),
+            type="button",
+            data_sample=json.dumps(sample),
+        )
         for sample in view.samples
     ]
     form = tag(
@@ -114,6 +119,7 @@ def _control(view: str, control: Control) -> Content:
         id=name,
         name=control.name,
         rows=control.rows,
+        style=f"--rows: {control.rows}",
         spellcheck="false",
         data_list=control.is_list,
         data_optional=control.optional,
@@ -124,8 +130,9 @@ def _control(view: str, control: Control) -> Content:
     return tag("p.field", tag("label", shown, for_=name), box)
 
 
-def _first(sample: Mapping[str, Any]) -> str:
-    """Returns what tells a sample from the others: its last text."""
-    texts = [value for value in sample.values() if value and isinstance(value, str)]
-    text = texts[-1] if texts else " / ".join(*sample.values())
+def _name(sample: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the first text of a sample that tells it from the others."""
+    texts = {name: value for name, value in sample.items() if value and isinstance(value, str)}
+    own = [text for name, text in texts.items() if any(o.get(name) != text for o in samples)]
+    text = next(iter([*own, *texts.values()]), "") or " / ".join(*sample.values())
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -98,18 +98,27 @@ const drawAnswer = (() => {
   function answer(prediction, input) {
     const best = prediction.n_best[0];
     const text = [...input.context];
-    const line = make("p", "reading");
+    const line = make("p", "reading passage");
+    line.tabIndex = 0;
     if (prediction.answer && best) {
-      line.append(
-        text.slice(0, best.start).join(""),
-        make("mark", "k0", text.slice(best.start, best.end).join("")),
-        text.slice(best.end).join(""),
-      );
+      const mark = make("mark", "k0", text.slice(best.start, best.end).join(""));
+      line.append(text.slice(0, best.start).join(""), mark, text.slice(best.end).join(""));
+      // A long passage is scrolled to the answer once it is on the page.
+      requestAnimationFrame(() => {
+        line.scrollTop = mark.offsetTop - line.offsetTop - line.clientHeight / 3;
+      });
     } else {
       line.append(input.context);
     }
+    const isBest = (i) => i === 0 && Boolean(prediction.answer);
     const rows = prediction.n_best.slice(0, 5).map((span, i) => (
-      {name: span.text, value: span.probability, best: i === 0 && Boolean(prediction.answer)}));
+      {name: span.text, value: span.probability, best: isBest(i)}));
+    // With models that may find none, the rest of the probability is that of no answer.
+    const none = prediction.n_best.reduce((rest, span) => rest - span.probability, 1);
+    if (none > 1e-4) {
+      const row = {name: "No answer", value: none, best: !prediction.answer};
+      rows.splice(prediction.answer ? rows.length : 0, 0, row);
+    }
     return [
       make("p", "big", prediction.answer || "No answer in the passage"),
       line,
@@ -121,7 +130,9 @@ const drawAnswer = (() => {
   function choice(prediction, input) {
     const rows = prediction.probabilities.map((value, i) => (
       {name: input.endings[i], value, best: i === prediction.choice}));
-    return [make("p", "big", prediction.ending), bars(rows, true)];
+    const before = [input.context, input.start].filter((text) => text).join(" ");
+    const line = make("p", "reading", `${before} `, make("mark", "k0", prediction.ending));
+    return [line, bars(rows, true)];
   }
 
   function tiles(rows) {
@@ -211,9 +222,11 @@ const drawAnswer = (() => {
   }
 
   function warning(prediction) {
-    const counts = Object.entries(prediction.counts || {});
-    const names = counts.map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`);
-    return names.length ? [quiet(`Longer than the model reads: ${names.join(", ")}.`)] : [];
+    const {questions_truncated: isQuestion, tokens_cut_off: cut} = prediction.counts || {};
+    if (!isQuestion && !cut) return [];
+    const what = isQuestion ? "question" : "text";
+    const rest = cut ? `: ${cut} ${cut === 1 ? "token was" : "tokens were"} cut off` : "";
+    return [quiet(`The ${what} is longer than the model reads${rest}.`)];
   }
 
   // Returns elements for the answer to a request.

@@ -55,13 +55,14 @@ def _tags(example):
 
 def _answer(question):
     start = question.context.find("Warsaw")
+    given = question.question
     span = {"text": "Warsaw", "start": start, "end": start + 6, "score": 1.0, "probability": 0.8}
-    is_known = "Where" in question.question
     return {
-        "question": question.question,
-        "answer": "Warsaw" if is_known else "",
+        "question": given,
+        "answer": "Warsaw" if "Where" in given else "",
         "null_odds": -3.0,
-        "n_best": [span, {**span, "text": EVIL, "probability": 0.2}],
+        "n_best": [span, {**span, "text": EVIL, "probability": 0.15}],
+        "counts": {"questions_of_several_rows": 1, "questions_truncated": int(len(given) > 99)},
     }
 
 
@@ -77,7 +78,8 @@ def _attention(text):
 def _classes(example):
     if example.text_a == "defect":
         raise KeyError("a secret")
-    return {"label": "good", "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005}}
+    cut = {"texts_truncated": 1, "tokens_cut_off": 1} if example.text_a == "long" else {}
+    return {"counts": cut, "label": "good", "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005}}
 
 
 class Canned:
@@ -219,6 +221,8 @@ def test_classes_values_and_probabilities_of_texts(page):
     assert answer.locator(".big").inner_text() == "good"
     assert [name for name, _, _ in bars(answer)] == ["good", "bad", EVIL]
     assert bars(answer)[0] == ("good", "97.5%", True) and bars(answer)[1][1] == "2.0%"
+    shown = say(page, text_a="long").inner_text()
+    assert "The text is longer than the model reads: 1 token was cut off." in shown
     assert ask(page, "Value").locator(".big").inner_text() == "3.142"
     tiles = ask(page, "Probability").locator(".tiles div").all_inner_texts()
     assert [" ".join(tile.split()) for tile in tiles] == [
@@ -250,21 +254,37 @@ def test_questions(page):
     answer = ask(page, "Questions")
     assert answer.locator("mark").inner_text() == "Warsaw"
     assert answer.locator(".reading").inner_text().startswith("Marie Curie was born in Warsaw in")
-    assert bars(answer) == [("Warsaw", "80.0%", True), (EVIL, "20.0%", False)]
+    # The probability that the spans leave is that of no answer.
+    found = [("Warsaw", "80.0%"), (EVIL, "15.0%"), ("No answer", "5.0%")]
+    assert bars(answer) == [(*found[0], True), (*found[1], False), (*found[2], False)]
+    assert "longer" not in answer.inner_text()
     answer = ask(page, "Questions", 1)
+    assert bars(answer)[:2] == [(*found[2], True), (*found[0], False)]
     assert answer.locator(".big").inner_text() == "No answer in the passage"
     assert answer.locator("mark").count() == 0
     # Characters outside of the basic plane are one character of the API's offsets.
+    rain = "Rain. " * 1000
+    say(page, context=f"{rain}Warsaw. {rain}", question="Where?")
+    inside = """mark => {
+      const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
+      return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
+    }"""
+    assert page.wait_for_function(f"({inside})(document.querySelector('section:not([hidden]) mark'))")
+    answer = say(page, question="Where? " * 30)
+    assert "The question is longer than the model reads." in answer.inner_text()
     answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
     assert answer.locator("mark").inner_text() == "Warsaw"
 
 
 def test_endings(page):
     answer = ask(page, "Endings")
-    assert answer.locator(".big").inner_text() == "the oven sings."
+    assert answer.locator(".reading").inner_text() == (
+        "The cook puts the cake into the oven. After an hour, the oven sings."
+    )
+    assert answer.locator("mark").inner_text() == "the oven sings."
     assert bars(answer)[1] == ("the oven sings.", "70.0%", True)
     answer = say(page, start="", endings="\n one \n\ntwo\nthree")  # the beginning may be empty
-    assert answer.locator(".big").inner_text() == "two"
+    assert answer.locator(".reading").inner_text() == "The cook puts the cake into the oven. two"
 
 
 def test_pairs_have_two_texts(page):
