@@ -129,11 +129,11 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     scale = scales.linear(everything, 8, _WIDTH - 8)
     height = _TOP + len(rows) * _ROW
     parts: list[Content] = []
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale):
         x = scale.place(tick)
         parts.append(tag("path.grid", d=f"M{x:.1f} {_TOP}V{height}"))
         anchor = "start" if x < 20 else "end" if x > _WIDTH - 20 else "middle"
-        parts.append(tag("text", scales.short(tick), x=x, y=height + 16, text_anchor=anchor))
+        parts.append(tag("text", label, x=x, y=height + 16, text_anchor=anchor))
     for number, row in enumerate(rows):
         parts += _dots(row, scale, _TOP + number * _ROW, digits)
     picture = _picture(parts, height + 22, f"{title}: {'; '.join(map(_spread, rows))}")

@@ -242,20 +242,19 @@ def _thinned(line: Line, most: int) -> Line:
 
 def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
     yield tag("path.base", d=f"M{_LEFT} {_BOTTOM}H{_RIGHT}")
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale):
         x = scale.place(tick)
         yield tag("path.tick", d=f"M{x:.1f} {_BOTTOM}v4")
         anchor = "end" if x > _RIGHT - 12 else "middle"
-        yield tag("text", scales.short(tick), x=x, y=_BOTTOM + 18, text_anchor=anchor)
+        yield tag("text", label, x=x, y=_BOTTOM + 18, text_anchor=anchor)
     name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
     yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
 
 
 def _y_axis(scale: Scale, percent: bool) -> Iterator[Content]:
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale, percent):
         y = scale.place(tick)
         yield tag("path.grid", d=f"M{_LEFT} {y:.1f}H{_RIGHT}")
-        label = scales.short(tick, percent)
         yield tag("text", label, x=_LEFT - 6, y=y + 4, text_anchor="end")
 
 

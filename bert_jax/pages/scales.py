@@ -77,14 +77,28 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return next(((size, name) for size, name in _TIMES if seconds >= 2 * size), _TIMES[-1])
 
 
+def labels(scale: Scale, percent: bool = False) -> list[tuple[float, str]]:
+    """Returns each tick with its label, all in one form: 0.0002, 0.001 or 8e-5, 1e-4."""
+    are_small = not percent and not scale.is_log and max(map(abs, scale.ticks)) < 1e-3
+    return [
+        (tick, _with_power(tick) if are_small and tick else short(tick, percent))
+        for tick in scale.ticks
+    ]
+
+
+def _with_power(value: float) -> str:
+    digits, power = f"{value:.5e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
+
+
 def short(value: float, percent: bool = False) -> str:
-    """Returns the label of a tick: 0.5, 25, 10k, 1.5M, 2e-05, or 40%."""
+    """Returns a label: 0.5, 25, 10k, 1.5M, 2e-5, or 40%."""
     if percent:
         return f"{100 * value:.6g}%"
     for size, prefix in _PREFIXES:
         if abs(value) >= size:
             return f"{value / size:.4g}{prefix}"
-    return f"{value:.6g}"
+    return f"{value:.6g}".replace("e-0", "e-")
 
 
 def duration(seconds: float) -> str:

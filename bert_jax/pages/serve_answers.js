@@ -180,6 +180,14 @@ const drawAnswer = (() => {
       : [box, quiet("1: the same direction; 0: unrelated.")];
   }
 
+  // What was added is marked, unless the tokenizer writes the beginning in another way.
+  function continued(text, begin) {
+    const start = begin.trim();
+    if (!text.toLowerCase().startsWith(start.toLowerCase())) return make("p", "reading", text);
+    const added = make("mark", "k0", text.slice(start.length));
+    return make("p", "reading", text.slice(0, start.length), added);
+  }
+
   // The page is at home in a frame, whose height is that of its content.
   function frame(page) {
     const item = make("iframe", "frame");
@@ -233,7 +241,7 @@ const drawAnswer = (() => {
   return (answer, inputs, drawing) => {
     if (answer.similarity) return similarity(answer.similarity, inputs);
     if (answer.page) return frame(answer.page);
-    if (answer.texts) return answer.texts.map((text) => make("p", "reading", text));
+    if (answer.texts) return answer.texts.map((text, i) => continued(text, inputs[i].text_a));
     return (answer.predictions || []).flatMap((prediction, i) => (
       [...ofPrediction(prediction, inputs[i], drawing), ...warning(prediction)]));
   };

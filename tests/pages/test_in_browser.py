@@ -170,6 +170,25 @@ def test_a_print_has_no_controls(show):
     assert page.locator("nav").is_hidden() and page.locator("fieldset").is_hidden()
     white = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert white == "rgb(255, 255, 255)"
+    assert page.locator("footer").is_hidden()
+
+
+@pytest.mark.parametrize("name", ["pre", "fine", "long"])
+def test_a_print_has_margins_and_whole_plots(show, name, tmp_path):
+    """Of a sheet of A4: 794 x 1123 pixels, 14 mm of them margins."""
+    page = show(name, width=794 - 2 * 53)
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('figure, .text, tr')].map((e) => e.offsetHeight)"
+    )
+    assert heights and max(heights) < 1123 - 2 * 53
+    sheets = page.pdf(format="A4", path=tmp_path / "report.pdf").count(b"/Type /Page\n")
+    assert 2 <= sheets <= 12
+    assert page.evaluate(
+        "() => [...document.styleSheets[0].cssRules].some((rule) => rule instanceof CSSPageRule"
+        " && rule.style.margin === '14mm')"
+    )
 
 
 @pytest.mark.parametrize("name, scheme", [("pre", "dark"), ("fine", "light"), ("several", "light")])

@@ -52,8 +52,13 @@ def test_a_logarithmic_scale():
 
 def test_labels_and_durations():
     labels = [scales.short(x) for x in (0, 0.5, 2500, 1e6, 2e-5, -4000)]
-    assert labels == ["0", "0.5", "2.5k", "1M", "2e-05", "-4k"]
+    assert labels == ["0", "0.5", "2.5k", "1M", "2e-5", "-4k"]
     assert scales.short(0.4, percent=True) == "40%"
+    small = scales.linear([0.0, 1e-4], 0, 100)
+    assert [label for _, label in scales.labels(small)][-3:] == ["6e-5", "8e-5", "1e-4"]
+    assert dict(scales.labels(small))[0.0] == "0"
+    plain = scales.linear([0.0, 1e-3], 0, 100)
+    assert [label for _, label in scales.labels(plain)][-2:] == ["0.0008", "0.001"]
     assert [scales.duration(x) for x in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
     assert scales.time_unit(90) == (1.0, "seconds") and scales.time_unit(9000)[1] == "hours"
 
