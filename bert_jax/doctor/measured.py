@@ -52,7 +52,8 @@ class Measured:
       step_seconds: of an update; 0: it was not measured.
       host_seconds: that the host takes for the batch.
       rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
-      process: bytes that this process had at most, before it executed the program.
+      process: bytes that this process had at most, before it compiled the program.
+      compiling: bytes that the compiler added to them; 0: the program was kept from before.
     """
 
     shape: Shape
@@ -62,6 +63,7 @@ class Measured:
     host_seconds: float = 0.0
     rows: int = 0
     process: int = 0
+    compiling: int = 0
 
 
 def all_shapes(run: Run) -> list[Shape]:
@@ -89,8 +91,9 @@ class Workbench:
     def measure(self, shape: Shape) -> Measured:
         """Compiles the program of a shape, and executes it or that of fewer rows."""
         step, batch, host_seconds = self._prepare(shape, shape.rows)
+        process = used_memory()
         seconds, compiled, memory = self._compile(shape.phase, step, batch, shape.rows)
-        found = Measured(shape, memory, seconds, host_seconds=host_seconds, process=peak_memory())
+        found = Measured(shape, memory, seconds, host_seconds=host_seconds, process=process)
         if not self._steps:
             return found
         expected = shape.flops / self._speed * (self._steps + 1)
@@ -137,7 +140,7 @@ class Workbench:
         programs = [first]
         memory = peak_of_program(first)
         if len(step.programs) > 1:
-            gradient = jax.tree.map(_as_argument, first.out_info, first.output_shardings)
+            gradient = sharding.abstract(first.out_info, first.output_shardings)
             second = step.programs[1].lower(state, *gradient).compile()
             programs.append(second)
             memory = max(memory, peak_of_program(second) + bytes_of(batch))
@@ -165,7 +168,3 @@ class Workbench:
 
 def _cpu_flops() -> float:
     return _FLOPS_OF_CORE * (os.cpu_count() or 1)
-
-
-def _as_argument(info: Any, where: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(info.shape, info.dtype, sharding=where)

@@ -27,9 +27,9 @@ def verdict(run: Workdir) -> Markup | None:
     good = sum(found[-1].startswith(_GOOD) for found in lines)
     text = next((f[-1] for f in lines if not f[-1].startswith(_GOOD)), lines[0][-1])
     text = text.removeprefix("health: ")
-    text = text[:1].upper() + text[1:]
-    if len(lines) > 1:
-        text = f"{good} of {len(lines)} seeds are good. {text.removeprefix('Good, ')}"
+    many = len(lines) > 1
+    text = text.removeprefix("good, " if many else "")
+    text = f"{good} of {len(lines)} seeds are good. " * many + text[:1].upper() + text[1:]
     details = [re.split(r"\s{2,}", line.strip()) for line in lines[0][:-1]]
     rows = [tag("tr", [tag("td", cell) for cell in line]) for line in details if len(lines) == 1]
     return tag(

@@ -87,7 +87,8 @@
     const named = (name) => boxes.find((box) => box.name === name);
     const isLines = boxes.length === 1 && boxes[0].dataset.list !== undefined;
     return message
-      .replace(/^`inputs` has (\d+) elements?/, (_, count) => `${labelOf(boxes[0])}: ${count}`)
+      .replace(/^`inputs`/, labelOf(boxes[0]))
+      .replace(/ has (\d+) elements;/, (_, n) => ` has ${n} ${n === "1" ? "line" : "lines"};`)
       .replace(/\binputs\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?/g, (_, number, name, line) => {
         const text = labelOf(named(name) || boxes[0]);
         const place = isLines ? number : line;

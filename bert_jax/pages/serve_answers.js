@@ -150,8 +150,8 @@ const drawAnswer = (() => {
       ["perplexity", number(prediction.perplexity)],
       ["tokens", number(prediction.tokens)],
       ["log-probability", number(prediction.log_probability)],
-      ["read forward", number(prediction.forward_log_probability)],
-      ["read backward", number(prediction.backward_log_probability)],
+      ["log-probability forward", number(prediction.forward_log_probability)],
+      ["log-probability backward", number(prediction.backward_log_probability)],
     ])];
   }
 

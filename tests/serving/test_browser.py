@@ -303,7 +303,7 @@ def test_similarities(page):
     assert answer.locator("tbody tr").count() == 3 and len(cells) == 10
     assert cells[1] == "1.00" and answer.locator(".big").count() == 0
     assert say(page, text_a="one\n\ntwo").locator(".big").inner_text() == "1.000"
-    assert say(page, text_a="one").inner_text() == "“Texts”: 1; allowed: 2 to 32."
+    assert say(page, text_a="one").inner_text() == "“Texts” has 1 line; allowed: 2 to 32."
     assert say(page, text_a=f"one\n{'x' * 20_001}").inner_text() == (
         "“Texts”, line 2 has 20,001 characters; at most 20,000 are allowed: shorten it."
     )
@@ -336,7 +336,7 @@ def test_an_error_is_shown_and_goes_away(page):
     assert ask(page, "Fill masks").locator(".problem").count() == 0
     page.click("nav a:text-is('Endings')")
     found = say(page, context="The cook", endings="one")
-    assert found.inner_text() == "“Endings” has 1 elements; allowed: 2 to 8."
+    assert found.inner_text() == "“Endings” has 1 line; allowed: 2 to 8."
     page.click("nav a:text-is('Classify')")
     assert "The server failed on this request" in say(page, text_a="defect").inner_text()
 
