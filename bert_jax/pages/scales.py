@@ -1,5 +1,6 @@
 """From values to places in a picture: ranges that end at round numbers, their ticks and labels."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,6 +65,18 @@ def logarithmic(values: Iterable[float], start: float, stop: float) -> Scale:
     every = -(-(last - first) // 6)
     found = tuple(10.0**i for i in range(first, last + 1, every))
     return Scale(10.0**first, 10.0**last, start, stop, found, is_log=True)
+
+
+def at_values(values: Iterable[float], start: float, stop: float) -> Scale:
+    """Returns the scale of a few chosen values, which are its ticks.
+
+    It is logarithmic where the largest is four times the smallest, as such values are chosen.
+    """
+    ticks = tuple(sorted(set(values)))
+    low, high = ticks[0], ticks[-1]
+    if low == high:
+        return dataclasses.replace(linear(ticks, start, stop), ticks=ticks)
+    return Scale(low, high, start, stop, ticks, is_log=0 < 4 * low <= high)
 
 
 def _round_step(least: float) -> float:

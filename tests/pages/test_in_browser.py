@@ -36,7 +36,9 @@ def pages(tmp_path_factory) -> dict[str, pathlib.Path]:
         found[name] = root / f"{name}.html"
         found[name].write_text(report([str(root / run) for run in runs]), encoding="utf-8")
     (root / "long.html").write_text(_long_words(), encoding="utf-8")
-    return found | {"long": root / "long.html"}
+    few = line_plot("few", [Line("run", {"rate": [1, 10, 100]}, [5, 6, 7])], few=True)
+    (root / "few.html").write_text(document("few", [Section("few", few)]), encoding="utf-8")
+    return found | {name: root / f"{name}.html" for name in ("long", "few")}
 
 
 def _long_words() -> str:
@@ -99,6 +101,17 @@ def test_the_pointer_a_finger_and_keys_show_values(show, pages):
     box = plot(page, LOSS).bounding_box()
     plot(page, LOSS).tap(position={"x": box["width"] * 390 / 400, "y": box["height"] / 2})
     assert page.locator("#tip").inner_text() == shown
+
+
+def test_the_pointer_finds_values_of_a_logarithmic_axis(show):
+    page = show("few")
+    box = plot(page, "few").bounding_box()
+    # The axis is from 46 to 390 of 400, with 16 on both sides of its values.
+    for x, shown in ((62, "rate 1\nrun: 5"), (218, "rate 10\nrun: 6"), (374, "rate 100\nrun: 7")):
+        plot(page, "few").hover(position={"x": box["width"] * x / 400, "y": box["height"] / 2})
+        assert page.locator("#tip").inner_text() == shown
+        tip = page.locator("g.axis .here, .here").first.evaluate("e => e.cx.baseVal.value")
+        assert tip == pytest.approx(x, abs=1)
 
 
 def test_marks_and_bars_have_tips(show):

@@ -50,6 +50,18 @@ def test_a_logarithmic_scale():
     assert scale.place(1e9) == 100  # outside: at the end
 
 
+def test_a_scale_of_few_values():
+    scale = scales.at_values([3e-4, 3e-3, 1e-3, 3e-4], 0, 100)
+    assert scale.ticks == (3e-4, 1e-3, 3e-3) and scale.is_log
+    assert [scale.place(x) for x in scale.ticks] == pytest.approx([0, 52.29, 100], abs=0.01)
+    near = scales.at_values([16, 32, 48], 0, 100)
+    assert not near.is_log and near.place(32) == pytest.approx(50)
+    one = scales.at_values([16], 0, 100)
+    assert one.ticks == (16,) and one.place(16) == pytest.approx(50, abs=10)
+    zero = scales.at_values([0.0, 0.1], 0, 100)
+    assert not zero.is_log
+
+
 def test_labels_and_durations():
     labels = [scales.short(x) for x in (0, 0.5, 2500, 1e6, 2e-5, -4000)]
     assert labels == ["0", "0.5", "2.5k", "1M", "2e-5", "-4k"]
