@@ -139,6 +139,12 @@ def test_a_table_opens_and_is_copied_as_csv(show, pages, has_clipboard):
     assert figure.locator("table").is_hidden()
     figure.get_by_text("Data", exact=True).click()
     assert figure.locator("table").is_visible()
+    aligned = (
+        figure.locator("tr")
+        .last.locator("td")
+        .evaluate_all("cells => cells.map((cell) => getComputedStyle(cell).textAlign)")
+    )
+    assert aligned == ["left", "right"]
     write = "window.copied = t" if has_clipboard else "throw Error()"
     page.evaluate(
         "document.addEventListener('copy', () => { window.copied = getSelection().toString(); });"

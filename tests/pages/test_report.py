@@ -173,7 +173,7 @@ def test_spans_of_gold_and_predictions(folders):
 def test_a_long_run_stays_below_a_megabyte(tmp_path):
     write_pretraining(tmp_path / "run", steps=1_000_000, every=100)
     page = report([str(tmp_path / "run")])
-    assert len(page.encode()) < 1_000_000
+    assert len(page.encode()) < 850_000  # of the megabyte that a page may have
     figure = figure_of(read_page(page), "Norm of the gradient")
     (line,) = points_of(figure, "updates")
     assert 300 <= len(line) <= 600

@@ -79,7 +79,11 @@ def _classes(example):
     if example.text_a == "defect":
         raise KeyError("a secret")
     cut = {"texts_truncated": 1, "tokens_cut_off": 1} if example.text_a == "long" else {}
-    return {"counts": cut, "label": "good", "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005}}
+    return {
+        "counts": cut,
+        "label": "good",
+        "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005},
+    }
 
 
 class Canned:
@@ -269,7 +273,9 @@ def test_questions(page):
       const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
       return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
     }"""
-    assert page.wait_for_function(f"({inside})(document.querySelector('section:not([hidden]) mark'))")
+    assert page.wait_for_function(
+        f"({inside})(document.querySelector('section:not([hidden]) mark'))"
+    )
     answer = say(page, question="Where? " * 30)
     assert "The question is longer than the model reads." in answer.inner_text()
     answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
