@@ -57,8 +57,10 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
             for run, name in zip(runs, names, strict=True)
             if _evaluated(run, metric)
         ]
+        sources = {run.config.get("published_in", "") for run in runs} - {""}
+        small = [f"Paper: {source}. " for source in sorted(sources) if i == 0]
         if rows:
-            plots.append(dot_plot(title_of(metric), rows))
+            plots.append(dot_plot(title_of(metric), rows, note=small))
     return columns(plots) if plots else None
 
 

@@ -141,6 +141,7 @@ def test_scores_over_seeds(folders):
         ["seed-2", "0.82", "0.85", "0.6"],
     ]
     assert "0.81 ± 0.01" in figure_of(root, "Accuracy").text
+    assert f"Paper: Table 5 {HOSTILE}." in figure_of(root, "Accuracy").text
 
 
 def test_the_lengths_of_rows(folders):
