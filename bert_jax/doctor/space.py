@@ -19,8 +19,8 @@ from bert_jax.doctor.machine import (
 from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
-# XLA allocates the memory of each execution anew, and what was freed is not always in one piece:
-# the peak of a process on CPUs is that of two updates and two evaluations at a time.
+# XLA allocates the memory of each execution anew, and the next one begins before the last one's is
+# free: the peak of a process on CPUs is that of up to two updates and two evaluations at a time.
 _COPIES = 2
 # Parts of the free memory or disk from which a run may not fit: others use them too.
 _TIGHT = 0.85
@@ -56,8 +56,8 @@ def check_memory(
         programs = sum(one.program for one in (*found, *evaluated))
         rest = memory.checkpoint + min(measured.process for measured in found) + programs
         more = (
-            f", {in_bytes(memory.checkpoint)} for saving, {in_bytes(programs)} for compiled programs,"
-            " the rest for the process itself"
+            f", {in_bytes(memory.checkpoint)} for saving, {in_bytes(programs)} for compiled"
+            " programs, the rest for the process itself"
         )
         free = free * devices + (used_memory() if free else 0)
     needed = at_most + rest

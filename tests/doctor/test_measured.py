@@ -234,7 +234,11 @@ FINE_TUNING = {
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [PRETRAINING, FINE_TUNING], ids=["pretraining", "texts"])
 def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
-    """Of a process that finds its programs kept, as one does that follows `doctor`."""
+    """Of a process that finds its programs kept, as one does that follows `doctor`.
+
+    The bounds are those of docs/doctor.md: the same run has other peaks at other times, since more
+    or less of the next update is in memory before the last one has ended.
+    """
     config = settings["config"]
     flags = [f"--config={config}", f"--compilation_cache={tmp_path / 'cache'}"]
     rest = {name: value for name, value in settings.items() if name != "config"}
@@ -249,8 +253,8 @@ def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
         number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
         return float(number) * {"MB": 1e6, "GB": 1e9}[unit]
 
-    compiling, kept = estimate(), estimate()
-    print("estimates", compiling, kept)
+    estimate()  # compiles and keeps the programs
+    kept = estimate()
     program = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
         " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
@@ -258,5 +262,4 @@ def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
     train = [*words, "train", *flags, f"--workdir={tmp_path / 'run'}"]
     done = subprocess.run([sys.executable, "-c", program, *train], **options)
     peak = 1024 * int(done.stdout.splitlines()[-1])
-    print("peak", peak)
-    assert kept == pytest.approx(peak, rel=0.25)
+    assert 0.75 * peak <= kept <= 1.5 * peak
