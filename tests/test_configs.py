@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import pathlib
+import re
 
 import jax
 import pytest
@@ -19,6 +20,7 @@ from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.run import make_model_config, make_task_data
 from bert_jax.training.state import init_params
+from configs.sweeps import table5
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt"
@@ -42,6 +44,20 @@ FINETUNING = (
 def get_config(name: str):
     name, *argument = name.split(":")
     return importlib.import_module(f"configs.{name}").get_config(*argument)
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_a_published_score_says_where_it_is_from(name):
+    """In the paper's percents, of the first metric; those of Table 5 are the sweep's."""
+    config = get_config(name)
+    score, source = config.published_score, config.published_in
+    assert bool(score) == bool(source)
+    if "Table 5" in source:
+        place = table5.PAPER_TASKS.index(name.removeprefix("glue:"))
+        assert 100 * score == pytest.approx(table5.PAPER["bert"][place])
+    if source:
+        assert (score > 1) == (config.task == "span")
+        assert re.fullmatch(r"BERT-\w+, \w+ set \(Devlin et al\. 2019, Table \d\)", source)
 
 
 def test_every_configuration_is_tested():

@@ -151,7 +151,9 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     found = [Program(name, phase, rows, length, parts, flops, sizes, lower)]
     if second:
         results = jax.eval_shape(first, state, batch, keys)
-        gradient = (_like(results[0], state.params), *_everywhere(run, results[1:]))
+        where = jax.tree.map(lambda x: x.sharding, state.params)
+        rest = sharding.abstract(results[1:], sharding.replicated(run.mesh))
+        gradient = (sharding.abstract(results[0], where), *rest)
         lower = lambda: second[0].lower(state, *gradient)  # noqa: E731
         found.append(Program("update", phase, rows, length, 1, 0, sizes, lower))
     return found
@@ -163,8 +165,7 @@ def _evaluation(run: Run, phase: Phase) -> Program:
     batch = _with_rows(_training_batch(run, phase), rows)
     params = abstract_params(run.task_at(phase), run.mesh)
     carry = jax.eval_shape(lambda: task.init_carry(rows))
-    where = sharding.batch_sharding(run.mesh)
-    carry = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), carry)
+    carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
     key, number = _abstract_key(run, "eval_masking"), np.int32(0)
     step = jitted_eval_step(task, run.mesh)
     length = batch["input_ids"].shape[1]
@@ -186,8 +187,7 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
 
 
 def _abstract(run: Run, batch: Any) -> AbstractBatch:
-    where = sharding.batch_sharding(run.mesh)
-    return {n: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where) for n, x in batch.items()}
+    return sharding.abstract(dict(batch), sharding.batch_sharding(run.mesh))
 
 
 def _with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
@@ -199,15 +199,4 @@ def _with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
 
 def _abstract_key(run: Run, purpose: str) -> jax.ShapeDtypeStruct:
     key = jax.eval_shape(lambda: run.key(purpose))
-    return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=sharding.replicated(run.mesh))
-
-
-def _like(tree: Any, other: Any) -> Any:
-    return jax.tree.map(
-        lambda x, y: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=y.sharding), tree, other
-    )
-
-
-def _everywhere(run: Run, tree: Any) -> Any:
-    where = sharding.replicated(run.mesh)
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+    return sharding.abstract(key, sharding.replicated(run.mesh))

@@ -433,6 +433,8 @@ def finetuning(task: str) -> ConfigDict:
     config.metrics = ("accuracy",)
     # What a paper reports for the first of `metrics`, which reports show beside it; 0: nothing.
     config.published_score = 0.0
+    # Of which model, on which set, and where that is published.
+    config.published_in = ""
 
     config.optimizer.learning_rate = 2e-5
     config.optimizer.warmup = "10%"

@@ -79,6 +79,7 @@ _FREE_TO_CHANGE = (
     "preset",
     "seeds",
     "published_score",
+    "published_in",
     "checkpoint.",
     "eval.",
     "log.",
@@ -157,6 +158,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
         values["head"] = ADDED_HEAD_FIELDS | values["head"]
         values["data"] = ADDED_LABELLED_FIELDS | values["data"]
         values.setdefault("published_score", 0.0)
+        values.setdefault("published_in", "")
     values["optimizer"] = ADDED_OPTIMIZER_FIELDS | values["optimizer"]
     if "source" in values["data"]:
         evaluated = {"eval_masked_lm_prob": values["data"]["masked_lm_prob"]}

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from bert_jax.devices.trees import flatten, path_name
 
@@ -138,6 +138,23 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 def replicated(mesh: Mesh) -> NamedSharding:
     """Returns the sharding of arrays that every device holds."""
     return NamedSharding(mesh, PartitionSpec())
+
+
+def abstract(tree: Any, shardings: Any) -> Any:
+    """Returns shapes and dtypes of a tree of arrays with shardings; no array is created.
+
+    Args:
+      tree: of arrays, or of anything with `shape` and `dtype`.
+      shardings: a tree like it, or one sharding for all of its leaves.
+    """
+    if isinstance(shardings, Sharding):
+        where = shardings
+        shardings = jax.tree.map(lambda _: where, tree)
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        tree,
+        shardings,
+    )
 
 
 @functools.lru_cache(maxsize=64)  # called for each update

@@ -13,6 +13,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of, peak_of_program, zeros_like
 from bert_jax.doctor.footprint import free_memory
+from bert_jax.doctor.machine import used_memory
 from bert_jax.doctor.trial import Trial
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.state import abstract_params
@@ -24,6 +25,7 @@ class Evaluated:
 
     Attributes:
       memory: bytes of each device at their peak, besides the parameters.
+      program: bytes that this process had more after it compiled them.
       compile_seconds: of all their programs.
       seconds: of an evaluation of all held-out rows; 0: it was not executed.
     """
@@ -31,6 +33,7 @@ class Evaluated:
     memory: int = 0
     compile_seconds: float = 0.0
     seconds: float = 0.0
+    program: int = 0
 
 
 def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
@@ -47,7 +50,7 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
     step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
     like = abstract_params(run.task_at(phase), run.mesh)
     carry = _carry(task, run.mesh, size)
-    memory, compiling, counts = 0, 0.0, Counter()
+    memory, program, compiling, counts = 0, 0, 0.0, Counter()
     seconds: dict[int, float] = {}
     for rows in run.evaluation_rows(phase):
         for batch in rows.evaluation_batches(size):
@@ -56,9 +59,10 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
                 continue
             local = run.add_fields(batch.read(*sharding.local_rows(run.mesh, size)))
             on_device = sharding.shard_batch(run.mesh, local, size, 0)
-            started = time.perf_counter()
+            started, process = time.perf_counter(), used_memory()
             compiled = step.lower(like, on_device, key, 0, carry).compile()
             compiling += time.perf_counter() - started
+            program += max(0, used_memory() - process)
             memory = max(memory, peak_of_program(compiled) - bytes_of(like))
             seconds[batch.length] = 0.0
             if executes and memory + 2 * bytes_of(like) < free_memory():
@@ -68,7 +72,7 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
     if has_corpus(config) and counts:
         batches = -(-trial.held_out[run.phases.index(phase)] // size)
         total *= min(batches, config.eval.batches or batches) / counts.total()
-    return Evaluated(memory, compiling, total)
+    return Evaluated(memory, compiling, total, program)
 
 
 def _carry(task: Any, mesh: jax.sharding.Mesh, size: int) -> Any:

@@ -138,9 +138,9 @@ def _measured(
 
     def measure() -> Iterator[Finding]:
         bench = Workbench(trial, steps)
-        for shape in all_shapes(trial.run):
-            found.append(bench.measure(shape))
-            yield duration.describe(found[-1])
+        for measured in bench.measure(all_shapes(trial.run)):
+            found.append(measured)
+            yield duration.describe(measured)
 
     yield from _in("updates", measure())
     if not found:

@@ -227,11 +227,6 @@ def used_memory() -> int:
     return _field(pathlib.Path("/proc/self/status"), "VmRSS:")
 
 
-def peak_memory() -> int:
-    """Returns the most bytes of memory that this process had; 0 where it is not known."""
-    return _field(pathlib.Path("/proc/self/status"), "VmHWM:")
-
-
 def _field(path: pathlib.Path, name: str) -> int:
     try:
         lines = path.read_text().splitlines()

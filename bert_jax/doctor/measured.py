@@ -10,6 +10,7 @@ import dataclasses
 import os
 import statistics
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ from bert_jax.devices.footprint import (
     zeros_like,
 )
 from bert_jax.doctor.footprint import Memory, free_memory
-from bert_jax.doctor.machine import peak_memory
+from bert_jax.doctor.machine import used_memory
 from bert_jax.doctor.trial import Trial
 from bert_jax.optim.make import make_optimizer
 from bert_jax.training.feed import Feed
@@ -52,7 +53,8 @@ class Measured:
       step_seconds: of an update; 0: it was not measured.
       host_seconds: that the host takes for the batch.
       rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
-      process: bytes that this process had at most, before it executed the program.
+      process: bytes that this process had before it compiled the program.
+      program: bytes that it had more afterwards: the program, and what its compiler keeps.
     """
 
     shape: Shape
@@ -62,6 +64,7 @@ class Measured:
     host_seconds: float = 0.0
     rows: int = 0
     process: int = 0
+    program: int = 0
 
 
 def all_shapes(run: Run) -> list[Shape]:
@@ -86,11 +89,26 @@ class Workbench:
         self._keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
         self._speed = (peak_flops() or 0) * _PART_OF_PEAK or _cpu_flops()
 
-    def measure(self, shape: Shape) -> Measured:
-        """Compiles the program of a shape, and executes it or that of fewer rows."""
+    def measure(self, shapes: Sequence[Shape]) -> Iterator[Measured]:
+        """Compiles the program of each shape, and executes it or that of fewer rows.
+
+        All are compiled before any is executed: memory that an update has freed would hide what a
+        program takes.
+        """
+        compiled = [self._measure_program(shape) for shape in shapes]
+        for found, step, batch in compiled:
+            yield self._measure_time(found, step, batch)
+
+    def _measure_program(self, shape: Shape) -> tuple[Measured, TrainStep, Any]:
         step, batch, host_seconds = self._prepare(shape, shape.rows)
+        process = used_memory()
         seconds, compiled, memory = self._compile(shape.phase, step, batch, shape.rows)
-        found = Measured(shape, memory, seconds, host_seconds=host_seconds, process=peak_memory())
+        program = max(0, used_memory() - process)
+        found = Measured(shape, memory, seconds, 0.0, host_seconds, 0, process, program)
+        return found, compiled, batch
+
+    def _measure_time(self, found: Measured, compiled: TrainStep, batch: Any) -> Measured:
+        shape, memory = found.shape, found.memory
         if not self._steps:
             return found
         expected = shape.flops / self._speed * (self._steps + 1)
@@ -137,7 +155,7 @@ class Workbench:
         programs = [first]
         memory = peak_of_program(first)
         if len(step.programs) > 1:
-            gradient = jax.tree.map(_as_argument, first.out_info, first.output_shardings)
+            gradient = sharding.abstract(first.out_info, first.output_shardings)
             second = step.programs[1].lower(state, *gradient).compile()
             programs.append(second)
             memory = max(memory, peak_of_program(second) + bytes_of(batch))
@@ -165,7 +183,3 @@ class Workbench:
 
 def _cpu_flops() -> float:
     return _FLOPS_OF_CORE * (os.cpu_count() or 1)
-
-
-def _as_argument(info: Any, where: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(info.shape, info.dtype, sharding=where)

@@ -19,8 +19,8 @@ from bert_jax.doctor.machine import (
 from bert_jax.doctor.measured import Measured
 from bert_jax.doctor.trial import Trial
 
-# XLA allocates the memory of each execution anew, and what was freed is not always in one piece:
-# the peak of a process on CPUs is that of two updates and two evaluations at a time.
+# XLA allocates the memory of each execution anew, and the next one begins before the last one's is
+# free: the peak of a process on CPUs is that of up to two updates and two evaluations at a time.
 _COPIES = 2
 # Parts of the free memory or disk from which a run may not fit: others use them too.
 _TIGHT = 0.85
@@ -35,9 +35,9 @@ def check_memory(
 ) -> Iterator[Finding]:
     """Yields whether the largest update and evaluation of a run fit into the memory of a device.
 
-    CPUs share the memory of the machine with the process, which has imported and compiled what
-    training will, and with a copy of the state while a checkpoint is saved; and the memory of a
-    program counts _COPIES times there.
+    CPUs share the memory of the machine with the process, which has imported what training will,
+    with all programs that were compiled or loaded, and with a copy of the state while a checkpoint
+    is saved; and the memory of a program counts _COPIES times there.
 
     Args:
       trial: the run.
@@ -53,8 +53,12 @@ def check_memory(
         devices = jax.local_device_count()
         at_most = memory.state + _COPIES * (memory.step - memory.state + evaluating)
         at_most *= devices
-        rest = memory.checkpoint + min(measured.process for measured in found)
-        more = f", {in_bytes(memory.checkpoint)} for saving, the rest for the program itself"
+        programs = sum(one.program for one in (*found, *evaluated))
+        rest = memory.checkpoint + min(measured.process for measured in found) + programs
+        more = (
+            f", {in_bytes(memory.checkpoint)} for saving, {in_bytes(programs)} for compiled"
+            " programs, the rest for the process itself"
+        )
         free = free * devices + (used_memory() if free else 0)
     needed = at_most + rest
     what = (

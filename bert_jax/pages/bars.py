@@ -10,6 +10,7 @@ from bert_jax.pages.plot import figure
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
 _MOST_CELLS = 24  # classes of a drawn confusion matrix
+_EDGE = 18  # from the ends of a scale to those of the picture: half a label
 _NAME = 44  # characters of a name that fit into a picture
 
 
@@ -126,14 +127,13 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     everything = [value for row in rows for value in row.values.values()]
     for row in rows:
         everything += [v for v in (row.paper, row.baseline) if v is not None]
-    scale = scales.linear(everything, 8, _WIDTH - 8)
+    scale = scales.linear(everything, _EDGE, _WIDTH - _EDGE)
     height = _TOP + len(rows) * _ROW
     parts: list[Content] = []
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale):
         x = scale.place(tick)
         parts.append(tag("path.grid", d=f"M{x:.1f} {_TOP}V{height}"))
-        anchor = "start" if x < 20 else "end" if x > _WIDTH - 20 else "middle"
-        parts.append(tag("text", scales.short(tick), x=x, y=height + 16, text_anchor=anchor))
+        parts.append(tag("text", label, x=x, y=height + 16, text_anchor="middle"))
     for number, row in enumerate(rows):
         parts += _dots(row, scale, _TOP + number * _ROW, digits)
     picture = _picture(parts, height + 22, f"{title}: {'; '.join(map(_spread, rows))}")

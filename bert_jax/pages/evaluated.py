@@ -27,12 +27,14 @@ def verdict(run: Workdir) -> Markup | None:
     good = sum(found[-1].startswith(_GOOD) for found in lines)
     text = next((f[-1] for f in lines if not f[-1].startswith(_GOOD)), lines[0][-1])
     text = text.removeprefix("health: ")
-    many = f"{good} of {len(lines)} seeds are good. " if len(lines) > 1 else ""
+    many = len(lines) > 1
+    text = text.removeprefix("good, " if many else "")
+    text = f"{good} of {len(lines)} seeds are good. " * many + text[:1].upper() + text[1:]
     details = [re.split(r"\s{2,}", line.strip()) for line in lines[0][:-1]]
     rows = [tag("tr", [tag("td", cell) for cell in line]) for line in details if len(lines) == 1]
     return tag(
         "div.verdict" if good == len(lines) else "div.verdict.bad",
-        tag("p", tag("strong", "Health: "), many, text[:1].upper() + text[1:]),
+        tag("p", tag("strong", "Health: "), text),
         tag("div.scroll", tag("table", tag("caption", "Verdict"), rows)) if rows else None,
     )
 
@@ -55,17 +57,19 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
             for run, name in zip(runs, names, strict=True)
             if _evaluated(run, metric)
         ]
+        sources = {run.config.get("published_in", "") for run in runs} - {""}
+        small = [f"Paper: {source}. " for source in sorted(sources) if i == 0]
         if rows:
-            plots.append(dot_plot(title_of(metric), rows))
+            plots.append(dot_plot(title_of(metric), rows, note=small))
     return columns(plots) if plots else None
 
 
 def spread_of(run: Workdir, metric: str) -> str:
-    """Returns "0.8123 ± 0.0121 (3)" over the seeds of a run; "" without scores."""
+    """Returns "0.8123 ± 0.0121" over the seeds of a run; "" without scores."""
     values = [seed.results["eval"][metric] for seed in _evaluated(run, metric)]
     if not values:
         return ""
-    more = f" ± {statistics.stdev(values):.2g} ({len(values)})" if len(values) > 1 else ""
+    more = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.4g}{more}"
 
 
@@ -155,7 +159,8 @@ def _classes(classes: Mapping[str, Sequence[int]]) -> Content:
     rows = []
     for name, numbers in classes.items():
         counts = Counts(*numbers)
-        rows.append([name, counts.precision, counts.recall, counts.f1, counts.gold])
+        shares = counts.precision, counts.recall, counts.f1
+        rows.append([name, *(f"{share:.3f}" for share in shares), counts.gold])
     header = ["class", "precision", "recall", "F1", "gold"]
     return [tag("h3", "Classes"), table(header, rows, caption="Scores of classes", copy=True)]
 
@@ -195,7 +200,7 @@ def _error(error: Mapping[str, Any]) -> Markup:
         tag("div", tag("span.quiet", f"{t['name']}: ") if t["name"] else None, _marked(t))
         for t in error["texts"]
     ]
-    return tag("div.text", tag("div.quiet", f"{error['id']}: ", head, sure), texts)
+    return tag("div.text", tag("div.quiet", f"Example {error['id']}: ", head, sure), texts)
 
 
 def _marked(text: Mapping[str, Any]) -> list[Content]:

@@ -59,10 +59,11 @@
   function place(frame, axis, point) {
     const [left, right, top, bottom] = frame.box;
     const map = frame.log ? Math.log : (value) => value;
+    const across = frame.x_log ? Math.log : (value) => value;
     const [low, high] = frame.y.map(map);
-    const [first, last] = frame.x[axis];
+    const [first, last] = frame.x[axis].map(across);
     return [
-      left + (point.x[axis] - first) / (last - first) * (right - left),
+      left + (across(point.x[axis]) - first) / (last - first) * (right - left),
       bottom - (map(point.y) - low) / (high - low) * (bottom - top),
     ];
   }

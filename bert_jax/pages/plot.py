@@ -17,6 +17,7 @@ from bert_jax.pages.scales import Scale
 COLORS = 8  # of plot.css
 _WIDTH, _HEIGHT = 400, 236
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 390, 14, 190
+_EDGE = 16  # between the ends of the axis and the first and the last of a few values
 _POINTS_IN_ALL = 600  # of the lines of a plot, so that a page stays small
 _NAME = 46  # characters of the name of an axis that fit below it
 
@@ -75,6 +76,7 @@ def line_plot(
     marks: Sequence[Mark] = (),
     percent: bool = False,
     is_log: bool = False,
+    few: bool = False,
     note: Content = None,
 ) -> Markup:
     """Returns a figure: title, legend, picture, and its table to open.
@@ -85,10 +87,13 @@ def line_plot(
       levels, marks: drawn behind the lines.
       percent: whether values are shares, shown as percentages.
       is_log: whether the vertical axis is logarithmic; all values are positive.
+      few: whether the horizontal axis has a tick for each value (`scales.at_values`).
       note: small print below.
     """
     drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
-    picture = line_picture(title, drawn, levels=levels, marks=marks, percent=percent, is_log=is_log)
+    picture = line_picture(
+        title, drawn, levels=levels, marks=marks, percent=percent, is_log=is_log, few=few
+    )
     has_legend = len(drawn) > 1 or drawn[0].has_points
     legend = legend_of(drawn) if has_legend else None
     thinned = any(len(a.y) < len(b.y) for a, b in zip(drawn, lines, strict=True))
@@ -104,18 +109,23 @@ def line_picture(
     marks: Sequence[Mark] = (),
     percent: bool = False,
     is_log: bool = False,
+    few: bool = False,
 ) -> Markup:
     """Returns the SVG of `line_plot`."""
     values = [y for line in lines for y in line.y if y is not None]
     values += [level.value for level in levels]
     make = scales.logarithmic if is_log else scales.linear
     y_scale = make(values, _BOTTOM, _TOP)
-    axes = list(lines[0].x)
+    axes, edge = list(lines[0].x), _EDGE if few else 0
     sizes, x_scales = {}, {}
     for axis in axes:
         places = [x for line in lines for x in line.x[axis]]
         size, _ = sizes[axis] = scales.time_unit(max(places)) if axis == "seconds" else (1.0, axis)
-        x_scales[axis] = scales.linear([x / size for x in places], _LEFT, _RIGHT, tight=True)
+        values = [x / size for x in places]
+        if few:
+            x_scales[axis] = scales.at_values(values, _LEFT + edge, _RIGHT - edge)
+        else:
+            x_scales[axis] = scales.linear(values, _LEFT, _RIGHT, tight=True)
     groups = []
     for number, axis in enumerate(axes):
         (size, name), x_scale = sizes[axis], x_scales[axis]
@@ -134,8 +144,9 @@ def line_picture(
         for axis in axes
     }
     frame = {
-        "box": [_LEFT, _RIGHT, _TOP, _BOTTOM],
+        "box": [_LEFT + edge, _RIGHT - edge, _TOP, _BOTTOM],
         "x": ranges,
+        "x_log": x_scales[axes[0]].is_log,
         "y": [y_scale.low, y_scale.high],
         "log": is_log,
         "percent": percent,
@@ -195,12 +206,15 @@ def figure(
 
 def legend_of(lines: Iterable[Line]) -> Markup:
     """Returns the names of lines with their colors and dashes, each color once."""
-    first = {line.color: line for line in reversed([*lines])}
+    lines = list(lines)
+    first = {line.color: line for line in reversed(lines)}
     items = []
     for line in sorted(first.values(), key=lambda line: line.color):
         kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
-        sample = tag(f"path.line.{kind}", d="M0 5H22") if line.has_line else None
-        point = tag(f"circle.dot.{kind}", cx=11, cy=5, r=3) if line.has_points else None
+        same = [other for other in lines if other.color == line.color]
+        has_line, has_points = any(x.has_line for x in same), any(x.has_points for x in same)
+        sample = tag(f"path.line.{kind}", d="M0 5H22") if has_line else None
+        point = tag(f"circle.dot.{kind}", cx=11, cy=5, r=3) if has_points else None
         swatch = tag("svg.swatch", sample, point, viewBox="0 0 22 10", aria_hidden="true")
         items.append(tag("li", swatch, line.name))
     return tag("ul.legend", items)
@@ -242,20 +256,19 @@ def _thinned(line: Line, most: int) -> Line:
 
 def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
     yield tag("path.base", d=f"M{_LEFT} {_BOTTOM}H{_RIGHT}")
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale):
         x = scale.place(tick)
         yield tag("path.tick", d=f"M{x:.1f} {_BOTTOM}v4")
         anchor = "end" if x > _RIGHT - 12 else "middle"
-        yield tag("text", scales.short(tick), x=x, y=_BOTTOM + 18, text_anchor=anchor)
+        yield tag("text", label, x=x, y=_BOTTOM + 18, text_anchor=anchor)
     name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
     yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
 
 
 def _y_axis(scale: Scale, percent: bool) -> Iterator[Content]:
-    for tick in scale.ticks:
+    for tick, label in scales.labels(scale, percent):
         y = scale.place(tick)
         yield tag("path.grid", d=f"M{_LEFT} {y:.1f}H{_RIGHT}")
-        label = scales.short(tick, percent)
         yield tag("text", label, x=_LEFT - 6, y=y + 4, text_anchor="end")
 
 

@@ -1,5 +1,6 @@
 """From values to places in a picture: ranges that end at round numbers, their ticks and labels."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -66,6 +67,18 @@ def logarithmic(values: Iterable[float], start: float, stop: float) -> Scale:
     return Scale(10.0**first, 10.0**last, start, stop, found, is_log=True)
 
 
+def at_values(values: Iterable[float], start: float, stop: float) -> Scale:
+    """Returns the scale of a few chosen values, which are its ticks.
+
+    It is logarithmic where the largest is four times the smallest, as such values are chosen.
+    """
+    ticks = tuple(sorted(set(values)))
+    low, high = ticks[0], ticks[-1]
+    if low == high:
+        return dataclasses.replace(linear(ticks, start, stop), ticks=ticks)
+    return Scale(low, high, start, stop, ticks, is_log=0 < 4 * low <= high)
+
+
 def _round_step(least: float) -> float:
     """Returns the smallest of 1, 2, 2.5 and 5 times a power of 10 that is no less."""
     power = 10.0 ** math.floor(math.log10(least))
@@ -77,14 +90,28 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return next(((size, name) for size, name in _TIMES if seconds >= 2 * size), _TIMES[-1])
 
 
+def labels(scale: Scale, percent: bool = False) -> list[tuple[float, str]]:
+    """Returns each tick with its label, all in one form: 0.0002, 0.001 or 8e-5, 1e-4."""
+    are_small = not percent and not scale.is_log and max(map(abs, scale.ticks)) < 1e-3
+    return [
+        (tick, _with_power(tick) if are_small and tick else short(tick, percent))
+        for tick in scale.ticks
+    ]
+
+
+def _with_power(value: float) -> str:
+    digits, power = f"{value:.5e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
+
+
 def short(value: float, percent: bool = False) -> str:
-    """Returns the label of a tick: 0.5, 25, 10k, 1.5M, 2e-05, or 40%."""
+    """Returns a label: 0.5, 25, 10k, 1.5M, 2e-5, or 40%."""
     if percent:
         return f"{100 * value:.6g}%"
     for size, prefix in _PREFIXES:
         if abs(value) >= size:
             return f"{value / size:.4g}{prefix}"
-    return f"{value:.6g}"
+    return f"{value:.6g}".replace("e-0", "e-")
 
 
 def duration(seconds: float) -> str:

@@ -69,10 +69,45 @@
     return box;
   }
 
+  const labelOf = (box) => `“${box.labels[0].firstChild.textContent}”`;
+
+  // The first field that cannot be sent, and why: [] if there is none.
+  function wrongField(form) {
+    for (const box of form.querySelectorAll("textarea")) {
+      const {optional, needs} = box.dataset;
+      if (!box.value.trim() && optional === undefined) return [box, `${labelOf(box)} is empty.`];
+      if (needs && !box.value.includes(needs)) return [box, `${labelOf(box)} has no ${needs}.`];
+    }
+    return [];
+  }
+
+  // Errors of the API name its fields; the page has labels, and lines of texts.
+  function readable(message, form) {
+    const boxes = [...form.querySelectorAll("textarea")];
+    const named = (name) => boxes.find((box) => box.name === name);
+    const isLines = boxes.length === 1 && boxes[0].dataset.list !== undefined;
+    return message
+      .replace(/^`inputs`/, labelOf(boxes[0]))
+      .replace(/ has (\d+) elements;/, (_, n) => ` has ${n} ${n === "1" ? "line" : "lines"};`)
+      .replace(/\binputs\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?/g, (_, number, name, line) => {
+        const text = labelOf(named(name) || boxes[0]);
+        const place = isLines ? number : line;
+        return place === undefined ? text : `${text}, line ${Number(place) + 1}`;
+      })
+      .replace(/`(\w+)`/g, (quoted, name) => (named(name) ? labelOf(named(name)) : quoted));
+  }
+
   async function ask(form) {
     const url = form.dataset.url;
-    const inputs = inputsOf(form);
     const target = form.parentNode.querySelector(".answer");
+    const [box, reason] = wrongField(form);
+    if (box) {
+      target.replaceChildren(problem(reason));
+      form.querySelector(".state").textContent = "";
+      box.focus();
+      return;
+    }
+    const inputs = inputsOf(form);
     const button = form.querySelector(".primary");
     const state = form.querySelector(".state");
     button.disabled = true;
@@ -91,7 +126,8 @@
       state.textContent = `${Math.round(performance.now() - start)} ms`;
     } catch (error) {
       const isLost = error instanceof TypeError;
-      target.replaceChildren(problem(isLost ? "The server does not answer." : error.message));
+      target.replaceChildren(problem(
+        isLost ? "The server does not answer." : readable(error.message, form)));
       state.textContent = "";
     }
     button.disabled = false;

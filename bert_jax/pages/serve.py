@@ -18,15 +18,21 @@ class Control:
 
     Attributes:
       name: of the field in a request.
-      label: above it.
+      label: above it; messages name the field so.
+      hint: beside the label.
       rows: lines of text that it shows.
       is_list: whether each line is a text of a list.
+      optional: whether it may be empty.
+      needs: what its text must contain.
     """
 
     name: str
     label: str
+    hint: str = ""
     rows: int = 3
     is_list: bool = False
+    optional: bool = False
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,12 @@ def serve_page(
 
 def _panel(name: str, url: str, view: View) -> Content:
     samples = [
-        tag("button.sample", _first(sample), type="button", data_sample=json.dumps(sample))
+        tag(
+            "button.sample",
+            _name(sample, view.samples),
+            type="button",
+            data_sample=json.dumps(sample),
+        )
         for sample in view.samples
     ]
     form = tag(
@@ -108,14 +119,20 @@ def _control(view: str, control: Control) -> Content:
         id=name,
         name=control.name,
         rows=control.rows,
+        style=f"--rows: {control.rows}",
         spellcheck="false",
         data_list=control.is_list,
+        data_optional=control.optional,
+        data_needs=control.needs or None,
     )
-    return tag("p.field", tag("label", control.label, for_=name), box)
+    hint = control.hint or ("may be empty" if control.optional else "")
+    shown = [tag("strong", control.label), tag("span.hint", f" {hint}") if hint else None]
+    return tag("p.field", tag("label", shown, for_=name), box)
 
 
-def _first(sample: Mapping[str, Any]) -> str:
-    """Returns what tells a sample from the others: its last text."""
-    texts = [value for value in sample.values() if value and isinstance(value, str)]
-    text = texts[-1] if texts else " / ".join(*sample.values())
-    return text if len(text) <= 48 else f"{text[:47]}…"
+def _name(sample: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the first text of a sample that tells it from the others."""
+    texts = {name: value for name, value in sample.items() if value and isinstance(value, str)}
+    own = [text for name, text in texts.items() if any(o.get(name) != text for o in samples)]
+    text = next(iter([*own, *texts.values()]), "") or " / ".join(*sample.values())
+    return text if len(text) <= 60 else f"{text[:59]}…"

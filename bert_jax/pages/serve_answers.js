@@ -72,7 +72,6 @@ const drawAnswer = (() => {
 
   function entities(prediction, drawing) {
     const between = drawing.between ?? " ";
-    const kinds = [...new Set(prediction.entities.map((entity) => entity.type))].sort();
     const line = make("p", "reading");
     let place = 0;
     const until = (stop) => {
@@ -81,12 +80,12 @@ const drawAnswer = (() => {
     for (const entity of prediction.entities) {
       until(entity.start);
       const text = prediction.words.slice(entity.start, entity.end).join(between);
-      line.append(make("mark", color(kinds, entity.type), text, make("small", "", entity.type)), between);
+      line.append(make("mark", color(drawing.kinds, entity.type), text, make("small", "", entity.type)), between);
       place = entity.end;
     }
     until(prediction.words.length);
     const found = prediction.entities.length;
-    return [line, quiet(found ? `${found} found` : "No entity was found.")];
+    return [line, quiet(found ? `${found} ${found === 1 ? "entity" : "entities"}` : "No entity was found.")];
   }
 
   function tags(prediction) {
@@ -99,18 +98,27 @@ const drawAnswer = (() => {
   function answer(prediction, input) {
     const best = prediction.n_best[0];
     const text = [...input.context];
-    const line = make("p", "reading");
+    const line = make("p", "reading passage");
+    line.tabIndex = 0;
     if (prediction.answer && best) {
-      line.append(
-        text.slice(0, best.start).join(""),
-        make("mark", "k0", text.slice(best.start, best.end).join("")),
-        text.slice(best.end).join(""),
-      );
+      const mark = make("mark", "k0", text.slice(best.start, best.end).join(""));
+      line.append(text.slice(0, best.start).join(""), mark, text.slice(best.end).join(""));
+      // A long passage is scrolled to the answer once it is on the page.
+      requestAnimationFrame(() => {
+        line.scrollTop = mark.offsetTop - line.offsetTop - line.clientHeight / 3;
+      });
     } else {
       line.append(input.context);
     }
+    const isBest = (i) => i === 0 && Boolean(prediction.answer);
     const rows = prediction.n_best.slice(0, 5).map((span, i) => (
-      {name: span.text, value: span.probability, best: i === 0 && Boolean(prediction.answer)}));
+      {name: span.text, value: span.probability, best: isBest(i)}));
+    // With models that may find none, the rest of the probability is that of no answer.
+    const none = prediction.n_best.reduce((rest, span) => rest - span.probability, 1);
+    if (none > 1e-4) {
+      const row = {name: "No answer", value: none, best: !prediction.answer};
+      rows.splice(prediction.answer ? rows.length : 0, 0, row);
+    }
     return [
       make("p", "big", prediction.answer || "No answer in the passage"),
       line,
@@ -122,7 +130,9 @@ const drawAnswer = (() => {
   function choice(prediction, input) {
     const rows = prediction.probabilities.map((value, i) => (
       {name: input.endings[i], value, best: i === prediction.choice}));
-    return [make("p", "big", prediction.ending), bars(rows, true)];
+    const before = [input.context, input.start].filter((text) => text).join(" ");
+    const line = make("p", "reading", `${before} `, make("mark", "k0", prediction.ending));
+    return [line, bars(rows, true)];
   }
 
   function tiles(rows) {
@@ -140,8 +150,8 @@ const drawAnswer = (() => {
       ["perplexity", number(prediction.perplexity)],
       ["tokens", number(prediction.tokens)],
       ["log-probability", number(prediction.log_probability)],
-      ["read forward", number(prediction.forward_log_probability)],
-      ["read backward", number(prediction.backward_log_probability)],
+      ["log-probability forward", number(prediction.forward_log_probability)],
+      ["log-probability backward", number(prediction.backward_log_probability)],
     ])];
   }
 
@@ -168,6 +178,14 @@ const drawAnswer = (() => {
     return inputs.length === 2
       ? [make("p", "big", values[0][1].toFixed(3)), quiet("1: the same direction; 0: unrelated."), box]
       : [box, quiet("1: the same direction; 0: unrelated.")];
+  }
+
+  // What was added is marked, unless the tokenizer writes the beginning in another way.
+  function continued(text, begin) {
+    const start = begin.trim();
+    if (!text.toLowerCase().startsWith(start.toLowerCase())) return make("p", "reading", text);
+    const added = make("mark", "k0", text.slice(start.length));
+    return make("p", "reading", text.slice(0, start.length), added);
   }
 
   // The page is at home in a frame, whose height is that of its content.
@@ -212,16 +230,18 @@ const drawAnswer = (() => {
   }
 
   function warning(prediction) {
-    const counts = Object.entries(prediction.counts || {});
-    const names = counts.map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`);
-    return names.length ? [quiet(`Longer than the model reads: ${names.join(", ")}.`)] : [];
+    const {questions_truncated: isQuestion, tokens_cut_off: cut} = prediction.counts || {};
+    if (!isQuestion && !cut) return [];
+    const what = isQuestion ? "question" : "text";
+    const rest = cut ? `: ${cut} ${cut === 1 ? "token was" : "tokens were"} cut off` : "";
+    return [quiet(`The ${what} is longer than the model reads${rest}.`)];
   }
 
   // Returns elements for the answer to a request.
   return (answer, inputs, drawing) => {
     if (answer.similarity) return similarity(answer.similarity, inputs);
     if (answer.page) return frame(answer.page);
-    if (answer.texts) return answer.texts.map((text) => make("p", "reading", text));
+    if (answer.texts) return answer.texts.map((text, i) => continued(text, inputs[i].text_a));
     return (answer.predictions || []).flatMap((prediction, i) => (
       [...ofPrediction(prediction, inputs[i], drawing), ...warning(prediction)]));
   };

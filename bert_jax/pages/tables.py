@@ -20,20 +20,15 @@ def table(
       header: the names of its columns.
       rows: cells; a number is printed as `number` does.
       caption: what it is, for those who do not see it.
-      text_columns: the first columns, which are text; those after it are aligned as numbers.
+      text_columns: the first columns, which are text: at most two, or all. Those after them are
+        aligned as numbers, by a class of the table (page.css): cells are most of a page's bytes.
       roles: heading -> its role in a plot, see `plot.Line`.
       copy: whether it has a button that copies it as CSV.
     """
-    heads = [
-        tag("th" if i < text_columns else "th.n", name, scope="col", data_role=role)
-        for i, name in enumerate(header)
-        for role in [(roles or {}).get(name)]
-    ]
-    body = [
-        tag("tr", [_cell(cell, i >= text_columns) for i, cell in enumerate(row)]) for row in rows
-    ]
+    heads = [tag("th", name, scope="col", data_role=(roles or {}).get(name)) for name in header]
+    body = [tag("tr", map(_cell, row)) for row in rows]
     grid = tag(
-        "table",
+        "table" if text_columns >= len(header) else f"table.t{text_columns}",
         tag("caption", caption),
         tag("thead", tag("tr", heads)),
         tag("tbody", body),
@@ -57,7 +52,7 @@ def number(value: float | None, digits: int = 6) -> str:
     return f"{value:.{digits}g}"
 
 
-def _cell(content: Content, is_number: bool) -> Markup:
+def _cell(content: Content) -> Markup:
     if isinstance(content, int | float) and not isinstance(content, bool):
         content = number(content)
-    return tag("td.n" if is_number else "td", content)
+    return tag("td", content)

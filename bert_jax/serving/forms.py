@@ -86,7 +86,7 @@ def _masks(data: Any, limits: Limits) -> Form:
     fill = View(
         "Fill masks",
         "The most probable words in the place of each [MASK].",
-        (Control("text_a", "Text with one or more [MASK]"),),
+        (Control("text_a", "Text", "with one or more [MASK]", needs="[MASK]"),),
         (
             {"text_a": "The [MASK] of the list is returned."},
             {"text_a": "Paris is the [MASK] of France, and [MASK] is that of Spain."},
@@ -156,16 +156,18 @@ def _words(data: Any, limits: Limits) -> Form:
         return TaggedExample(where, str(number), tuple(words), None, number)
 
     names = getattr(data, "entities", False)
-    separated = "" if by_character else ", separated by spaces, also from punctuation"
+    separated = "" if by_character else "with spaces between words and punctuation"
+    # All that the model knows, so that each has its color in every answer.
+    kinds = sorted({label.partition("-")[2] for label in data.labels} - {""}) if names else []
     view = View(
         "Entities" if names else "Tags",
         "The entities of a text." if names else "The tag of each word.",
-        (Control("text", f"Text{separated}"),),
+        (Control("text", "Text", separated),),
         (
             {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
             {"text": "Google opened an office in Zurich , said Eric Schmidt on Monday ."},
         ),
-        {"between": "" if by_character else " "},
+        {"between": "" if by_character else " ", "kinds": kinds},
     )
     fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
     return Form(fields, make, lambda text: {"words": tuple(text.split())}, (view,))
@@ -219,8 +221,8 @@ def _choices(data: Any, limits: Limits) -> Form:
         "Which of several endings continues a text.",
         (
             Control("context", "Text"),
-            Control("start", "Beginning of the next sentence (may be empty)", rows=1),
-            Control("endings", "Endings, one a line", rows=4, is_list=True),
+            Control("start", "Beginning of the next sentence", rows=1, optional=True),
+            Control("endings", "Endings", "one a line", rows=4, is_list=True),
         ),
         (sample,),
     )

@@ -1,6 +1,6 @@
 """All that the model of a workdir can be asked for."""
 
-import os
+import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,13 +44,13 @@ CONTINUATION_VIEW = View(
 SIMILARITY_VIEW = View(
     "Similarity",
     "The cosine of the vectors of texts, which are means of hidden states.",
-    (Control("text_a", "Texts, one a line", rows=4, is_list=True),),
+    (Control("text_a", "Texts", "two or more, one a line", rows=4, is_list=True),),
     ({"text_a": list(SENTENCES)},),
 )
 ATTENTION_VIEW = View(
     "Attention",
     "What each head looks at in a text or a pair, and what each layer would predict.",
-    (Control("text_a", "Text"), Control("text_b", "Second text (may be empty)")),
+    (Control("text_a", "Text"), Control("text_b", "Second text", optional=True)),
     (
         {"text_a": "The cat sat on the mat because it was tired.", "text_b": ""},
         {"text_a": "The [MASK] of the list is returned.", "text_b": ""},
@@ -80,7 +80,9 @@ class Service:
         Raises:
           ValueError: there is no checkpoint, or it does not fit.
         """
-        self.name = os.path.basename(os.path.abspath(workdir))
+        folder = pathlib.Path(workdir).absolute()
+        is_seed = folder.name.startswith("seed-")
+        self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
         self.about = describe_model(config)
         self.missing: dict[str, str] = {}
         self.abilities: list[Ability] = []
@@ -119,8 +121,14 @@ class Service:
     def _add_generation(
         self, config: ConfigDict, workdir: str, predictor: Predictor | None
     ) -> None:
-        has_room = self._model.config.max_position_embeddings > NEW_TOKENS + 1
-        if predictor is None or not find_task(config.task).reads_forward or not has_room:
+        if predictor is None or not find_task(config.task).reads_forward:
+            return
+        positions = self._model.config.max_position_embeddings
+        if positions <= NEW_TOKENS + 1:
+            self.missing["generate"] = (
+                f"Texts are not continued: {positions} positions have no room for {NEW_TOKENS}"
+                " more tokens."
+            )
             return
         generation = Generation(Generator(config, workdir, predictor.params))
         about = f"A text continued by the {NEW_TOKENS} most probable tokens, or to its end."

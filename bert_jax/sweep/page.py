@@ -8,6 +8,7 @@ from typing import Any
 
 from bert_jax.files.atomic import write_text
 from bert_jax.pages.bars import Dots, dot_plot
+from bert_jax.pages.curves import title_of
 from bert_jax.pages.document import Section, columns, document, note
 from bert_jax.pages.markup import Content, Markup, tag
 from bert_jax.pages.plot import Line, line_plot
@@ -37,7 +38,7 @@ def sweep_page(workdir: str) -> str:
         tag("p", f"{len(found)} of {total} runs are complete."),
         tag("p", plan.note) if plan.note else None,
     ]
-    return document(plan.title, sections, lead=lead, footer=plan.source)
+    return document(plan.title, sections, lead=lead, footer=_source(plan.source))
 
 
 def write_page(workdir: str) -> str:
@@ -57,6 +58,7 @@ def _section(part: Table, plan: Plan, found: Results) -> Section:
     compared = list(report.comparisons(part, found))
     body: list[Content] = [
         table(header, shown, caption=part.title, copy=True),
+        note("Means ± standard deviations over seeds, with their number."),
         note(part.note) if part.note else None,
         columns([*_dots(part, found), *_fields(part, plan, found)]),
     ]
@@ -68,6 +70,11 @@ def _section(part: Table, plan: Plan, found: Results) -> Section:
             note(report.explain(part, found, compared)),
         ]
     return Section(part.title, body)
+
+
+def _source(text: str) -> Content:
+    """Returns a line of Markdown, in which commands are code."""
+    return [tag("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
 
 
 def _cell(text: str) -> Content:
@@ -83,7 +90,11 @@ def _dots(part: Table, found: Results) -> Iterable[Markup]:
             if (scores := _scores(found, system, column))
         ]
         if rows:
-            yield dot_plot(f"{column.heading}: {column.metric}", rows)
+            yield dot_plot(_title(column), rows)
+
+
+def _title(column: Column) -> str:
+    return f"{column.heading}: {title_of(column.metric)}"
 
 
 def _scores(found: Results, system: str, column: Column) -> dict[str, float]:
@@ -117,7 +128,7 @@ def _fields(part: Table, plan: Plan, found: Results) -> Iterable[Markup]:
                 if name in _varied([numbers for numbers, _ in items]):
                     lines += _field_lines(name, items, os.path.basename(begun), color)
             small = "Points are runs; the line is their mean over all else that varies."
-            yield line_plot(f"{column.heading}: {column.metric} by {name}", lines, note=small)
+            yield line_plot(f"{_title(column)} by {name}", lines, few=True, note=small)
 
 
 def _beginning(job: Job) -> tuple[str, str]:
@@ -154,7 +165,7 @@ def _field_lines(
         has_points=True,
         has_line=False,
     )
-    return [Line(f"{begun}, mean", {name: places}, means, color), runs]
+    return [runs, Line(f"{begun}, mean", {name: places}, means, color)]
 
 
 # ------------------------------------------------------------------------------------------- runs

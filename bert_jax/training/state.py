@@ -60,11 +60,8 @@ def init_params(task: Task, key: jax.Array) -> Any:
 def abstract_params(task: Task, mesh: Mesh) -> Any:
     """Returns shapes, dtypes and shardings of the parameters."""
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
-    return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-        params,
-        sharding.parameter_shardings(mesh, parameter_rules(task), params),
-    )
+    where = sharding.parameter_shardings(mesh, parameter_rules(task), params)
+    return sharding.abstract(params, where)
 
 
 def abstract_state(
@@ -83,11 +80,8 @@ def abstract_state(
         return _new_state(task, init_params(task, key), tx, batch_size)
 
     state = jax.eval_shape(shapes, jax.random.key(0))
-    return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-        state,
-        sharding.state_shardings(mesh, parameter_rules(task), state),
-    )
+    where = sharding.state_shardings(mesh, parameter_rules(task), state)
+    return sharding.abstract(state, where)
 
 
 def init_state(

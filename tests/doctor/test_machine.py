@@ -111,7 +111,6 @@ def test_memory_is_that_of_psutil_but_for_the_container():
     free = machine.available_memory()
     assert 0 < free < 1.1 * psutil.virtual_memory().available
     assert machine.used_memory() == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
-    assert machine.peak_memory() >= 0.9 * machine.used_memory()
 
 
 def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):

@@ -36,7 +36,7 @@ def labelled_trial(make_config, tmp_path_factory):
 @pytest.fixture(scope="module")
 def found_of_corpus(corpus_trial):
     bench = measured.Workbench(corpus_trial, 2)
-    return [bench.measure(shape) for shape in measured.all_shapes(corpus_trial.run)]
+    return list(bench.measure(measured.all_shapes(corpus_trial.run)))
 
 
 def test_a_corpus_has_a_shape_for_each_phase(corpus_trial):
@@ -76,16 +76,18 @@ def test_updates_are_executed(found_of_corpus):
 def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(corpus_trial, monkeypatch):
     """Its time is multiplied, its memory is that of all rows."""
     (shape,) = measured.all_shapes(corpus_trial.run)
-    whole = measured.Workbench(corpus_trial, 0).measure(shape)
+    (whole,) = measured.Workbench(corpus_trial, 0).measure([shape])
     room = (whole.memory.step + whole.memory.state) // 2
     monkeypatch.setattr(measured, "free_memory", lambda: room)
-    part = measured.Workbench(corpus_trial, 1).measure(shape)
+    (part,) = measured.Workbench(corpus_trial, 1).measure([shape])
     assert part.memory == whole.memory
     assert part.rows == 8 and part.step_seconds > 0  # 8 devices
     assert "from 8 x 32 tokens" in duration.describe(part).what
     monkeypatch.setattr(space, "free_memory", lambda: whole.memory.step * 7 // 8)
     monkeypatch.setattr(space, "used_memory", lambda: 0)
-    findings = list(space.check_memory(corpus_trial, [dataclasses.replace(part, process=0)]))
+    findings = list(
+        space.check_memory(corpus_trial, [dataclasses.replace(part, process=0, program=0)])
+    )
     assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
 
 
@@ -93,7 +95,7 @@ def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
     (shape,) = measured.all_shapes(corpus_trial.run)
     monkeypatch.setattr(measured, "free_memory", lambda: 1000)
     monkeypatch.setattr(space, "free_memory", lambda: 1000)
-    nothing = measured.Workbench(corpus_trial, 1).measure(shape)
+    (nothing,) = measured.Workbench(corpus_trial, 1).measure([shape])
     assert nothing.step_seconds == 0
     finding = found(space.check_memory(corpus_trial, [nothing]), "problem", "The run needs")
     assert "do not fit" in finding.fix
@@ -103,7 +105,7 @@ def test_a_state_that_does_not_fit_is_not_measured(corpus_trial, monkeypatch):
 def test_the_process_counts_on_cpus(corpus_trial, found_of_corpus, monkeypatch):
     (only,) = found_of_corpus
     large = footprint.Memory(only.memory.state, 125_000_000, 10**9)  # on each of 8 devices
-    part = dataclasses.replace(only, memory=large, process=10**9)
+    part = dataclasses.replace(only, memory=large, process=8 * 10**8, program=2 * 10**8)
     monkeypatch.setattr(space, "used_memory", lambda: 10**9)
     monkeypatch.setattr(space, "free_memory", lambda: 10**9)
     found(space.check_memory(corpus_trial, [part]), "ok", "about 4.0 GB of memory: 2.0 GB for")
@@ -131,10 +133,10 @@ def test_evaluations_may_need_more_than_updates(corpus_trial, found_of_corpus, m
 def test_microbatches_need_less(make_config, tmp_path):
     config = make_config("classification", microbatch_size=8)
     bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
-    (small,) = [bench.measure(shape) for shape in measured.all_shapes(trial.run)]
+    (small,) = bench.measure(measured.all_shapes(trial.run))
     config = make_config("classification")
     bench = measured.Workbench(trial := open_labelled(config, str(tmp_path)), 0)
-    (whole,) = [bench.measure(shape) for shape in measured.all_shapes(trial.run)]
+    (whole,) = bench.measure(measured.all_shapes(trial.run))
     assert small.memory.state == whole.memory.state
 
 
@@ -156,7 +158,8 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
     config = make_config("classification", epochs=1.0)
     trial = open_labelled(config, str(tmp_path / "trial"))
     (shape,) = measured.all_shapes(trial.run)
-    state = measured.Workbench(trial, 0).measure(shape).memory.checkpoint
+    (found,) = measured.Workbench(trial, 0).measure([shape])
+    state = found.memory.checkpoint
     train(config, str(tmp_path / "run"))
     folder = tmp_path / "run" / "checkpoints"
     written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
@@ -191,31 +194,72 @@ def test_a_good_run_is_measured_to_its_end(name, make_config):
     assert "compiling" in found(findings, "ok", "The run will take about").what
 
 
+def test_programs_of_all_shapes_and_evaluations_count(corpus_trial, found_of_corpus, monkeypatch):
+    """Each stays in the memory of a process on CPUs."""
+    (only,) = found_of_corpus
+    monkeypatch.setattr(space, "used_memory", lambda: 10**9)
+    monkeypatch.setattr(space, "free_memory", lambda: 10**11)
+    two = [dataclasses.replace(only, program=n * 10**9) for n in (2, 3)]
+    findings = space.check_memory(corpus_trial, two, [Evaluated(program=4 * 10**9)])
+    assert "9.0 GB for compiled programs" in found(findings, "ok", "needs about").what
+
+
+PRETRAINING = {
+    "config": "configs/tiny.py",
+    "data.source": "text:{files}/corpus.txt",
+    "data.form": "sentences",
+    "data.vocab": "{files}/vocab.txt",
+    "model.vocab_size": "159",
+    "phases": "((128, 1.0),)",
+    "global_batch_size": "256",
+    "data.validation_share": "0.4",
+    "steps": "5",
+}
+FINE_TUNING = {
+    "config": "configs/classification.py",
+    "data.train": "{files}/train.tsv",
+    "data.eval": "{files}/dev.tsv",
+    "data.vocab": "{files}/vocab.txt",
+    "data.lengths": "(8,12)",
+    "model.vocab_size": "159",
+    "model.num_layers": "4",
+    "model.hidden_size": "256",
+    "model.num_heads": "4",
+    "model.intermediate_size": "1024",
+    "phases": "((128, 1.0),)",
+    "epochs": "1",
+}
+
+
 @pytest.mark.slow
-def test_the_memory_is_that_of_a_real_run(files, tmp_path):
-    flags = [
-        "--config=configs/tiny.py",
-        f"--config.data.source=text:{files / 'corpus.txt'}",
-        "--config.data.form=sentences",
-        f"--config.data.vocab={files / 'vocab.txt'}",
-        "--config.model.vocab_size=159",
-        "--config.phases=((128, 1.0),)",
-        "--config.global_batch_size=256",
-        "--config.data.validation_share=0.4",
-        "--config.steps=5",
-    ]
+@pytest.mark.parametrize("settings", [PRETRAINING, FINE_TUNING], ids=["pretraining", "texts"])
+def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
+    """Of a process that finds its programs kept, as one does that follows `doctor`.
+
+    The bounds are those of docs/doctor.md: the same run has other peaks at other times, since more
+    or less of the next update is in memory before the last one has ended.
+    """
+    config = settings["config"]
+    flags = [f"--config={config}", f"--compilation_cache={tmp_path / 'cache'}"]
+    rest = {name: value for name, value in settings.items() if name != "config"}
+    flags += [f"--config.{name}={value.format(files=files)}" for name, value in rest.items()]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_NUM_CPU_DEVICES": "1"}
     options = {"cwd": REPOSITORY, "env": environment, "capture_output": True, "text": True}
     words = [sys.executable, "-m", "bert_jax"]
-    said = subprocess.run([*words, "doctor", *flags, "--json"], **options)
-    (line,) = [f["what"] for f in json.loads(said.stdout)["findings"] if f["group"] == "memory"]
-    number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
-    needed = float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+
+    def estimate() -> float:
+        said = subprocess.run([*words, "doctor", *flags, "--json"], **options)
+        (line,) = [f["what"] for f in json.loads(said.stdout)["findings"] if f["group"] == "memory"]
+        number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
+        return float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+
+    estimate()  # compiles and keeps the programs
+    kept = estimate()
     program = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
         " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    train = [*words, "train", *flags, f"--workdir={tmp_path}"]
+    train = [*words, "train", *flags, f"--workdir={tmp_path / 'run'}"]
     done = subprocess.run([sys.executable, "-c", program, *train], **options)
     peak = 1024 * int(done.stdout.splitlines()[-1])
-    assert needed == pytest.approx(peak, rel=0.3)
+    assert 0.75 * peak <= kept <= 1.5 * peak

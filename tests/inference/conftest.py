@@ -58,28 +58,39 @@ def random_params(like: Any, seed: int = 0) -> Any:
     return jax.tree_util.tree_map_with_path(draw, like)
 
 
+def _small_config(name: str, changes: dict[str, Any]) -> ConfigDict:
+    name, _, argument = name.partition(":")
+    get_config = importlib.import_module(f"configs.{name}").get_config
+    config = get_config(argument) if argument else get_config()
+    sizes = {
+        "phases": ((24, 1.0),),
+        "model__vocab_size": len(VOCABULARY),
+        "model__num_layers": 1,
+        "model__max_position_embeddings": 40,
+    }
+    sizes |= FINE_TUNING if "head" in config else {}
+    config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
+    return config
+
+
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory) -> MakeRun:
     """Returns a function that writes a workdir and returns its configuration and path.
 
-    Its arguments: name of a configuration with an optional argument ("glue:mrpc"), labels, and
-    changes with "__" in the place of dots.
+    Its arguments: name of a configuration with an optional argument ("glue:mrpc"), or one that is
+    taken as it is; labels; name and bytes of another vocabulary than VOCABULARY; and changes with
+    "__" in the place of dots.
     """
 
-    def make(name: str, labels: tuple[str, ...] = (), **changes: Any) -> tuple[ConfigDict, str]:
+    def make(
+        name: str | ConfigDict,
+        labels: tuple[str, ...] = (),
+        vocabulary: tuple[str, bytes] = ("vocab.txt", ("\n".join(VOCABULARY) + "\n").encode()),
+        **changes: Any,
+    ) -> tuple[ConfigDict, str]:
         folder = tmp_path_factory.mktemp("run")
-        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-        name, _, argument = name.partition(":")
-        get_config = importlib.import_module(f"configs.{name}").get_config
-        config = get_config(argument) if argument else get_config()
-        sizes = {
-            "phases": ((24, 1.0),),
-            "model__vocab_size": len(VOCABULARY),
-            "model__num_layers": 1,
-            "model__max_position_embeddings": 40,
-        }
-        sizes |= FINE_TUNING if "head" in config else {}
-        config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
+        (folder / vocabulary[0]).write_bytes(vocabulary[1])
+        config = name if isinstance(name, ConfigDict) else _small_config(name, changes)
         data = make_task_data(config)
         if data.labels is not None:
             data = data.with_labels(data.labels or labels or LABELS.get(config.task, ()))

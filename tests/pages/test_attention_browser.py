@@ -13,21 +13,11 @@ ORIGIN = Origin("run", "bert for pretraining", ("It purred [MASK].", "It."), "4 
 
 
 @pytest.fixture(params=["1280 light", "380 dark"])
-def page(request, browser, tmp_path):
-    """The page, opened; nothing may fail in it or be asked for."""
+def page(request, visit, tmp_path):
+    """The page, opened."""
     (tmp_path / "attention.html").write_text(attention_page(ORIGIN, make_arrays()))
     width, scheme = request.param.split()
-    context = browser.new_context(
-        viewport={"width": int(width), "height": 800}, color_scheme=scheme
-    )
-    page, seen = context.new_page(), []
-    page.on("console", lambda message: seen.append(message.text))
-    page.on("pageerror", lambda error: seen.append(str(error)))
-    page.on("request", lambda asked: seen.append(asked.url))
-    page.goto((tmp_path / "attention.html").as_uri())
-    yield page
-    assert seen == [(tmp_path / "attention.html").as_uri()]
-    context.close()
+    return visit((tmp_path / "attention.html").as_uri(), int(width), color_scheme=scheme)
 
 
 def choose(page, name, value):
@@ -150,16 +140,12 @@ def test_axe_finds_nothing(page):
         assert not found.violations_count, found.generate_report()
 
 
-def test_a_sample_without_a_text(browser, tmp_path):
+def test_a_sample_without_a_text(visit, tmp_path):
     arrays = {name: make_arrays()[name] for name in ("statistics", "sample_statistics")}
     path = tmp_path / "heads.html"
     path.write_text(attention_page(Origin("run", "bert", (), "4 rows of in.txt"), arrays))
-    page, errors = browser.new_page(), []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(path.as_uri())
+    page = visit(path.as_uri())
     page.select_option("select[name=show]", "next")
     assert page.locator(".heads button").count() == 6
     page.click(".heads button >> nth=4")
     assert page.get_attribute(".heads button >> nth=4", "aria-pressed") == "true"
-    assert not errors
-    page.close()

@@ -1,10 +1,8 @@
 """Reports in Chromium: what is seen, hovered, tapped, copied; accessibility; no request."""
 
 import csv
-import importlib.util
 import io
 import pathlib
-import shutil
 
 import pytest
 
@@ -24,28 +22,6 @@ from tests.pages.made_runs import (
 )
 
 LOSS = "Masked words: loss (nats)"
-_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
-_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
-pytestmark = [
-    pytest.mark.skipif(not _CHROMIUM, reason="needs Chromium: apt-get install chromium"),
-    pytest.mark.skipif(
-        not all(map(importlib.util.find_spec, ("playwright", "axe_playwright_python"))),
-        reason="needs playwright and axe: pip install -c constraints.txt -e '.[test]'",
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +36,9 @@ def pages(tmp_path_factory) -> dict[str, pathlib.Path]:
         found[name] = root / f"{name}.html"
         found[name].write_text(report([str(root / run) for run in runs]), encoding="utf-8")
     (root / "long.html").write_text(_long_words(), encoding="utf-8")
-    return found | {"long": root / "long.html"}
+    few = line_plot("few", [Line("run", {"rate": [1, 10, 100]}, [5, 6, 7])], few=True)
+    (root / "few.html").write_text(document("few", [Section("few", few)]), encoding="utf-8")
+    return found | {name: root / f"{name}.html" for name in ("long", "few")}
 
 
 def _long_words() -> str:
@@ -77,28 +55,9 @@ def _long_words() -> str:
 
 
 @pytest.fixture
-def show(browser, pages):
-    """Returns the function (name, **options of the context) -> the opened page.
-
-    At the end of the test no page has asked for anything but its file, or has had an error.
-    """
-    contexts, requests, errors = [], [], []
-
-    def show(name: str, width: int = 1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text))
-        page.goto(pages[name].as_uri())
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert not errors
-    assert set(requests) <= {path.as_uri() for path in pages.values()}
+def show(visit, pages):
+    """Returns the function (name, **options of `visit`) -> the opened page."""
+    return lambda name, **options: visit(pages[name].as_uri(), **options)
 
 
 def plot(page, title: str):
@@ -144,6 +103,17 @@ def test_the_pointer_a_finger_and_keys_show_values(show, pages):
     assert page.locator("#tip").inner_text() == shown
 
 
+def test_the_pointer_finds_values_of_a_logarithmic_axis(show):
+    page = show("few")
+    box = plot(page, "few").bounding_box()
+    # The axis is from 46 to 390 of 400, with 16 on both sides of its values.
+    for x, shown in ((62, "rate 1\nrun: 5"), (218, "rate 10\nrun: 6"), (374, "rate 100\nrun: 7")):
+        plot(page, "few").hover(position={"x": box["width"] * x / 400, "y": box["height"] / 2})
+        assert page.locator("#tip").inner_text() == shown
+        tip = page.locator("g.axis .here, .here").first.evaluate("e => e.cx.baseVal.value")
+        assert tip == pytest.approx(x, abs=1)
+
+
 def test_marks_and_bars_have_tips(show):
     page = show("pre")
     plot(page, LOSS).locator("g[data-axis=updates] .target").first.hover()
@@ -169,6 +139,12 @@ def test_a_table_opens_and_is_copied_as_csv(show, pages, has_clipboard):
     assert figure.locator("table").is_hidden()
     figure.get_by_text("Data", exact=True).click()
     assert figure.locator("table").is_visible()
+    aligned = (
+        figure.locator("tr")
+        .last.locator("td")
+        .evaluate_all("cells => cells.map((cell) => getComputedStyle(cell).textAlign)")
+    )
+    assert aligned == ["left", "right"]
     write = "window.copied = t" if has_clipboard else "throw Error()"
     page.evaluate(
         "document.addEventListener('copy', () => { window.copied = getSelection().toString(); });"
@@ -213,6 +189,25 @@ def test_a_print_has_no_controls(show):
     assert page.locator("nav").is_hidden() and page.locator("fieldset").is_hidden()
     white = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert white == "rgb(255, 255, 255)"
+    assert page.locator("footer").is_hidden()
+
+
+@pytest.mark.parametrize("name", ["pre", "fine", "long"])
+def test_a_print_has_margins_and_whole_plots(show, name, tmp_path):
+    """Of a sheet of A4: 794 x 1123 pixels, 14 mm of them margins."""
+    page = show(name, width=794 - 2 * 53)
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('figure, .text, tr')].map((e) => e.offsetHeight)"
+    )
+    assert heights and max(heights) < 1123 - 2 * 53
+    sheets = page.pdf(format="A4", path=tmp_path / "report.pdf").count(b"/Type /Page\n")
+    assert 2 <= sheets <= 12
+    assert page.evaluate(
+        "() => [...document.styleSheets[0].cssRules].some((rule) => rule instanceof CSSPageRule"
+        " && rule.style.margin === '14mm')"
+    )
 
 
 @pytest.mark.parametrize("name, scheme", [("pre", "dark"), ("fine", "light"), ("several", "light")])

@@ -141,6 +141,7 @@ def test_scores_over_seeds(folders):
         ["seed-2", "0.82", "0.85", "0.6"],
     ]
     assert "0.81 ± 0.01" in figure_of(root, "Accuracy").text
+    assert f"Paper: Table 5 {HOSTILE}." in figure_of(root, "Accuracy").text
 
 
 def test_the_lengths_of_rows(folders):
@@ -173,7 +174,7 @@ def test_spans_of_gold_and_predictions(folders):
 def test_a_long_run_stays_below_a_megabyte(tmp_path):
     write_pretraining(tmp_path / "run", steps=1_000_000, every=100)
     page = report([str(tmp_path / "run")])
-    assert len(page.encode()) < 1_000_000
+    assert len(page.encode()) < 850_000  # of the megabyte that a page may have
     figure = figure_of(read_page(page), "Norm of the gradient")
     (line,) = points_of(figure, "updates")
     assert 300 <= len(line) <= 600

@@ -23,7 +23,8 @@ def test_text_is_escaped_and_markup_is_not():
 
 def test_numbers_in_a_table():
     page = read_page(tables.table(["name", "x"], [["a", 1234567], ["b", 0.123456789]], caption="c"))
-    assert [td.text for td in page.find("td", class_="n")] == ["1234567", "0.123457"]
+    (grid,) = page.find("table", class_="t1")
+    assert [td.text for td in grid.find("td")] == ["a", "1234567", "b", "0.123457"]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +51,27 @@ def test_a_logarithmic_scale():
     assert scale.place(1e9) == 100  # outside: at the end
 
 
+def test_a_scale_of_few_values():
+    scale = scales.at_values([3e-4, 3e-3, 1e-3, 3e-4], 0, 100)
+    assert scale.ticks == (3e-4, 1e-3, 3e-3) and scale.is_log
+    assert [scale.place(x) for x in scale.ticks] == pytest.approx([0, 52.29, 100], abs=0.01)
+    near = scales.at_values([16, 32, 48], 0, 100)
+    assert not near.is_log and near.place(32) == pytest.approx(50)
+    one = scales.at_values([16], 0, 100)
+    assert one.ticks == (16,) and one.place(16) == pytest.approx(50, abs=10)
+    zero = scales.at_values([0.0, 0.1], 0, 100)
+    assert not zero.is_log
+
+
 def test_labels_and_durations():
     labels = [scales.short(x) for x in (0, 0.5, 2500, 1e6, 2e-5, -4000)]
-    assert labels == ["0", "0.5", "2.5k", "1M", "2e-05", "-4k"]
+    assert labels == ["0", "0.5", "2.5k", "1M", "2e-5", "-4k"]
     assert scales.short(0.4, percent=True) == "40%"
+    small = scales.linear([0.0, 1e-4], 0, 100)
+    assert [label for _, label in scales.labels(small)][-3:] == ["6e-5", "8e-5", "1e-4"]
+    assert dict(scales.labels(small))[0.0] == "0"
+    plain = scales.linear([0.0, 1e-3], 0, 100)
+    assert [label for _, label in scales.labels(plain)][-2:] == ["0.0008", "0.001"]
     assert [scales.duration(x) for x in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
     assert scales.time_unit(90) == (1.0, "seconds") and scales.time_unit(9000)[1] == "hours"
 

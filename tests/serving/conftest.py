@@ -18,9 +18,9 @@ from bert_jax.serving.guard import Guard  # noqa: E402
 from bert_jax.serving.limits import Limits  # noqa: E402
 from bert_jax.serving.service import Service  # noqa: E402
 from tests.inference.conftest import make_run, make_workdir, workdir  # noqa: E402
-from tests.pages.conftest import browser  # noqa: E402
+from tests.pages.conftest import browser, visit  # noqa: E402
 
-__all__ = ["browser", "make_run", "make_workdir", "workdir"]
+__all__ = ["browser", "make_run", "make_workdir", "visit", "workdir"]
 
 JSON = {"Content-Type": "application/json"}
 Ask = Callable[..., tuple[int, Any]]

@@ -1,6 +1,7 @@
 """The page in a browser: every kind of answer, errors, small screens, and accessibility."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,13 +55,14 @@ def _tags(example):
 
 def _answer(question):
     start = question.context.find("Warsaw")
+    given = question.question
     span = {"text": "Warsaw", "start": start, "end": start + 6, "score": 1.0, "probability": 0.8}
-    is_known = "Where" in question.question
     return {
-        "question": question.question,
-        "answer": "Warsaw" if is_known else "",
+        "question": given,
+        "answer": "Warsaw" if "Where" in given else "",
         "null_odds": -3.0,
-        "n_best": [span, {**span, "text": EVIL, "probability": 0.2}],
+        "n_best": [span, {**span, "text": EVIL, "probability": 0.15}],
+        "counts": {"questions_of_several_rows": 1, "questions_truncated": int(len(given) > 99)},
     }
 
 
@@ -76,7 +78,12 @@ def _attention(text):
 def _classes(example):
     if example.text_a == "defect":
         raise KeyError("a secret")
-    return {"label": "good", "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005}}
+    cut = {"texts_truncated": 1, "tokens_cut_off": 1} if example.text_a == "long" else {}
+    return {
+        "counts": cut,
+        "label": "good",
+        "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005},
+    }
 
 
 class Canned:
@@ -99,12 +106,17 @@ def ability(name, form, make, respond=lambda found: {"predictions": found}, **si
 def make_service():
     """All kinds of answers on one page, which no model has; the forms are the real ones."""
     data = SimpleNamespace(next_sentence=True, judges_pairs=True, entities=True, kind="single")
-    plain = SimpleNamespace(entities=False)
+    data.labels = ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    plain = SimpleNamespace(entities=False, labels=("NOUN", "VERB"))
     number = SimpleNamespace(kind="regression", reads_pairs=True)
+    follows = _FORMS[TextExample](SimpleNamespace(kind="single", reads_pairs=True), LIMITS)
+    (view,) = follows.views
+    follows = replace(follows, views=(replace(view, title="Follows"),))
     text = {"tokens": 5, "log_probability": -12.5, "perplexity": 12.1825}
     abilities = [
         ability("masks", _masks(data, LIMITS), _mask_answer),
         ability("classes", _FORMS[TextExample](data, LIMITS), _classes),
+        ability("pairs", follows, _classes),
         ability("value", _FORMS[TextExample](number, LIMITS), lambda _: {"value": 3.14159}),
         ability("entities", _FORMS[TaggedExample](data, LIMITS), _tags),
         ability(
@@ -151,25 +163,10 @@ def address():
 
 
 @pytest.fixture(params=WIDTHS)
-def page(request, browser, address):
-    """The page, opened; nothing may fail in it, or be asked for elsewhere."""
+def page(request, visit, address):
+    """The page, opened."""
     width, scheme = request.param.split()
-    context = browser.new_context(
-        viewport={"width": int(width), "height": 900}, color_scheme=scheme
-    )
-    page, seen = context.new_page(), []
-    page.on("console", lambda message: seen.append(message.text))
-    page.on("pageerror", lambda error: seen.append(str(error)))
-    page.on("request", lambda asked: _check_origin(asked.url, address, seen))
-    page.goto(address)
-    yield page
-    assert [line for line in seen if "status of" not in line] == []
-    context.close()
-
-
-def _check_origin(url, address, seen):
-    if not url.startswith((f"{address}/", "about:", "data:")):
-        seen.append(url)
+    return visit(f"{address}/", int(width), color_scheme=scheme)
 
 
 def ask(page, title, sample=0):
@@ -179,6 +176,17 @@ def ask(page, title, sample=0):
     assert section.count() == 1 and section.locator("h2").inner_text() == title
     section.locator(".answer").evaluate("answer => answer.replaceChildren()")
     section.locator("button.sample").nth(sample).click()
+    section.locator("details.raw, .problem").first.wait_for()
+    return section.locator(".answer")
+
+
+def say(page, **fields):
+    """Fills fields of the tab that is shown, asks, and returns the answer's element."""
+    section = page.locator("main > section:visible")
+    for name, text in fields.items():
+        section.locator(f"textarea[name={name}]").fill(text)
+    section.locator(".answer").evaluate("answer => answer.replaceChildren()")
+    section.locator("button.primary").click()
     section.locator("details.raw, .problem").first.wait_for()
     return section.locator(".answer")
 
@@ -217,6 +225,8 @@ def test_classes_values_and_probabilities_of_texts(page):
     assert answer.locator(".big").inner_text() == "good"
     assert [name for name, _, _ in bars(answer)] == ["good", "bad", EVIL]
     assert bars(answer)[0] == ("good", "97.5%", True) and bars(answer)[1][1] == "2.0%"
+    shown = say(page, text_a="long").inner_text()
+    assert "The text is longer than the model reads: 1 token was cut off." in shown
     assert ask(page, "Value").locator(".big").inner_text() == "3.142"
     tiles = ask(page, "Probability").locator(".tiles div").all_inner_texts()
     assert [" ".join(tile.split()) for tile in tiles] == [
@@ -231,34 +241,66 @@ def test_entities_and_tags(page):
     kinds = answer.locator("mark small").all_inner_texts()
     assert kinds == ["PER", "LOC"]
     assert answer.locator("mark").all_inner_texts() == ["Marie CuriePER", "WarsawLOC"]
-    colors = {mark.get_attribute("class") for mark in answer.locator("mark").all()}
-    assert colors == {"k0", "k1"}
-    assert "was born in" in answer.inner_text() and "2 found" in answer.inner_text()
+    # The color of a type is its place among all types of the model, whatever was found.
+    colors = [mark.get_attribute("class") for mark in answer.locator("mark").all()]
+    assert colors == ["k2", "k0"]
+    assert "was born in" in answer.inner_text() and "2 entities" in answer.inner_text()
+    answer = say(page, text="Rain")
+    assert answer.locator("mark").count() == 0 and "No entity was found." in answer.inner_text()
     words = ask(page, "Tags").locator(".words li").all_inner_texts()
     assert words[0].split() == ["Marie", "NOUN"] and len(words) == 13
+    word = "x" * 300
+    assert say(page, text=word).locator(".words li").inner_text().split() == [word, "NOUN"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_questions(page):
     answer = ask(page, "Questions")
     assert answer.locator("mark").inner_text() == "Warsaw"
     assert answer.locator(".reading").inner_text().startswith("Marie Curie was born in Warsaw in")
-    assert bars(answer) == [("Warsaw", "80.0%", True), (EVIL, "20.0%", False)]
+    # The probability that the spans leave is that of no answer.
+    found = [("Warsaw", "80.0%"), (EVIL, "15.0%"), ("No answer", "5.0%")]
+    assert bars(answer) == [(*found[0], True), (*found[1], False), (*found[2], False)]
+    assert "longer" not in answer.inner_text()
     answer = ask(page, "Questions", 1)
+    assert bars(answer)[:2] == [(*found[2], True), (*found[0], False)]
     assert answer.locator(".big").inner_text() == "No answer in the passage"
     assert answer.locator("mark").count() == 0
     # Characters outside of the basic plane are one character of the API's offsets.
-    section = page.locator("main > section:visible")
-    section.locator("textarea[name=context]").fill("\U0001f40e\U0001f40e She saw Warsaw.")
-    section.locator("textarea[name=question]").fill("Where?")
-    section.locator("button.primary").click()
-    section.locator("mark").wait_for()
-    assert section.locator("mark").inner_text() == "Warsaw"
+    rain = "Rain. " * 1000
+    say(page, context=f"{rain}Warsaw. {rain}", question="Where?")
+    inside = """mark => {
+      const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
+      return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
+    }"""
+    assert page.wait_for_function(
+        f"({inside})(document.querySelector('section:not([hidden]) mark'))"
+    )
+    answer = say(page, question="Where? " * 30)
+    assert "The question is longer than the model reads." in answer.inner_text()
+    answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
+    assert answer.locator("mark").inner_text() == "Warsaw"
 
 
 def test_endings(page):
     answer = ask(page, "Endings")
-    assert answer.locator(".big").inner_text() == "the oven sings."
+    assert answer.locator(".reading").inner_text() == (
+        "The cook puts the cake into the oven. After an hour, the oven sings."
+    )
+    assert answer.locator("mark").inner_text() == "the oven sings."
     assert bars(answer)[1] == ("the oven sings.", "70.0%", True)
+    answer = say(page, start="", endings="\n one \n\ntwo\nthree")  # the beginning may be empty
+    assert answer.locator(".reading").inner_text() == "The cook puts the cake into the oven. two"
+
+
+def test_pairs_have_two_texts(page):
+    """Of a classification as of a regression."""
+    answer = ask(page, "Follows", 1)
+    assert answer.locator(".big").inner_text() == "good"
+    labels = page.locator("main > section:visible label").all_inner_texts()
+    assert labels == ["First text", "Second text"]
+    answer = say(page, text_b=" ")
+    assert answer.inner_text() == "“Second text” is empty."
 
 
 def test_similarities(page):
@@ -266,11 +308,11 @@ def test_similarities(page):
     cells = answer.locator("td").all_inner_texts()
     assert answer.locator("tbody tr").count() == 3 and len(cells) == 10
     assert cells[1] == "1.00" and answer.locator(".big").count() == 0
-    section = page.locator("main > section:visible")
-    section.locator("textarea").fill("one\n\ntwo")
-    section.locator("button.primary").click()
-    section.locator(".big").wait_for()
-    assert section.locator(".big").inner_text() == "1.000"
+    assert say(page, text_a="one\n\ntwo").locator(".big").inner_text() == "1.000"
+    assert say(page, text_a="one").inner_text() == "“Texts” has 1 line; allowed: 2 to 32."
+    assert say(page, text_a=f"one\n{'x' * 20_001}").inner_text() == (
+        "“Texts”, line 2 has 20,001 characters; at most 20,000 are allowed: shorten it."
+    )
 
 
 def test_attention_in_a_frame(page):
@@ -281,7 +323,7 @@ def test_attention_in_a_frame(page):
     frame.locator(".heads button").nth(4).click()
     assert frame.locator("#head").inner_text().startswith("Layer 2")
     frame.locator("nav a").last.click()
-    assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-11")
+    assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-12")
     # The frame is as high as its page: it has no scroll bar of its own.
     page.wait_for_function(
         "() => { const f = document.querySelector('iframe.frame');"
@@ -291,14 +333,18 @@ def test_attention_in_a_frame(page):
 
 def test_an_error_is_shown_and_goes_away(page):
     page.click("nav a:text-is('Fill masks')")
-    section = page.locator("main > section:visible")
-    section.locator("textarea").fill("Nothing to fill.")
-    section.locator("button.primary").click()
-    problem = section.locator(".problem[role=alert]")
-    problem.wait_for()
-    assert problem.inner_text().startswith("inputs[0] has no [MASK]")
-    ask(page, "Fill masks")
-    assert section.locator(".problem").count() == 0
+    assert say(page, text_a="").locator("[role=alert]").inner_text() == "“Text” is empty."
+    assert say(page, text_a="Nothing.").inner_text() == "“Text” has no [MASK]."
+    assert page.evaluate("document.activeElement.name") == "text_a"
+    # Of the server, in the page's words.
+    found = say(page, text_a="[MASK] " * 9)
+    assert found.inner_text() == "“Text” has 9 [MASK]; at most 8 are allowed."
+    assert ask(page, "Fill masks").locator(".problem").count() == 0
+    page.click("nav a:text-is('Endings')")
+    found = say(page, context="The cook", endings="one")
+    assert found.inner_text() == "“Endings” has 1 line; allowed: 2 to 8."
+    page.click("nav a:text-is('Classify')")
+    assert "The server failed on this request" in say(page, text_a="defect").inner_text()
 
 
 def test_the_keyboard_and_the_address(page):

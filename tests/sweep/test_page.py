@@ -57,7 +57,7 @@ def test_the_tables_and_points_are_those_of_the_complete_runs(workdir):
         [f"{HOSTILE} 0.0001", "83.50 ± 1.41 (2)", "96.4"],  # 82.5 and 84.5
         [f"{HOSTILE} 0.0003", "87.50 (1)", ""],
     ]
-    points = table_of(figure_of(root, "NER: f1"))[1:]
+    points = table_of(figure_of(root, "NER: F1"))[1:]
     assert [row[1:4] for row in points] == [
         ["rate0.0001-0", "82.5", "96.4"],
         ["rate0.0001-1", "84.5", "96.4"],
@@ -68,10 +68,13 @@ def test_the_tables_and_points_are_those_of_the_complete_runs(workdir):
 
 
 def test_a_field_that_varies_has_a_plot_of_means(workdir):
-    figure = figure_of(read_page(sweep_page(workdir)), "NER: f1 by optimizer.learning_rate")
+    figure = figure_of(read_page(sweep_page(workdir)), "NER: F1 by optimizer.learning_rate")
     (means,) = points_of(figure, "optimizer.learning_rate")
     assert means == [pytest.approx((1e-4, 83.5), rel=1e-3), pytest.approx((3e-4, 87.5), rel=1e-3)]
-    assert [row[2] for row in table_of(figure)[1:]] == ["83.5", "87.5", "82.5", "84.5", "87.5"]
+    assert [row[2] for row in table_of(figure)[1:]] == ["82.5", "84.5", "87.5", "83.5", "87.5"]
+    # The ticks are the values that were chosen.
+    labels = [text.text for text in figure.find("text")]
+    assert labels[labels.index("optimizer.learning_rate") - 2 :][:2] == ["1e-4", "3e-4"]
 
 
 def test_a_sweep_without_results_has_a_page(workdir, tmp_path):
