@@ -3,17 +3,17 @@
 # waits until it is active, installs, trains on all workers, and requests it again after a
 # preemption; the run resumes from its newest checkpoint.
 #
-#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 \
-#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=gs://BUCKET/base ...
+#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 SHARE=10.0.0.2:/runs \
+#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=/mnt/runs/base ...
 #
-# The run is in a bucket, since the TPU's own disk is deleted with it. VERSION is the TPU's
-# software; SPOT=1 requests a preemptible TPU. Runs the committed files of this checkout. The TPU is
-# not deleted at the end: see the last line printed.
+# SHARE is a file share (NFS, such as Filestore) mounted on /mnt/runs, since the TPU's own disk is
+# deleted with it. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU. Runs the
+# committed files of this checkout. The TPU is not deleted at the end: see the last line printed.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
-: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}"
-if [[ " $* " != *" --workdir"[=' ']gs://* ]]; then
-  echo "error: --workdir=gs://BUCKET/FOLDER is missing: the TPU's own disk is deleted with it." >&2
+: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}" "${SHARE:?host:/share}"
+if [[ " $* " != *" --workdir"[=' ']/mnt/runs/* ]]; then
+  echo "error: --workdir=/mnt/runs/FOLDER is missing: the TPU's own disk is deleted with it." >&2
   exit 2
 fi
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,9 +25,9 @@ deletion="gcloud compute tpus queued-resources delete $NAME --force --zone=$ZONE
 fail() {
   echo "error: $*. To delete it: $deletion" >&2 && exit 1
 }
-request() { # cloud-platform: whatever buckets the TPU's service account may use
+request() {
   tpu queued-resources create "$NAME" --node-id="$NAME" --accelerator-type="$TYPE" \
-    --runtime-version="${VERSION:-tpu-ubuntu2204-base}" --scopes=cloud-platform ${SPOT:+--spot}
+    --runtime-version="${VERSION:-tpu-ubuntu2204-base}" ${SPOT:+--spot}
 }
 state() { # of the request; empty if there is none
   tpu queued-resources list --filter="name~/$NAME\$" --format="value(state.state)" || echo UNKNOWN
@@ -63,9 +63,11 @@ train() { # FLAG ...
     joined="$joined --process_id=$number"
   fi
   # The systems of TPUs come with an older Python.
-  command="sudo apt-get update -q && sudo apt-get install -yq python3.11-venv && mkdir -p bert_jax"
+  command="sudo apt-get update -q && sudo apt-get install -yq nfs-common python3.11-venv"
+  command="$command && sudo mkdir -p /mnt/runs && { mountpoint -q /mnt/runs ||"
+  command="$command sudo mount -t nfs $(printf '%q' "$SHARE") /mnt/runs; } && mkdir -p bert_jax"
   command="$command && tar -xf bert_jax.tar -C bert_jax && cd bert_jax && export PYTHON=python3.11"
-  command="$command EXTRAS='tpu gcs' && source launch/environment.sh"
+  command="$command EXTRAS=tpu && source launch/environment.sh"
   command="$command && python -m bert_jax.main $joined $(printf '%q ' "$@")"
   tpu tpu-vm ssh "$NAME" --worker=all --command="$command" | tee "$log"
 }

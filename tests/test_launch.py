@@ -17,7 +17,7 @@ LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "launch"
 SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch")])
 # Launchers that pass all their flags on to the program.
 PASSING = ("local.sh", "local_multiprocess.sh", "gpu_server.sh", "slurm.sbatch", "tpu_vm.sh")
-TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16"}
+TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16", "SHARE": "host:/runs"}
 
 
 def run_script(*command, cwd, env=None, check=True) -> subprocess.CompletedProcess:
@@ -50,7 +50,11 @@ def test_scripts_stay_short(script):
 
 @pytest.mark.parametrize("name", PASSING)
 def test_a_dry_run_prints_the_same_line_of_the_program_and_runs_nothing(name, tmp_path):
-    flags = ["--config=configs/base.py", "--workdir=gs://a folder", "--config.phases=((128, 1.0),)"]
+    flags = [
+        "--config=configs/base.py",
+        "--workdir=/mnt/runs/a folder",
+        "--config.phases=((128, 1.0),)",
+    ]
     output = run_script(LAUNCH / name, "--dry_run", *flags, cwd=tmp_path, env=TPU).stdout
     words = shlex.split(output)
     if name == "tpu_vm.sh":  # the command for the workers is one word

@@ -57,7 +57,7 @@ def play(tmp_path):
 
 # ---- TPUs
 
-FLAGS = ["--config=configs/base.py", "--workdir=gs://bucket/a run"]
+FLAGS = ["--config=configs/base.py", "--workdir=/mnt/runs/a run"]
 QUEUE = ["0", "0 WAITING_FOR_RESOURCES", "0 PROVISIONING", "0 ACTIVE"]
 POD = ["0 10.0.0.1;10.0.0.2;10.0.0.3;10.0.0.4"]
 STOPPED = "0 Stopped by SIGTERM after step 7, which is saved."
@@ -80,13 +80,13 @@ def test_a_tpu_is_requested_awaited_and_trained_on(play):
     assert request[1:5] == ["compute", "tpus", "queued-resources", "create"]
     assert set(request[5:]) == {
         *("bert", "--node-id=bert", "--accelerator-type=v5litepod-16", "--zone=here"),
-        *("--runtime-version=tpu-ubuntu2204-base", "--scopes=cloud-platform"),
+        "--runtime-version=tpu-ubuntu2204-base",
     }
     (command,) = (call.partition("--command=")[2] for call in calls if "ssh" in call)
     program = command.partition("python -m bert_jax.main ")[2]
     assert program.startswith("--coordinator=10.0.0.1:8476 --num_processes=4 --process_id=$(curl ")
     assert shlex.split(program.removesuffix("--zone=here"))[-2:] == FLAGS
-    assert "EXTRAS='tpu gcs'" in command
+    assert "EXTRAS=tpu" in command
     told = ["not requested", "WAITING_FOR_RESOURCES", "PROVISIONING"]
     assert done.stdout.splitlines()[:3] == [f"The TPU is {state}." for state in told]
     assert "queued-resources delete bert --force --zone=here" in done.stdout.splitlines()[-1]
@@ -151,20 +151,26 @@ def test_what_a_tpu_cannot_recover_from_ends_the_script(answers, code, message, 
     assert "delete" not in verbs(calls)
 
 
-def test_a_tpu_and_pods_need_a_bucket(tmp_path):
-    jobset = {"NAME": "bert", "IMAGE": "image", "HOSTS": "2", "GPUS": "8"}
+def test_a_tpu_and_pods_need_a_folder_that_outlives_them(tmp_path):
+    jobset = {"NAME": "bert", "IMAGE": "image", "CLAIM": "runs", "HOSTS": "2", "GPUS": "8"}
     for script, env in (("tpu_vm.sh", TPU), ("jobset.sh", jobset)):
         flags = ["--dry_run", "--workdir=runs/base"]
         done = run_script(LAUNCH / script, *flags, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 2
-        assert "error: --workdir=gs://BUCKET/FOLDER is missing" in done.stderr
+        assert "error: --workdir=/mnt/runs/FOLDER is missing" in done.stderr
 
 
 # ---- JobSets
 
-GPUS = {"NAME": "bert", "IMAGE": "here/bert:1", "HOSTS": "3", "GPUS": "8"}
-SLICE = {"NAME": "bert", "IMAGE": "i", "TPU": "tpu-v5-lite-podslice", "TOPOLOGY": "4x4"}
-ODD = ["--workdir=gs://b/r", '--config.a="x" $(HOME) $HOME \\n', "--config.b=1: {2} # 3\nend"]
+GPUS = {"NAME": "bert", "IMAGE": "here/bert:1", "CLAIM": "runs", "HOSTS": "3", "GPUS": "8"}
+SLICE = {
+    "NAME": "bert",
+    "IMAGE": "i",
+    "CLAIM": "runs",
+    "TPU": "tpu-v5-lite-podslice",
+    "TOPOLOGY": "4x4",
+}
+ODD = ["--workdir=/mnt/runs/r", '--config.a="x" $(HOME) $HOME \\n', "--config.b=1: {2} # 3\nend"]
 
 
 def jobset(env, *flags, tmp_path) -> dict:
@@ -191,6 +197,9 @@ def test_a_jobset_of_gpus_has_a_pod_for_each_host(tmp_path):
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
     assert "nodeSelector" not in pod and "serviceAccountName" not in pod
     assert container["image"] == "here/bert:1"
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    assert mounts["/mnt/runs"]["persistentVolumeClaim"] == {"claimName": "runs"}
 
 
 @pytest.mark.parametrize(
