@@ -1,0 +1,58 @@
+"""Programs for slices of TPUs that are not here, by XLA's compiler for them.
+
+What is silently copied to all chips changes the collectives, which are compared with golden files.
+"""
+
+import importlib
+import importlib.util
+import os
+import pathlib
+
+import pytest
+
+from bert_jax.compiling import target
+from bert_jax.compiling.plan import plan, programs
+from bert_jax.compiling.program import Compiled, compile_program
+from bert_jax.config import checks
+from bert_jax.training.run import make_checked_mesh
+from tests.compiling.conftest import CONFIGS, small_config
+
+GOLDENS = pathlib.Path(__file__).parent / "goldens" / "tpu"
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="needs the extra tpu"
+)
+
+
+def compile_update(config, topology: str, mesh: tuple[int, int, int]) -> Compiled:
+    """The update of the first phase."""
+    config.mesh.data, config.mesh.fsdp, config.mesh.tensor = mesh
+    config.dtype = "bfloat16"
+    checks.check(config)
+    run = plan(config, make_checked_mesh(config, target.find(topology).devices))
+    return compile_program(programs(run)[0])
+
+
+def compare_with_golden(name: str, found: Compiled) -> None:
+    lines = [f"{kind} {value.count} {value.bytes}\n" for kind, value in found.collectives.items()]
+    path = GOLDENS / f"{name.replace(':', '_')}.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(lines))
+    assert "".join(lines) == path.read_text(), "if it is right: UPDATE_GOLDENS=1 pytest"
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_small_models_are_split_over_fsdp_and_tensor(name):
+    found = compile_update(small_config(name), "v5e:2x2", (1, 2, 2))
+    compare_with_golden(f"{name}-v5e", found)
+
+
+@pytest.mark.slow
+def test_base_sends_each_gradient_once():
+    config = importlib.import_module("configs.base").get_config()
+    found = compile_update(config, "v5e:2x2", (4, 1, 1))
+    assert not found.no_room
+    parameters = found.program.sizes["parameters"]  # as float32; some gradients are bfloat16
+    assert parameters / 2 <= found.collectives["all-reduce"].bytes <= parameters
+    compare_with_golden("base-v5e", found)
