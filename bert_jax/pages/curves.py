@@ -155,10 +155,10 @@ def _metric_names(runs: Sequence[Workdir]) -> list[str]:
         found |= names
     rows = [row for run in runs for row in run.rows]
     known = [name for name in found if name not in _UPDATES]
-    return [name for name in known if not _is_repeated(name, known, rows)]
+    return [name for name in known if not is_repeated(name, known, rows)]
 
 
-def _is_repeated(name: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bool:
+def is_repeated(name: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a loss is another name of the only one: `loss` of a corpus, `task_loss` of a task."""
     others = [n for n in names if n != name and "loss" in n]
     if "loss" not in name or len(others) != 1:

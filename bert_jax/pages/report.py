@@ -106,10 +106,11 @@ def _newest(run: Workdir) -> Content:
     rows = run.split(HELD_OUT)
     if not rows:
         return None
+    found = {k: v for k, v in metrics_of(rows[-1]).items() if isinstance(v, float)}
     values = {
         curves.title_of(name): f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
-        for name, value in metrics_of(rows[-1]).items()
-        if isinstance(value, float)
+        for name, value in found.items()
+        if not curves.is_repeated(name, list(found), rows)
     }
     return [note(f"On held-out text, after update {rows[-1]['step']:,}:"), tiles(values)]
 

@@ -1,5 +1,6 @@
 """Reports of runs: well formed, escaped, deterministic, with the numbers of metrics.jsonl."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -218,3 +219,16 @@ def test_an_error_in_the_report_is_one_line(tmp_path):
     line = write_report(str(tmp_path / "run"))
     assert line.startswith("report     not written: JSONDecodeError: ") and "\n" not in line
     assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_loss_of_one_term_is_shown_once(folders, tmp_path):
+    folder = shutil.copytree(folders["more"], tmp_path / "run")
+    path = folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    names = lambda: [dt.text for dt in read_page(report([str(folder)])).find("dt")]  # noqa: E731
+    assert {"Loss (nats)", "Masked words: loss (nats)"} <= set(names())
+    for row in rows:
+        del row["next_sentence_loss"]
+        row["loss"] = row["masked_lm_loss"]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert "Masked words: loss (nats)" in names() and "Loss (nats)" not in names()
