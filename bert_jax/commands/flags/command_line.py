@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 from bert_jax.config.errors import PACKAGE, is_for_users
 
 HELP = ("--help", "-h", "-help", "--helpfull")
+_ADDRESS = re.compile(r"(?:.*:)?((?:gs|s3|az|abfss?|hdfs)://.*)", re.DOTALL)
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs a command's `main(argv)` and ends the process with its exit code."""
     try:
+        check_addresses(sys.argv)
         main(sys.argv)
     except ValueError as error:
         if not is_for_users(error):
@@ -33,6 +35,25 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+
+
+def check_addresses(argv: Sequence[str]) -> None:
+    """Raises ValueError for a flag with the address of a bucket.
+
+    It would be a relative path, of a folder that is lost with the disk of a machine in the cloud.
+    Words after two dashes are texts, or flags of other programs.
+    """
+    words = argv[1 : argv.index("--")] if "--" in argv else argv[1:]
+    for before, word in itertools.pairwise(["", *words]):
+        flag, equals, value = word.partition("=")
+        if not (equals and flag.startswith("-")):
+            flag, value = before, word
+        is_value = flag.startswith("-") and "=" not in flag
+        if is_value and (found := _ADDRESS.fullmatch(value)):
+            raise ValueError(
+                f"{flag}={value}: {found[1].split('://')[0]}:// is not read or written: mount the"
+                " bucket as a folder, or copy it, and give that path."
+            )
 
 
 def _fail(message: str) -> NoReturn:

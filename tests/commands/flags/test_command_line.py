@@ -287,6 +287,25 @@ def test_what_the_user_can_correct_is_one_line(error, message, capsys):
     assert found.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--workdir=gs://bucket/run"],
+        ["--json", "--workdir", "s3://bucket/run"],
+        ["--config.data.source=text:gs://bucket/*.txt"],
+    ],
+)
+def test_the_address_of_a_bucket_is_no_folder(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["test", *words])
+    with pytest.raises(SystemExit, match="2"):
+        command_line.run(lambda argv: None)
+    assert "mount the bucket as a folder" in capsys.readouterr().err
+
+
+def test_texts_and_flags_of_other_programs_may_have_addresses():
+    command_line.check_addresses(["test", "gs://a text", "--output=a=gs", "--", "--to=gs://bucket"])
+
+
 def test_a_defect_keeps_its_traceback():
     with pytest.raises(ValueError, match="not ours"):
         command_line.run(raises(ValueError("not ours")))
