@@ -20,6 +20,7 @@ EXTRAS = {
     "gpt": "the released tokenizer of GPT",
     "elmo": "weights of bilm-tf",
     "serve": "the server",
+    "beam": "preparation on an engine, in an environment of its own",
     "parity": "comparisons with transformers, real weights",
     "test": "the tests",
 }

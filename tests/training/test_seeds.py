@@ -94,7 +94,8 @@ def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_pa
     printed = capsys.readouterr().out
     assert "accuracy over 3 seeds: mean" in printed
     assert f"report     {tmp_path / 'run' / 'report.html'}" in printed
-    assert spread_of(load(str(tmp_path / "run")), "accuracy").endswith("(3)")
+    shown = f"{statistics.fmean(scores):.4g} ± {statistics.stdev(scores):.2g}"
+    assert spread_of(load(str(tmp_path / "run")), "accuracy") == shown
 
 
 def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
