@@ -27,6 +27,8 @@ EXTRAS = {
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
     "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
     "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
+    "gcs": ["gcsfs>=2026.2"],  # gs:// addresses
+    "s3": ["s3fs>=2026.2"],  # s3:// addresses
     # prepare --runner. Beam needs protobuf below 7, and so a sentencepiece made with it: not with
     # constraints.txt.
     "beam": ["apache-beam>=2.77,<3", "sentencepiece<0.2.3"],
@@ -44,14 +46,20 @@ EXTRAS = {
     ],
     "test": [
         "axe-playwright-python>=0.1.4",  # with playwright and Chromium: pages in a browser
+        "flask>=3",  # with flask-cors: what moto serves with
+        "flask-cors>=6",
+        "gcp-storage-emulator>=2026.7",  # a server of gs://, which the tests start
+        "gcsfs>=2026.2",
         "httpx2>=2,<3",  # requests of starlette's client for tests
         "hypothesis>=6.100",
+        "moto[s3]>=5.2",  # a server of s3://
         "playwright>=1.50,<2",
         "psutil>=6",
         "pyright==1.1.414",
         "pytest>=8.4",
         "pytest-xdist>=3.6",
         "ruff==0.17.5",
+        "s3fs>=2026.2",
         "scikit-learn>=1.6",  # with seqeval: the scores' independent implementations
         "seqeval==1.2.2",
         "setuptools>=77",  # builds the wheel that a test installs

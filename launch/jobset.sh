@@ -2,24 +2,32 @@
 # Several hosts of a Kubernetes cluster that has JobSet, one process on each: the hosts of a TPU
 # slice on GKE, or nodes with NVIDIA GPUs. Makes a JobSet with kubectl; --dry_run prints it.
 #
-#   NAME=bert IMAGE=REGISTRY/bert_jax CLAIM=runs TPU=tpu-v5-lite-podslice TOPOLOGY=4x4 \
+#   NAME=bert IMAGE=REGISTRY/bert_jax TPU=tpu-v5-lite-podslice TOPOLOGY=4x4 \
+#     bash launch/jobset.sh [--dry_run] --config=configs/base.py --workdir=gs://BUCKET/base ...
+#   NAME=bert IMAGE=REGISTRY/bert_jax CLAIM=runs HOSTS=2 GPUS=8 \
 #     bash launch/jobset.sh [--dry_run] --config=configs/base.py --workdir=/mnt/runs/base ...
-#   NAME=bert IMAGE=REGISTRY/bert_jax CLAIM=runs HOSTS=2 GPUS=8 bash launch/jobset.sh ...
 #
-# IMAGE is built from launch/Dockerfile with EXTRAS=tpu or cuda. CLAIM is a PersistentVolumeClaim that
-# all pods can write to, mounted on /mnt/runs. A slice has a host for each CHIPS (default: 4) of its
-# chips. SERVICE_ACCOUNT is the Kubernetes account of the pods. If a pod fails, all start again and
-# the run resumes, RESTARTS (default: 10) times at most; evicted pods save the run and do not count.
+# IMAGE is built from launch/Dockerfile with EXTRAS="tpu gcs", or cuda, s3. The run is kept in a bucket
+# that the pods can write to, by SERVICE_ACCOUNT, their Kubernetes account; or on CLAIM, a
+# PersistentVolumeClaim that all pods can write to, mounted on /mnt/runs. A slice has a host for each
+# CHIPS (default: 4) of its chips. If a pod fails, all start again and the run resumes, RESTARTS
+# (default: 10) times at most; evicted pods save the run and do not count.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
-: "${NAME:?the name of the JobSet}" "${IMAGE:?the container image}" "${CLAIM:?the volume claim of the runs}"
+: "${NAME:?the name of the JobSet}" "${IMAGE:?the container image}"
 fail() {
   echo "error: $*" >&2 && exit 2
 }
 [[ $NAME =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] ||
   fail "NAME=$NAME is no name of a JobSet: a letter, then at most 39 lower-case letters, digits and dashes."
-[[ " $* " == *" --workdir"[=' ']/mnt/runs/* ]] ||
-  fail "--workdir=/mnt/runs/FOLDER is missing: the disk of a pod is deleted with it."
+case " $* " in
+  *" --workdir"[=' '][gs][s3]://*) ;;
+  *" --workdir"[=' ']/mnt/runs/*) : "${CLAIM:?the volume claim of the runs}" ;;
+  *)
+    fail "--workdir=gs://BUCKET/FOLDER, s3://BUCKET/FOLDER or /mnt/runs/FOLDER is missing:" \
+      "the disk of a pod is deleted with it."
+    ;;
+esac
 
 place="" annotations=""
 if [[ -n ${TPU:-} ]]; then
@@ -84,7 +92,7 @@ spec:
               image: $(quoted "$IMAGE")
               resources: {limits: {$resource: $per_host}}
               ports: [{containerPort: 8476}]
-              volumeMounts: [{name: runs, mountPath: /mnt/runs}, {name: shm, mountPath: /dev/shm}]
+              volumeMounts: [${CLAIM:+{name: runs, mountPath: /mnt/runs\}, }{name: shm, mountPath: /dev/shm}]
               command:
               - bash
               - -c
@@ -99,8 +107,10 @@ spec:
                 exit \$code
               - bash$(for flag in "$@"; do printf '\n              - ' && quoted "$flag"; done)
             volumes:
-            - {name: runs, persistentVolumeClaim: {claimName: $(quoted "$CLAIM")}}
             - {name: shm, emptyDir: {medium: Memory}} # for NCCL
+END
+  [[ -z ${CLAIM:-} ]] || cat <<END
+            - {name: runs, persistentVolumeClaim: {claimName: $(quoted "$CLAIM")}}
 END
 }
 if [[ -n ${dry_run:-} ]]; then manifest "$@" && exit; fi

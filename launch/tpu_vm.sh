@@ -3,19 +3,25 @@
 # waits until it is active, installs, trains on all workers, and requests it again after a
 # preemption; the run resumes from its newest checkpoint.
 #
-#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 SHARE=10.0.0.2:/runs \
-#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=/mnt/runs/base ...
+#   NAME=bert ZONE=us-central1-a TYPE=v5litepod-16 \
+#     bash launch/tpu_vm.sh [--dry_run] --config=configs/base.py --workdir=gs://BUCKET/base ...
 #
-# SHARE is a file share (NFS, such as Filestore) mounted on /mnt/runs, since the TPU's own disk is
-# deleted with it. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU. Runs the
-# committed files of this checkout. The TPU is not deleted at the end: see the last line printed.
+# The run is kept in a bucket that the TPU's service account can write to, since the TPU's own disk
+# is deleted with it; or in --workdir=/mnt/runs/base, with SHARE=10.0.0.2:/runs, a file share (NFS)
+# that is mounted on /mnt/runs. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU.
+# Runs the committed files of this checkout. The TPU is not deleted at the end: see the last line.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
-: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}" "${SHARE:?host:/share}"
-if [[ " $* " != *" --workdir"[=' ']/mnt/runs/* ]]; then
-  echo "error: --workdir=/mnt/runs/FOLDER is missing: the TPU's own disk is deleted with it." >&2
-  exit 2
-fi
+: "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}"
+case " $* " in
+  *" --workdir"[=' ']gs://*) ;;
+  *" --workdir"[=' ']/mnt/runs/*) : "${SHARE:?host:/share, which is mounted on /mnt/runs}" ;;
+  *)
+    echo "error: --workdir=gs://BUCKET/FOLDER or /mnt/runs/FOLDER is missing: the TPU's own disk is" \
+      "deleted with it." >&2
+    exit 2
+    ;;
+esac
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 tpu() { # GROUP VERB ARGUMENT ...
   local command=(gcloud compute tpus "$@" --zone="$ZONE")
@@ -64,10 +70,12 @@ train() { # FLAG ...
   fi
   # The systems of TPUs come with an older Python.
   command="sudo apt-get update -q && sudo apt-get install -yq nfs-common python3.11-venv"
-  command="$command && sudo mkdir -p /mnt/runs && { mountpoint -q /mnt/runs ||"
-  command="$command sudo mount -t nfs $(printf '%q' "$SHARE") /mnt/runs; } && mkdir -p bert_jax"
-  command="$command && tar -xf bert_jax.tar -C bert_jax && cd bert_jax && export PYTHON=python3.11"
-  command="$command EXTRAS=tpu && source launch/environment.sh"
+  if [[ -n ${SHARE:-} ]]; then
+    command="$command && sudo mkdir -p /mnt/runs && { mountpoint -q /mnt/runs ||"
+    command="$command sudo mount -t nfs $(printf '%q' "$SHARE") /mnt/runs; }"
+  fi
+  command="$command && mkdir -p bert_jax && tar -xf bert_jax.tar -C bert_jax && cd bert_jax"
+  command="$command && export PYTHON=python3.11 EXTRAS='tpu gcs' && source launch/environment.sh"
   command="$command && python -m bert_jax.main $joined $(printf '%q ' "$@")"
   tpu tpu-vm ssh "$NAME" --worker=all --command="$command" | tee "$log"
 }

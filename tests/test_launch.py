@@ -45,7 +45,7 @@ def test_shellcheck_finds_nothing(tmp_path):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_stay_short(script):
-    assert len(script.read_text().splitlines()) <= 110
+    assert len(script.read_text().splitlines()) <= 120
 
 
 @pytest.mark.parametrize("name", PASSING)

@@ -86,7 +86,7 @@ def test_a_tpu_is_requested_awaited_and_trained_on(play):
     program = command.partition("python -m bert_jax.main ")[2]
     assert program.startswith("--coordinator=10.0.0.1:8476 --num_processes=4 --process_id=$(curl ")
     assert shlex.split(program.removesuffix("--zone=here"))[-2:] == FLAGS
-    assert "EXTRAS=tpu" in command
+    assert "tpu gcs" in command
     told = ["not requested", "WAITING_FOR_RESOURCES", "PROVISIONING"]
     assert done.stdout.splitlines()[:3] == [f"The TPU is {state}." for state in told]
     assert "queued-resources delete bert --force --zone=here" in done.stdout.splitlines()[-1]
@@ -151,13 +151,32 @@ def test_what_a_tpu_cannot_recover_from_ends_the_script(answers, code, message, 
     assert "delete" not in verbs(calls)
 
 
+def test_a_run_in_a_bucket_needs_no_share_and_no_claim(play, tmp_path):
+    flags = ["--config=configs/base.py", "--workdir=gs://bucket/base"]
+    env = {name: value for name, value in TPU.items() if name != "SHARE"}
+    answers = {"states": ["0 ACTIVE"], "addresses": ["0 10.0.0.1"], "runs": ["0 step 9"]}
+    done, calls = play("tpu_vm.sh", *flags, env=env, **answers)
+    assert done.returncode == 0, done.stderr
+    assert "mount" not in "".join(calls)
+    env = {name: value for name, value in SLICE.items() if name != "CLAIM"}
+    _, pod, container = parts(jobset(env, *flags, tmp_path=tmp_path))
+    assert [volume["name"] for volume in pod["volumes"]] == ["shm"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["shm"]
+    for script, without in (("tpu_vm.sh", "SHARE"), ("jobset.sh", "CLAIM")):
+        env = {name: value for name, value in (TPU | SLICE).items() if name != without}
+        words = ["--dry_run", *FLAGS]
+        done = run_script(LAUNCH / script, *words, cwd=tmp_path, env=env, check=False)
+        assert done.returncode != 0 and f"{without}: " in done.stderr
+
+
 def test_a_tpu_and_pods_need_a_folder_that_outlives_them(tmp_path):
     jobset = {"NAME": "bert", "IMAGE": "image", "CLAIM": "runs", "HOSTS": "2", "GPUS": "8"}
     for script, env in (("tpu_vm.sh", TPU), ("jobset.sh", jobset)):
         flags = ["--dry_run", "--workdir=runs/base"]
         done = run_script(LAUNCH / script, *flags, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 2
-        assert "error: --workdir=/mnt/runs/FOLDER is missing" in done.stderr
+        assert "error: --workdir=gs://BUCKET/FOLDER" in done.stderr
+        assert "or /mnt/runs/FOLDER is missing" in done.stderr
 
 
 # ---- JobSets

@@ -23,6 +23,7 @@ from bert_jax.commands.flags import init_from, overrides
 from bert_jax.commands.flags.command_line import Parser
 from bert_jax.config import checks
 from bert_jax.files.atomic import write_text
+from bert_jax.files.buckets import address_of
 from bert_jax.sweep import (
     jobs,
     kubernetes,
@@ -81,6 +82,11 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     """
     if not flags.workdir and not flags.dry_run:
         raise ValueError("--workdir is missing: the folder that the sweep is kept in.")
+    if address := address_of(flags.workdir):
+        raise ValueError(
+            f"--workdir={address}: the runs of a sweep share files, which a bucket does not: give a"
+            " folder of a file system. Text, data and vocabularies may be in buckets."
+        )
     plan = _plan(flags, of_all_runs)
     if flags.report:
         _report(plan, flags.workdir)

@@ -8,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config.phases import make_phases
+from bert_jax.files.buckets import local
 
 # Weights are stored as int8 numbers of classes, of which three have another meaning.
 MAX_WEIGHTS = 125
@@ -216,6 +217,7 @@ def data_config(config: ConfigDict) -> DataConfig:
         predictions[length] = count
     names = {field.name for field in dataclasses.fields(DataConfig)}
     values = {name: value for name, value in config.data.items() if name in names}
+    values["lexicon"] = local(values["lexicon"])
     return DataConfig(
         **values
         | {

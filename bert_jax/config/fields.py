@@ -6,6 +6,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.buckets import local
+
 
 def fields(config: ConfigDict | dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields (dotted name, value) of each field, in alphabetical order."""
@@ -29,8 +31,8 @@ def has_corpus(config: ConfigDict) -> bool:
 
 
 def data_dir(config: ConfigDict, workdir: str) -> str:
-    """Returns the folder of the run's vocabulary and shards."""
-    return config.data.get("dir") or os.path.join(workdir, "data")
+    """Returns the folder of the run's vocabulary and shards; of a bucket, the working copy."""
+    return local(config.data.get("dir") or os.path.join(workdir, "data"))
 
 
 def reinitialized_pattern(model_name: str, num_layers: int, reinit_layers: int) -> str:

@@ -18,6 +18,7 @@ from bert_jax.corpus.blocks import RowFormat
 from bert_jax.corpus.shards import ShardRows
 from bert_jax.corpus.streams import StreamFormat
 from bert_jax.files.atomic import read_json, whole_file, write_json, write_text
+from bert_jax.files.buckets import fetch
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -136,10 +137,11 @@ class Manifest:
           ValueError: there are no such rows, or a file is missing or has the wrong size.
         """
         files = self._part(split, sequence_length)["files"]
-        for file in files:
-            _check_size(os.path.join(self.folder, file["name"]), file["bytes"])
-        form = _make_form(self.content, str(sequence_length))
         paths = [os.path.join(self.folder, file["name"]) for file in files]
+        fetch(paths)
+        for path, file in zip(paths, files, strict=True):
+            _check_size(path, file["bytes"])
+        form = _make_form(self.content, str(sequence_length))
         return ShardRows(paths, [file["rows"] for file in files], form)
 
     def verify(self) -> int:
@@ -163,6 +165,7 @@ class Manifest:
 
     def _verify_file(self, file: dict[str, Any]) -> None:
         path = os.path.join(self.folder, file["name"])
+        fetch([path])
         _check_size(path, file["bytes"])
         if file_sha256(path) != file["sha256"]:
             raise ValueError(

@@ -32,6 +32,7 @@ from bert_jax.corpus.stages import Phrases
 from bert_jax.corpus.statistics import RowCounts
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes, write_json
 from bert_jax.files.beam import Beam
+from bert_jax.files.buckets import UNFINISHED, remove
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log, Workers
@@ -40,8 +41,8 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from bert_jax.text.vocabulary import FILE_NAMES, merge_counts, train_vocabulary
 
-# In the folder of the data, until it is finished.
-UNFINISHED = "unfinished"
+# In a bucket, the request of whoever prepares data there, until they are finished.
+CLAIM = "preparing.json"
 
 # Prefix of data.vocab for a vocabulary that is to be trained.
 TRAIN = "train:"
@@ -110,6 +111,7 @@ class Preparation:
             os.remove(path)  # of attempts that were killed; nobody writes here any more
         manifest = Manifest(self.data_dir, content)
         manifest.save()
+        remove(os.path.join(self.data_dir, CLAIM))
         shutil.rmtree(self.unfinished)
         self.share.end()
         return manifest

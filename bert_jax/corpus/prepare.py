@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -18,9 +19,10 @@ from typing import Any
 from bert_jax.config.data import DataConfig, built_in, parse_weights
 from bert_jax.corpus import dump
 from bert_jax.corpus.manifest import NAME, Manifest
-from bert_jax.corpus.preparation import TRAIN, UNFINISHED, Preparation
+from bert_jax.corpus.preparation import CLAIM, TRAIN, Preparation
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.beam import Beam
+from bert_jax.files.buckets import UNFINISHED, address_of, claim, refresh
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
@@ -57,6 +59,11 @@ def prepare(
         or another task stopped. Finished parts of the work are kept.
     """
     data_dir = os.path.abspath(data_dir)
+    if task[1] > 1 and address_of(data_dir):
+        raise ValueError(
+            f"{data_dir}: tasks pass their work on through files that all of them see, which a"
+            " bucket is not: use a shared file system, or one program (without --task)."
+        )
     _check(config)
     if manifest := find_prepared(config, data_dir, log):
         return manifest
@@ -64,6 +71,7 @@ def prepare(
         os.makedirs(data_dir, exist_ok=True)
         with _lock(data_dir, log, f"-{task[0]}" if task[0] else "") as started:
             share = Share(*task, os.path.join(data_dir, UNFINISHED), started)
+            refresh(data_dir)
             if manifest := find_prepared(config, data_dir, log):
                 return manifest
             if share.count == 1:
@@ -177,6 +185,13 @@ def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
     """
     folder = share.folder
     path, tasks = (os.path.join(folder, name) for name in ("request.json", "tasks.json"))
+    content = json.dumps(request, sort_keys=True).encode()
+    other = json.loads(claim(os.path.join(os.path.dirname(folder), CLAIM), content))
+    if difference := _differences(other, json.loads(content)):
+        raise ValueError(
+            f"Other settings are being prepared in {os.path.dirname(folder)} ({difference}): use"
+            f" those, or another folder (data.dir), or delete {CLAIM} there if nobody is."
+        )
     share.begin(tasks, log)
     if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
         raise ValueError(

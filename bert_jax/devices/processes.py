@@ -19,6 +19,7 @@ _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_CO
 
 _FAILED = "bert_jax/failed"  # folder of the common table: number of a process -> its error
 _SECONDS_BETWEEN_LOOKS = 0.5
+_GATHER_SECONDS = 1200  # as orbax waits
 
 
 def start(coordinator: str, num_processes: int, process_id: int) -> None:
@@ -105,6 +106,24 @@ def wait_or_fail(*, key: str, timeout_ms: int) -> None:
         raise RuntimeError(failed[0][1])
     if errors:
         raise errors[0]
+
+
+def gather(key: str, text: str) -> list[str]:
+    """Returns the texts of all processes, in their order. Threads of a process may call it.
+
+    Args:
+      key: a name that is used once.
+      text: of this process.
+
+    Raises:
+      RuntimeError: another process has failed; see `wait_or_fail`.
+    """
+    if jax.process_count() == 1:
+        return [text]
+    client, folder = multihost.get_jax_distributed_client(), f"bert_jax/{key}"
+    client.key_value_set(f"{folder}/{jax.process_index():06d}", text)
+    wait_or_fail(key=folder, timeout_ms=_GATHER_SECONDS * 1000)
+    return [value for _, value in sorted(client.key_value_dir_get(folder))]
 
 
 class StopRequest:

@@ -8,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.doctor.finding import Finding, guarded, problem
+from bert_jax.files.buckets import local
 from bert_jax.tasks.task import LabelledData
 
 # Fields of an example (examples/schema.py) that are not its content, and those that are its label.
@@ -70,7 +71,8 @@ def sources(config: ConfigDict) -> dict[str, str]:
     """Returns the files of a configuration by name; a missing one is the empty text."""
     named = {"train": config.data.train, "eval": config.data.eval}
     more = (entry.partition("=") for entry in config.data.more_eval)
-    return named | {name: source for name, _, source in more}
+    named |= {name: source for name, _, source in more}
+    return {name: local(source) for name, source in named.items()}
 
 
 def read(data: LabelledData, config: ConfigDict) -> tuple[list[File], list[Finding]]:

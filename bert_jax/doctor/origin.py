@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.doctor.finding import Finding, listed, note, ok, problem, warning
+from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source
@@ -131,8 +132,7 @@ def check_labels(config: ConfigDict, labels: Sequence[str], workdir: str) -> Ite
 
 def source_labels(config: ConfigDict) -> tuple[str, ...]:
     """Returns the labels of the head in config.init_from; () if it has none for this task."""
-    path = config.init_from
-    if not path:
+    if not (path := local(config.init_from)):
         return ()
     if format_of(path) == "workdir":
         same = store.load(path).task == config.task

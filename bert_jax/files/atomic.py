@@ -1,5 +1,8 @@
 """Durable writes: after a crash or a power cut, the old file or the new one is there, complete.
 
+What is written into the working copy of a bucket (`files/buckets.py`) is uploaded before it gets
+its name; a file that grows, whenever it is synced.
+
 Every file that outlives its process is written by one of these:
 
     whole_file(path)                      context manager; yields a temporary path to write to
@@ -30,6 +33,8 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from typing import Any
+
+from bert_jax.files import buckets
 
 # Between the name of a file and that of its temporary file.
 _OWNER = contextvars.ContextVar("owner", default="")
@@ -72,6 +77,7 @@ def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
     """Moves a complete file to `path`, replacing an existing file, on the same file system."""
     path = os.fspath(path)
     _fsync(os.fspath(source))
+    buckets.publish(path, source)
     os.replace(source, path)
     _fsync(_parent(path))
 
@@ -93,6 +99,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
             for name in names:
                 _fsync(os.path.join(folder, name))
             _fsync(folder)
+        buckets.publish(path, temporary)
         os.replace(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -153,9 +160,9 @@ class AppendFile:
     """
 
     def __init__(self, path: str | os.PathLike):
-        path = os.fspath(path)
-        self._file = open(path, "a", encoding="utf-8")
-        _fsync(_parent(path))
+        self._path = os.fspath(path)
+        self._file = open(self._path, "a", encoding="utf-8")
+        _fsync(_parent(self._path))
 
     def __enter__(self) -> "AppendFile":
         return self
@@ -171,6 +178,7 @@ class AppendFile:
     def sync(self) -> None:
         """Returns when all lines are on disk."""
         os.fsync(self._file.fileno())
+        buckets.publish(self._path)
 
     def close(self) -> None:
         """Syncs and closes the file; a second call does nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bert_jax.files.buckets import local
 from bert_jax.formats import bilm, google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
@@ -61,6 +62,7 @@ def format_of(path: str) -> str:
     Raises:
       ValueError: there is no such path, or it is none of these.
     """
+    path = local(path)
     if os.path.isdir(os.path.join(path, "checkpoints")):
         return "workdir"
     if name := next((name for name, row in FORMATS.items() if row.matches(path)), ""):
@@ -88,6 +90,7 @@ def open_checkpoint(
     Raises:
       ValueError: it is incomplete, or not a model that this package has.
     """
+    path = local(path)
     checkpoint = FORMATS[format or format_of(path)].open(path, choices or Choices())
     name = checkpoint.vocabulary_path or sibling(checkpoint.path, "tokenizer.json")
     pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]

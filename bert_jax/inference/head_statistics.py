@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.corpus.batch import Batch
 from bert_jax.corpus.manifest import Manifest
+from bert_jax.files import buckets
 from bert_jax.inference.model import BATCH_TOKENS, TrainedModel
 from bert_jax.models.layers.masks import is_visible
 from bert_jax.models.transformer import TransformerConfig
@@ -114,7 +115,7 @@ def sample_batches(
         yield from _corpus_batches(config, workdir, model, most)
         return
     data = _task_data(config, workdir)
-    source = path or config.data.eval
+    source = path or buckets.local(config.data.eval)
     if not source:
         raise ValueError(f"{workdir} has no config.data.eval: give a file, --input=FILE.")
     count = sum(1 for _ in data.read(source, Counter(), labelled=not path))

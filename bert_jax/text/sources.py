@@ -48,6 +48,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from bert_jax.config.data import DataConfig
+from bert_jax.files.buckets import local
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.forms import Document, check_language, make_documents
@@ -199,7 +200,7 @@ def _find_files(globs: str) -> tuple[str, ...]:
     """Returns the files that match, each once, at its first match."""
     paths = []
     for pattern in map(str.strip, globs.split(",")):
-        matches = glob.glob(os.path.expanduser(pattern), recursive=True)
+        matches = glob.glob(os.path.expanduser(local(pattern)), recursive=True)
         if not (files := sorted(filter(os.path.isfile, matches))):
             raise ValueError(f"No file matches {pattern!r} in data.source.")
         paths += files

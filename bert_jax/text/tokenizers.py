@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 
+from bert_jax.files.buckets import local
 from bert_jax.text import gpt_vocabulary
 from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
@@ -45,7 +46,7 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
     Raises:
       ValueError: it cannot be read, or is of none of these kinds.
     """
-    path = os.fspath(path)
+    path = local(os.fspath(path))
     if files := gpt_vocabulary.find_files(path):
         pieces, merges = map(_read, files)
         return Vocabulary(path, "vocab.gpt", ".gpt", gpt_vocabulary.pack(pieces, merges, files[0]))

@@ -8,11 +8,16 @@ metrics of that step. A checkpoint without this list is unfinished. A checkpoint
 from the list is corrupt: it is moved aside and the previous one is used. A checkpoint that is
 deleted loses its list first, so that an interrupted deletion looks like an interrupted save, not
 like corruption.
+
+In a bucket all this is the same, objects being files: `files/buckets.py` says what is where.
 """
 
 import contextlib
 import dataclasses
+import functools
+import json
 import math
+import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,8 +33,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
+from bert_jax.files import buckets
 from bert_jax.training.checksums import (
     checksum_file,
+    checksums,
     find_corruption,
     fingerprint,
     read_metrics,
@@ -100,19 +107,10 @@ class Checkpoints:
             except OSError as error:
                 raise ValueError(f"{self._folder} cannot be created: {error}.") from error
         processes.barrier("checkpoint folder")
-        self._manager = ocp.CheckpointManager(
-            self._folder,
-            item_handlers={
-                "params": ocp.StandardCheckpointHandler(),
-                "train_state": ocp.StandardCheckpointHandler(),
-                "meta": ocp.JsonCheckpointHandler(),
-            },
-            options=ocp.CheckpointManagerOptions(
-                read_only=read_only,
-                cleanup_tmp_directories=not read_only,
-                async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
-            ),
-        )
+        self._manager = _open(self._folder, read_only)
+        self._writer = self._manager
+        if buckets.address_of(self._folder) and not read_only:
+            self._writer = _open_scratch(self._folder)
 
     def save(self, state: TrainState, meta: dict[str, Any], metrics: dict[str, float]) -> None:
         """Starts to save in the background; the state is copied from the devices first.
@@ -131,7 +129,7 @@ class Checkpoints:
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
-        rest = ocp.args.StandardSave(_without_params(state))
+        rest = _without_params(state)
         self._begin_to_save(int(state.step), state.params, meta, metrics, train_state=rest)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
@@ -147,11 +145,13 @@ class Checkpoints:
         self, step: int, params: Any, meta: dict[str, Any], metrics: dict[str, float], **more: Any
     ) -> None:
         self.wait()
+        save = ocp.args.StandardSave if self._writer is self._manager else ocp.args.PyTreeSave
         with self._explaining(step):
-            self._manager.save(
+            self._writer.save(
                 step,
                 args=ocp.args.Composite(
-                    params=ocp.args.StandardSave(params), meta=ocp.args.JsonSave(meta), **more
+                    **{name: save(arrays) for name, arrays in {"params": params, **more}.items()},
+                    meta=ocp.args.JsonSave(meta),
                 ),
             )
         self._saving = self._background.submit(self._finish, step, metrics)
@@ -174,6 +174,7 @@ class Checkpoints:
             self._background.shutdown()
             with contextlib.suppress(Exception):  # of a save; `wait` has raised it already
                 self._manager.close()
+                self._writer.close()
 
     @contextlib.contextmanager
     def _explaining(self, step: int) -> Iterator[None]:
@@ -189,16 +190,21 @@ class Checkpoints:
     def _finish(self, step: int, metrics: dict[str, float]) -> None:
         """Waits for orbax, writes the checksums, and deletes what is not kept."""
         with self._explaining(step):
-            self._manager.wait_until_finished()
+            self._writer.wait_until_finished()
+            folder = self._folder / str(step)
+            if self._writer is self._manager:
+                files = checksums(folder) if processes.is_main() else {}
+            else:
+                files = _upload(pathlib.Path(self._writer.directory, str(step)), folder)
             if processes.is_main():
-                write_checksums(self._folder / str(step), metrics)
+                write_checksums(folder, metrics, files)
                 self._delete_old()
 
     def _delete_old(self) -> None:
         sealed = self._sealed_steps()
         for step in set(sealed) - set(sealed[-self._keep :] + self._best(self._keep_best)):
-            checksum_file(self._folder / str(step)).unlink()
-            shutil.rmtree(self._folder / str(step))
+            buckets.remove(checksum_file(self._folder / str(step)))
+            buckets.remove(self._folder / str(step))
 
     def _best(self, count: int) -> list[int]:
         """Returns the steps with the best values of the metric, best first."""
@@ -212,7 +218,9 @@ class Checkpoints:
 
     def _sealed_steps(self) -> list[int]:
         names = (path.name.split(".")[0] for path in self._folder.glob("*.sha256.json"))
-        return sorted(int(name) for name in names if (self._folder / name).is_dir())
+        if not buckets.address_of(self._folder):
+            names = (name for name in names if (self._folder / name).is_dir())
+        return sorted(map(int, names))
 
     def newest_good_step(self) -> int | None:
         """Returns the newest step whose checkpoint is intact; corrupt ones are moved aside."""
@@ -252,15 +260,15 @@ class Checkpoints:
             step = next(filter(self._is_intact, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
+        buckets.fetch([self._folder / str(step)])  # not only process 0 reads it
         self._manager.reload()
         return None if step < 0 else step
 
     def _remove_unfinished(self) -> None:
-        for folder in self._folder.iterdir():
-            is_step = folder.is_dir() and folder.name.isdecimal()
-            if is_step and not checksum_file(folder).is_file():
+        for folder in _step_folders(self._folder.parent):
+            if not checksum_file(folder).is_file():
                 logging.warning("Checkpoint %s is unfinished and is removed.", folder.name)
-                shutil.rmtree(folder)
+                buckets.remove(folder)
 
     def _is_intact(self, step: int) -> bool:
         folder = self._folder / str(step)
@@ -269,8 +277,8 @@ class Checkpoints:
         action = "skipped"
         if not self._read_only:
             aside = _free_name(self._folder / f"damaged-{step}")
-            folder.rename(aside)
-            checksum_file(folder).unlink()
+            buckets.move(folder, aside)
+            buckets.remove(checksum_file(folder))
             action = f"moved to {aside}"
         logging.warning(
             "Checkpoint %d is corrupt (%s): %s; the previous one is used.", step, corruption, action
@@ -340,6 +348,78 @@ class Checkpoints:
             )
 
 
+def _open(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager:
+    return ocp.CheckpointManager(
+        folder,
+        item_handlers={
+            "params": ocp.StandardCheckpointHandler(),
+            "train_state": ocp.StandardCheckpointHandler(),
+            "meta": ocp.JsonCheckpointHandler(),
+        },
+        options=ocp.CheckpointManagerOptions(
+            read_only=read_only,
+            cleanup_tmp_directories=not read_only,
+            async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------ in a bucket
+
+
+def _open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
+    """Returns where this process writes its part of the checkpoints of a folder in a bucket.
+
+    Each process writes on its own disk, as if it were the only one. OCDBT would join the parts of
+    several processes at the end, which no process has all; without it each part of an array is a
+    file, so that the files of all processes together are the checkpoint.
+    """
+    own = folder / f"process-{jax.process_index()}.part"
+    shutil.rmtree(own, ignore_errors=True)  # of a run that was killed
+    own.mkdir(parents=True)
+    alone = ocp.options.MultiprocessingOptions(primary_host=None)
+    arrays = functools.partial(
+        ocp.PyTreeCheckpointHandler,
+        use_ocdbt=jax.process_count() == 1,
+        multiprocessing_options=alone,
+    )
+    return ocp.CheckpointManager(
+        own,
+        item_handlers={
+            "params": arrays(),
+            "train_state": arrays(),
+            "meta": ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+        },
+        options=ocp.CheckpointManagerOptions(
+            multiprocessing_options=alone,
+            async_options=ocp.AsyncOptions(
+                barrier_sync_fn=processes.wait_or_fail,
+                # Else a process begins when the folders of another one are there.
+                create_directories_asynchronously=False,
+            ),
+        ),
+    )
+
+
+def _upload(own: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
+    """Uploads what this process has written of a checkpoint, and removes it here.
+
+    Returns:
+      The checksums of the files of all processes.
+    """
+    part: dict[str, str] = {}
+    try:
+        if not processes.is_main():  # process 0 has these too, with another time in them
+            for path in [own / "_CHECKPOINT_METADATA", *own.rglob("commit_success.txt")]:
+                path.unlink()
+        part = checksums(own)
+        buckets.publish(folder, own)
+        shutil.rmtree(own)
+    finally:  # an error reaches the others
+        parts = processes.gather(f"checkpoint {folder.name}", json.dumps(part))
+    return {name: digest for text in parts for name, digest in json.loads(text).items()}
+
+
 @contextlib.contextmanager
 def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoints, int]]:
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
@@ -355,7 +435,7 @@ def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoint
 def has_imported_params_only(workdir: str) -> bool:
     """Returns whether a workdir has checkpoints of `save_params` only, which no run can resume."""
     steps = _step_folders(workdir)
-    return bool(steps) and not any((path / "train_state").exists() for path in steps)
+    return bool(steps) and not any("train_state" in buckets.names(path) for path in steps)
 
 
 def has_checkpoints(workdir: str) -> bool:
@@ -363,9 +443,9 @@ def has_checkpoints(workdir: str) -> bool:
     return bool(_step_folders(workdir))
 
 
-def _step_folders(workdir: str) -> list[pathlib.Path]:
+def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
     folder = pathlib.Path(workdir, _FOLDER)
-    return [path for path in folder.glob("*") if path.name.isdecimal()]
+    return [folder / name for name in buckets.names(folder) if name.isdecimal()]
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
@@ -378,5 +458,5 @@ def _without_params(state: TrainState) -> dict[str, Any]:
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:
-    taken = sum(1 for _ in path.parent.glob(path.name + "*"))
+    taken = sum(name.startswith(path.name) for name in buckets.names(path.parent))
     return path.with_name(f"{path.name}-{taken}") if taken else path

@@ -4,6 +4,7 @@ import json
 import pathlib
 from typing import Any
 
+from bert_jax.files import buckets
 from bert_jax.files.atomic import write_text
 from bert_jax.files.checksums import file_sha256
 
@@ -13,14 +14,15 @@ def checksum_file(folder: pathlib.Path) -> pathlib.Path:
     return folder.with_name(folder.name + ".sha256.json")
 
 
-def _checksums(folder: pathlib.Path) -> dict[str, str]:
+def checksums(folder: pathlib.Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file of a checkpoint, by its name relative to the folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): file_sha256(path) for path in paths}
 
 
-def write_checksums(folder: pathlib.Path, metrics: dict[str, float]) -> None:
+def write_checksums(folder: pathlib.Path, metrics: dict[str, float], files: dict[str, str]) -> None:
     """Seals a checkpoint: without its list of checksums it counts as unfinished."""
-    content = {"metrics": metrics, "files": _checksums(folder)}
+    content = {"metrics": metrics, "files": dict(sorted(files.items()))}
     write_text(checksum_file(folder), json.dumps(content, indent=1) + "\n")
 
 
@@ -30,7 +32,8 @@ def find_corruption(folder: pathlib.Path) -> str:
         expected = json.loads(checksum_file(folder).read_text())["files"]
     except (ValueError, KeyError, TypeError, OSError):
         return "its list of checksums cannot be read"
-    actual = _checksums(folder)
+    buckets.fetch([folder])
+    actual = checksums(folder)
     for name in sorted(expected.keys() | actual.keys()):
         if name not in actual:
             return f"{name} is missing"

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
+from bert_jax.files.buckets import local
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
@@ -119,6 +120,7 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 
 def _num_words(folder: str) -> int:
     """Returns how many rows of the tables in `folder` belong to words."""
+    folder = local(folder)
     if format_of(folder) != "workdir":
         return open_checkpoint(folder).model["vocab_size"]
     return store.load(folder).model.vocab_size
@@ -132,6 +134,7 @@ def read_params(folder: str) -> tuple[Arrays, str]:
     Raises:
       ValueError: there are none, or they are corrupt.
     """
+    folder = local(folder)
     if format_of(folder) != "workdir":
         checkpoint = open_checkpoint(folder)
         params, _ = read_foreign(checkpoint, foreign_config(checkpoint))

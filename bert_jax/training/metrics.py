@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
+from bert_jax.files.buckets import publish
 
 # tensorboardX imports torch if it can, which takes longer than all other imports together.
 if has_no_torch_yet := "torch" not in sys.modules:
@@ -85,8 +86,9 @@ class MetricsFile:
             (row["speed"] for row in reversed(kept) if "speed" in row), {}
         )
         self._file = AppendFile(path)
+        self._events_folder = pathlib.Path(workdir, "tensorboard")
         self._events = SummaryWriter(
-            str(pathlib.Path(workdir, "tensorboard")),
+            str(self._events_folder),
             purge_step=first_step + 1,
             filename_suffix=f".{os.getpid()}",  # two starts within a second are two files
         )
@@ -108,11 +110,13 @@ class MetricsFile:
     def sync(self) -> None:
         """Returns when all lines are on disk."""
         self._file.sync()
+        publish(self._events_folder)
 
     def close(self) -> None:
         """Closes both files."""
         self._file.close()
         self._events.close()
+        publish(self._events_folder)
 
 
 def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:

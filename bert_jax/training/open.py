@@ -26,6 +26,7 @@ from bert_jax.examples.loaders import (
     bucket_lengths,
     choose_lengths,
 )
+from bert_jax.files.buckets import local, refresh
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import CorpusData, LabelledData
@@ -82,6 +83,7 @@ def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh)
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
         prepare(data_config(config), folder, config.data.num_processes).verify()
     processes.barrier("data")
+    refresh(folder)  # process 0 has written it, perhaps on another machine
     manifest = Manifest.load(folder)
     tokenizer = manifest.tokenizer()
 
@@ -136,6 +138,7 @@ def _open_labelled(
     if not config.data.eval:
         raise ValueError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
+    sources = {name: local(source) for name, source in sources.items()}
     lengths = config.data.lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(make_model_config(config))
     if to_train:
@@ -144,9 +147,10 @@ def _open_labelled(
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
             raise ValueError("config.data.train is missing: the file to train on.")
-        examples, counts = _read(data, config.data.train)
+        source = local(config.data.train)
+        examples, counts = _read(data, source)
         data = data.with_labels_of(examples)
-        rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
+        rows = _rows("train", source, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
         config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
         config.data.lengths = lengths

@@ -264,6 +264,6 @@ def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -
         return
     checkpoints.wait()
     step = checkpoints.chosen_step(use)
-    if (values := checkpoints.metrics_of(step)) and processes.is_main():
+    if processes.is_main() and (values := checkpoints.metrics_of(step)):
         screen.line(f"{use:<10} step {step}: " + "  ".join(progress.named_values(values)))
         write_results(run, step, values)

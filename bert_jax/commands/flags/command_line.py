@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from bert_jax.config.errors import PACKAGE, is_for_users
+from bert_jax.files import buckets
 
 HELP = ("--help", "-h", "-help", "--helpfull")
-_ADDRESS = re.compile(r"(?:.*:)?((?:gs|s3|az|abfss?|hdfs)://.*)", re.DOTALL)
+_OTHER_ADDRESS = re.compile(r"(?:.*:)?((?:az|abfss?|hdfs)://.*)", re.DOTALL)
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs a command's `main(argv)` and ends the process with its exit code."""
     try:
-        check_addresses(sys.argv)
-        main(sys.argv)
+        main(with_local_paths(sys.argv))
     except ValueError as error:
         if not is_for_users(error):
             raise
@@ -37,27 +37,37 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
 
 
-def check_addresses(argv: Sequence[str]) -> None:
-    """Raises ValueError for a flag with the address of a bucket.
+def with_local_paths(argv: Sequence[str]) -> list[str]:
+    """Returns a command line with the working copies of addresses of buckets, brought up to date.
 
-    It would be a relative path, of a folder that is lost with the disk of a machine in the cloud.
-    Words after two dashes are texts, or flags of other programs.
+    Fields of the configuration keep their addresses, which config.json records. Words after two
+    dashes are texts, or flags of other programs.
+
+    Raises:
+      ValueError: an address is of an object store that is not read or written, or its bucket does
+        not exist or cannot be reached.
     """
-    words = argv[1 : argv.index("--")] if "--" in argv else argv[1:]
-    for before, word in itertools.pairwise(["", *words]):
+    end = list(argv).index("--") if "--" in argv else len(argv)
+    result = list(argv)
+    for place, (before, word) in enumerate(itertools.pairwise(argv[:end]), 1):
         flag, equals, value = word.partition("=")
         if not (equals and flag.startswith("-")):
             flag, value = before, word
         is_value = flag.startswith("-") and "=" not in flag
-        if is_value and (found := _ADDRESS.fullmatch(value)):
+        if is_value and (found := _OTHER_ADDRESS.fullmatch(value)):
             raise ValueError(
                 f"{flag}={value}: {found[1].split('://')[0]}:// is not read or written: mount the"
                 " bucket as a folder, or copy it, and give that path."
             )
+        is_text = value == word and not before.startswith("-") and " " in word
+        is_setting = flag.lstrip("-").startswith("config.")
+        if buckets.is_address(value) and not (is_text or is_setting):
+            result[place] = word[: len(word) - len(value)] + buckets.local(value)
+    return result
 
 
 def _fail(message: str) -> NoReturn:
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    print("error:", buckets.shown(" ".join(message.split())), file=sys.stderr)
     sys.exit(2)
 
 

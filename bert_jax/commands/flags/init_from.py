@@ -14,6 +14,7 @@ from bert_jax.config.fields import data_dir as data_dir_of
 from bert_jax.config.fields import has_corpus
 from bert_jax.corpus.manifest import NAME as MANIFEST
 from bert_jax.corpus.manifest import Manifest
+from bert_jax.files.buckets import address_of, local
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
@@ -62,7 +63,7 @@ def _from_run(config: ConfigDict, explicit: Collection[str], workdir: str) -> di
 
 
 def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
-    path = config.init_from
+    path = local(config.init_from)
     if format_of(path) == "workdir":
         run = store.load(path)
         model, lowercase = run.model, run.data.lowercase
@@ -82,7 +83,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     if "data.vocab" in explicit:
         _check_same_vocabulary(config, tokenizer, vocab)
     fields = model_fields(config, model, explicit) | {
-        "data.vocab": os.path.abspath(vocab),
+        "data.vocab": address_of(vocab) or os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
     if _lacks_special_tokens_only(model["vocab_size"], tokenizer):

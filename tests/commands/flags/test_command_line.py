@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.commands.flags import command_line, overrides
 from bert_jax.config import store
+from bert_jax.files import buckets
 
 # ml_collections 1.1 loads the configuration file in a way that Python 3.12 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module.. method:DeprecationWarning")
@@ -290,20 +291,25 @@ def test_what_the_user_can_correct_is_one_line(error, message, capsys):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--workdir=gs://bucket/run"],
-        ["--json", "--workdir", "s3://bucket/run"],
-        ["--config.data.source=text:gs://bucket/*.txt"],
+        ["--workdir=hdfs://cluster/run"],
+        ["--json", "--workdir", "az://bucket/run"],
+        ["--config.data.source=text:abfss://bucket/*.txt"],
     ],
 )
-def test_the_address_of_a_bucket_is_no_folder(words, monkeypatch, capsys):
+def test_the_address_of_another_object_store_is_no_folder(words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["test", *words])
     with pytest.raises(SystemExit, match="2"):
         command_line.run(lambda argv: None)
     assert "mount the bucket as a folder" in capsys.readouterr().err
 
 
-def test_texts_and_flags_of_other_programs_may_have_addresses():
-    command_line.check_addresses(["test", "gs://a text", "--output=a=gs", "--", "--to=gs://bucket"])
+def test_addresses_become_working_copies_but_not_in_the_configuration(monkeypatch):
+    monkeypatch.setattr(buckets, "local", lambda address: address.replace("gs://", "/copies/"))
+    words = ["gs://a text", "--output=a=gs", "--config.data.dir=gs://bucket/data"]
+    others = ["--", "--to=gs://bucket"]  # texts, or flags of other programs
+    argv = ["test", *words, "--workdir=gs://bucket/run", "--input", "gs://bucket/in.txt", *others]
+    expected = ["test", *words, "--workdir=/copies/bucket/run", "--input", "/copies/bucket/in.txt"]
+    assert command_line.with_local_paths(argv) == [*expected, *others]
 
 
 def test_a_defect_keeps_its_traceback():

@@ -1,0 +1,172 @@
+"""Runs whose text, data and workdir are in a bucket: killed, on other machines, on several."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.config.data import data_config
+from bert_jax.corpus.manifest import Manifest
+from bert_jax.corpus.prepare import prepare
+from bert_jax.files import buckets
+from tests import object_stores
+from tests.object_stores import another_machine
+from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run, kill_when, outcome
+from tests.runs.test_processes import assert_same_numbers, finish, start_together
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def store(request, tmp_path_factory):
+    with object_stores.running(request.param, tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def machines(tmp_path, monkeypatch):
+    """Returns a function that makes this process one of a new machine; returns its cache folder."""
+    folder = tmp_path / "machines"
+    folder.mkdir()
+    return lambda: another_machine(monkeypatch, folder)
+
+
+@dataclasses.dataclass
+class BucketRun(Run):
+    """A run in a bucket; its programs take turns on the machines of these cache folders."""
+
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    caches: list[pathlib.Path] = dataclasses.field(default_factory=list)
+
+    def start(self, *flags, **options):
+        cache = self.caches.pop(0)
+        self.caches.append(cache)
+        return super().start(*flags, **options, **self.environment, XDG_CACHE_HOME=str(cache))
+
+
+class Address(str):
+    """The address of a workdir, in the place of its path."""
+
+    def __truediv__(self, name: str) -> pathlib.Path:
+        """The working copy of what is below it."""
+        return pathlib.Path(buckets.copy_of(f"{self}/{name}"))
+
+
+@pytest.fixture
+def bucket_run(store, make_run):
+    """Returns a function (name, changes) -> the small run, from text to checkpoints in a bucket."""
+
+    def make(name: str, **changes) -> BucketRun:
+        run = make_run(**changes)
+        store.files().put_file(str(run.corpus), f"{object_stores.BUCKET}/text/corpus.txt")
+        values = run.values | {
+            "data.source": f"text:{store.address('text/*.txt')}",
+            "data.dir": store.address(f"{name}-data"),
+        }
+        return BucketRun(Address(store.address(name)), values, environment=store.environment)
+
+    return make
+
+
+def finish_on(run, cache):
+    """Runs to the end on the machine with this cache folder; returns standard output."""
+    run.caches = [cache]
+    code, out, err = run.finish()
+    assert code == 0, err
+    return out
+
+
+def fetched(run, step):
+    """The arrays of a checkpoint in the bucket."""
+    buckets.local(run.workdir)
+    buckets.fetch([run.checkpoints / str(step)])
+    return run.arrays(step)
+
+
+def test_a_killed_run_goes_on_on_another_machine(store, bucket_run, machines, finished_run):
+    run = bucket_run("killed", checkpoint__keep=100)
+    run.caches = [machines()]
+    process = run.start()
+    kill_when(process, (run.checkpoints / "9.sha256.json").exists)
+    assert "report.html" not in buckets.names(run.workdir / "")
+    second = machines()
+    assert "resumed    after step " in finish_on(run, second)
+    buckets.local(run.workdir)
+    expected = [row for row in finished_run.metrics()]
+    assert run.metrics() == expected
+    arrays = finished_run.arrays(20)
+    for name, array in fetched(run, 20).items():
+        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
+    assert not list(second.rglob("*-32*.array_record.part"))
+    # A third machine finds a complete run, and evaluates it.
+    assert "This run is complete" in finish_on(run, machines())
+    code, out, err = run.finish(mode="evaluate")
+    assert code == 0, err
+    assert "held-out" in out
+    assert json.loads((run.workdir / "config.json").read_text())["data"]["dir"] == (
+        store.address("killed-data")
+    )
+
+
+def test_a_damaged_checkpoint_is_moved_aside_in_the_bucket(store, bucket_run, machines):
+    run = bucket_run("damaged", checkpoint__keep=100)
+    finish_on(run, machines())
+    files = store.files()
+    key = str(run.workdir).partition("://")[2]
+    damaged = sorted(files.find(f"{key}/checkpoints/20/params"))[-1]
+    content = files.cat_file(damaged)
+    files.pipe_file(damaged, content[:-1] + bytes([content[-1] ^ 1]))
+    assert "resumed    after step 18 of 20" in finish_on(run, machines())
+    machines()
+    assert {"damaged-20", "20", "18"} <= buckets.names(run.checkpoints)
+
+
+def test_two_machines_train_as_one(bucket_run, machines, finished_here):
+    run = bucket_run("together", checkpoint__keep=100, mesh__fsdp=2)
+    run.caches = caches = [machines(), machines()]
+    finish(start_together(run))
+    assert not list(caches[1].rglob("report.html"))  # only process 0 writes other files
+    machines()
+    buckets.local(run.workdir)
+    assert_same_numbers(run, finished_here)
+    run.values["mesh.fsdp"] = 1
+    assert "This run is complete" in finish_on(run, machines())
+    for name, array in fetched(run, 20).items():
+        expected = finished_here.arrays(20)[name]
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_two_machines_prepare_the_same_data_at_the_same_time(store, bucket_run, machines):
+    run = bucket_run("prepared")
+    command = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py"]
+    command += [f"--config.{name}={value}" for name, value in run.values.items()]
+    started = []
+    for cache in (machines(), machines()):
+        environment = ENVIRONMENT | store.environment | {"XDG_CACHE_HOME": str(cache)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(
+            subprocess.Popen(command, cwd=REPOSITORY, env=environment, text=True, **pipes)
+        )
+    for code, _, err in map(outcome, started):
+        assert code == 0, err
+    machines()
+    manifest = Manifest.load(buckets.local(run.values["data.dir"]))
+    assert manifest.verify() > 0
+    assert "preparing.json" not in buckets.names(manifest.folder)
+
+
+def test_other_settings_are_not_mixed_with_what_another_machine_prepares(bucket_run, machines):
+    run = bucket_run("claimed")
+    folder, config = run.values["data.dir"], run.config
+    machines()
+    # As left by a machine that is at work, or was switched off.
+    copy = buckets.local(folder)
+    buckets.claim(f"{copy}/preparing.json", b'{"settings": {"seed": 7}}')
+    with pytest.raises(ValueError, match=r"Other settings are being prepared in .*preparing.json"):
+        prepare(data_config(config), copy, 1, log=lambda line: None)
+    with pytest.raises(ValueError, match="use a shared file system"):
+        prepare(data_config(config), copy, 1, log=lambda line: None, task=(0, 2))
