@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.convert.imported import Imported
+from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.training.initial import words_param
 
@@ -27,7 +28,7 @@ def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[s
     """
     checkpoint, params, report = imported.checkpoint, imported.params, imported.report
     return {
-        "source": checkpoint.path,
+        "source": shown(checkpoint.path),
         "format": FORMATS[checkpoint.format].title,
         "task": checkpoint.task,
         "tensors": {

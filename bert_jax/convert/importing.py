@@ -16,6 +16,7 @@ from bert_jax.convert.imported import Imported, import_checkpoint
 from bert_jax.convert.trained_run import check_output_folder
 from bert_jax.devices.trees import unflatten
 from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.files.buckets import shown
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.tasks import TASKS
 from bert_jax.training.checkpoints import Checkpoints
@@ -54,6 +55,6 @@ def _write(folder: str, imported: Imported, certificate: dict[str, Any]) -> None
     if TASKS[config.task].head:
         is_regression = checkpoint.label_kind == "regression"
         write_labels(folder, () if is_regression else checkpoint.labels)
-    meta = {"config": config.to_dict(), "source": checkpoint.path}
+    meta = {"config": config.to_dict(), "source": shown(checkpoint.path)}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(imported.params), meta)

@@ -18,6 +18,7 @@ from bert_jax.convert.hf_files import json_text, tokenizer_files
 from bert_jax.convert.imported import import_checkpoint
 from bert_jax.convert.trained_run import TrainedRun, check_output_folder, read_run
 from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS, open_checkpoint
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.weight_table import Arrays, export_params
@@ -69,7 +70,7 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
         if run.vocabulary.suffix != ".gpt":  # whose two files are written already
             shutil.copyfile(run.vocabulary, folder / run.vocabulary.name)
         certificate = {
-            "source": workdir,
+            "source": shown(workdir),
             "step": run.step,
             "format": FORMATS[_FORMAT].title,
             "class": name,

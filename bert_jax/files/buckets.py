@@ -29,8 +29,6 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from absl import logging as absl_logging
-
 EXTRAS = {"gs": "gcs", "s3": "s3"}
 # What never leaves the machine: it is of no use without the program that writes it.
 UNFINISHED = "unfinished"
@@ -72,6 +70,8 @@ def address_of(path: str | os.PathLike) -> str:
 
 def shown(text: str) -> str:
     """Returns a text with addresses in place of the paths of their working copies."""
+    if _root() not in text:
+        return text
     return re.sub(rf"{re.escape(_root())}/({'|'.join(EXTRAS)})/", r"\1://", text)
 
 
@@ -331,6 +331,8 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
                     f"{address} could not be reached for {_PATIENCE_SECONDS:.0f} s"
                     f" ({_line(error)}): run the command again to go on from here."
                 ) from error
+            from absl import logging as absl_logging  # some commands start without it
+
             absl_logging.warning("%s: %s: trying again in %.0f s", address, _line(error), pause)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

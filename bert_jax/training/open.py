@@ -138,7 +138,6 @@ def _open_labelled(
     if not config.data.eval:
         raise ValueError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
-    sources = {name: local(source) for name, source in sources.items()}
     lengths = config.data.lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(make_model_config(config))
     if to_train:
@@ -147,10 +146,9 @@ def _open_labelled(
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
             raise ValueError("config.data.train is missing: the file to train on.")
-        source = local(config.data.train)
-        examples, counts = _read(data, source)
+        examples, counts = _read(data, config.data.train)
         data = data.with_labels_of(examples)
-        rows = _rows("train", source, examples, counts, data, tokenizer)
+        rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
         config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
         config.data.lengths = lengths
@@ -273,7 +271,7 @@ def _more_sources(entries: Sequence[str]) -> dict[str, str]:
 
 def _read(data: LabelledData, source: str) -> tuple[list[Any], Counter]:
     counts = Counter()
-    return list(data.read(source, counts, labelled=True)), counts
+    return list(data.read(local(source), counts, labelled=True)), counts
 
 
 def _rows(
@@ -286,5 +284,5 @@ def _rows(
 ) -> LabelledRows:
     rows = data.encode(examples, tokenizer, counts)
     kept = {name: count for name, count in counts.items() if count}
-    sha256 = source_sha256(source, examples)
+    sha256 = source_sha256(local(source), examples)
     return LabelledRows(name, source, sha256, examples, rows, kept, ())

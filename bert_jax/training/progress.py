@@ -10,7 +10,6 @@ import jax
 
 from bert_jax.devices.chips import find_chip
 from bert_jax.devices.trees import path_name
-from bert_jax.files.buckets import shown
 from bert_jax.pages.scales import duration
 
 
@@ -155,7 +154,6 @@ class Screen:
     def line(self, text: str = "") -> None:
         """Prints a line above the bar."""
         if self._enabled:
-            text = shown(text)
             print("\r\x1b[K" + text if self._bar else text, flush=True)
 
     def tick(self, step: int) -> None:

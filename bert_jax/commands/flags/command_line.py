@@ -5,6 +5,7 @@ a setting, a file). Any other error is a defect of the program and prints its tr
 """
 
 import argparse
+import contextlib
 import difflib
 import itertools
 import logging
@@ -12,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from bert_jax.config.errors import PACKAGE, is_for_users
 from bert_jax.files import buckets
@@ -24,7 +25,8 @@ _OTHER_ADDRESS = re.compile(r"(?:.*:)?((?:az|abfss?|hdfs)://.*)", re.DOTALL)
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs a command's `main(argv)` and ends the process with its exit code."""
     try:
-        main(with_local_paths(sys.argv))
+        with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):
+            main(with_local_paths(sys.argv))
     except ValueError as error:
         if not is_for_users(error):
             raise
@@ -35,6 +37,19 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+
+
+class _WithAddresses:
+    """A stream of text that names addresses of buckets in place of their working copies."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(buckets.shown(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def with_local_paths(argv: Sequence[str]) -> list[str]:
@@ -52,14 +67,13 @@ def with_local_paths(argv: Sequence[str]) -> list[str]:
     for place, (before, word) in enumerate(itertools.pairwise(argv[:end]), 1):
         flag, equals, value = word.partition("=")
         if not (equals and flag.startswith("-")):
-            flag, value = before, word
-        is_value = flag.startswith("-") and "=" not in flag
-        if is_value and (found := _OTHER_ADDRESS.fullmatch(value)):
+            flag, value = before if before.startswith("-") and "=" not in before else "", word
+        if flag and (found := _OTHER_ADDRESS.fullmatch(value)):
             raise ValueError(
                 f"{flag}={value}: {found[1].split('://')[0]}:// is not read or written: mount the"
                 " bucket as a folder, or copy it, and give that path."
             )
-        is_text = value == word and not before.startswith("-") and " " in word
+        is_text = not flag and " " in value
         is_setting = flag.lstrip("-").startswith("config.")
         if buckets.is_address(value) and not (is_text or is_setting):
             result[place] = word[: len(word) - len(value)] + buckets.local(value)

@@ -306,9 +306,12 @@ def test_the_address_of_another_object_store_is_no_folder(words, monkeypatch, ca
 def test_addresses_become_working_copies_but_not_in_the_configuration(monkeypatch):
     monkeypatch.setattr(buckets, "local", lambda address: address.replace("gs://", "/copies/"))
     words = ["gs://a text", "--output=a=gs", "--config.data.dir=gs://bucket/data"]
+    words += ["--config.data.vocab", "gs://bucket/vocab.txt", "--json=true"]
     others = ["--", "--to=gs://bucket"]  # texts, or flags of other programs
-    argv = ["test", *words, "--workdir=gs://bucket/run", "--input", "gs://bucket/in.txt", *others]
+    argv = ["test", *words, "--workdir=gs://bucket/run", "--input", "gs://bucket/in.txt"]
+    argv += ["gs://bucket/model", *others]
     expected = ["test", *words, "--workdir=/copies/bucket/run", "--input", "/copies/bucket/in.txt"]
+    expected += ["/copies/bucket/model"]
     assert command_line.with_local_paths(argv) == [*expected, *others]
 
 
