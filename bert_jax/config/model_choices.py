@@ -14,6 +14,9 @@ from bert_jax.config.fields import has_corpus, value_of
 
 # Of every model in which a position sees only those before it: the last token has seen all.
 _CAUSAL = {"head.pool": "last"}
+# Of configs/fast.py. Pre-training gave its first token no task, and a new pooler learns too slowly
+# from few examples: docs/measurements.md, the texts after 20 minutes on novels.
+_WITHOUT_PAIRS = {"head.pool": "mean", "head.pooler": False}
 # By config.model.name.
 _BY_NAME: dict[str, dict[str, Any]] = {
     # openai/finetune-transformer-lm `train.py`: no pooler, an auxiliary loss, its optimizer.
@@ -56,7 +59,11 @@ def choices(model: Mapping[str, Any]) -> dict[str, Any]:
     """
     if found := _BY_NAME.get(model.get("name", "bert")):
         return found
-    return _CAUSAL if model.get("mask") == "causal" else {}
+    if model.get("mask") == "causal":
+        return _CAUSAL
+    # RoBERTa, with its norm after the sub-layers, has no pairs either, but a published recipe.
+    is_fast = model.get("norm_place") == "pre" and not model.get("next_sentence")
+    return _WITHOUT_PAIRS if is_fast else {}
 
 
 def values_for(

@@ -112,6 +112,22 @@ def test_pre_training_does_not_take_another_kind_of_model(gpt):
         resolve(config, frozenset(), "")
 
 
+@pytest.mark.parametrize(
+    ("place", "pairs", "pool", "pooler"),
+    [("pre", False, "mean", False), ("pre", True, "cls", True), ("post", False, "cls", True)],
+)
+def test_a_modern_encoder_without_pairs_is_read_at_all_tokens(
+    make_workdir, place, pairs, pool, pooler
+):
+    source = make_workdir(model__norm_place=place, model__next_sentence=pairs)
+    config = finetuning(source)
+    resolve(config, frozenset(), "")
+    assert (config.head.pool, config.head.pooler) == (pool, pooler)
+    config = finetuning(source)
+    resolve(config, frozenset({"head.pool", "head.pooler"}), "")
+    assert (config.head.pool, config.head.pooler) == ("cls", True)
+
+
 def test_a_causal_model_is_read_at_its_last_token_unless_told_otherwise(make_workdir):
     source = make_workdir(task="causal_lm", model__mask="causal", model__next_sentence=False)
     config = finetuning(source)
