@@ -19,11 +19,11 @@ import pytest
 
 PACKAGES = {"s3": ("moto", "s3fs"), "gs": ("gcp_storage_emulator", "gcsfs")}
 BUCKET = "bucket"
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 _COMMANDS = {
     "s3": ["-m", "moto.server", "-H", "127.0.0.1", "-p"],
-    "gs": ["-c", "import sys; from gcp_storage_emulator.server import create_server as c; "
-           "c('127.0.0.1', int(sys.argv[1]), True).run()"],
-}  # fmt: skip
+    "gs": ["-m", "tests.gcs_server"],
+}
 _ADDRESSES = {"s3": ("AWS_ENDPOINT_URL",), "gs": ("STORAGE_EMULATOR_HOST",)}
 _CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -75,7 +75,7 @@ def running(scheme: str, folder: pathlib.Path) -> Iterator[Store]:
     environment = _CREDENTIALS | dict.fromkeys(_ADDRESSES[scheme], f"http://127.0.0.1:{port}")
     with open(folder / "server.txt", "w") as output, pytest.MonkeyPatch.context() as patch:
         command = [sys.executable, *_COMMANDS[scheme], str(port)]
-        server = subprocess.Popen(command, stdout=output, stderr=output)
+        server = subprocess.Popen(command, stdout=output, stderr=output, cwd=REPOSITORY)
         try:
             for name, value in environment.items():
                 patch.setenv(name, value)

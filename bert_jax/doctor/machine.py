@@ -19,6 +19,8 @@ EXTRAS = {
     "zstd": "text compressed with zstd",
     "gpt": "the released tokenizer of GPT",
     "elmo": "weights of bilm-tf",
+    "gcs": "gs:// addresses",
+    "s3": "s3:// addresses",
     "serve": "the server",
     "beam": "preparation on an engine, in an environment of its own",
     "parity": "comparisons with transformers, real weights",

@@ -275,7 +275,10 @@ def _objects(address: str) -> dict[str, dict[str, Any]]:
 def _put(address: str, source: pathlib.Path) -> None:
     def put(fs: Any) -> dict[str, Any]:
         fs.put_file(os.fspath(source), _key(address))
-        return fs.info(_key(address))
+        info = fs.info(_key(address))
+        if info["size"] != (size := source.stat().st_size):
+            raise OSError(f"the object has {info['size']} bytes instead of {size}")
+        return info
 
     _record(copy_of(address), _attempt(address, put))
 

@@ -51,6 +51,8 @@ def test_what_is_written_to_a_copy_is_in_the_bucket(store, machine, address, tmp
     with atomic.whole_folder(copy / "model") as folder:
         pathlib.Path(folder, "deep").mkdir()
         pathlib.Path(folder, "deep", "weights").write_bytes(bytes(range(256)) * 5000)
+    for end in (b"\r", b"\n", b"\r\n"):
+        atomic.write_bytes(copy / f"ends{len(end)}{end[0]}", b"a\r\nb" + end)
     with atomic.AppendFile(copy / "lines.jsonl") as lines:
         lines.write_line("1")
         lines.sync()
@@ -61,6 +63,9 @@ def test_what_is_written_to_a_copy_is_in_the_bucket(store, machine, address, tmp
         "a.txt": b"second",
         "model/deep/weights": bytes(range(256)) * 5000,
         "lines.jsonl": b"1\n2\n",
+        "ends113": b"a\r\nb\r",
+        "ends110": b"a\r\nb\n",
+        "ends213": b"a\r\nb\r\n",
     }
 
 

@@ -77,7 +77,7 @@ def finish_on(run, cache):
     run.caches = [cache]
     code, out, err = run.finish()
     assert code == 0, err
-    return out
+    return err + out
 
 
 def fetched(run, step):
@@ -112,6 +112,13 @@ def test_a_killed_run_goes_on_on_another_machine(store, bucket_run, machines, fi
     )
 
 
+# What runs do with both stores is tested above.
+one_store = pytest.mark.parametrize(
+    "store", ["s3", pytest.param("gs", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@one_store
 def test_a_damaged_checkpoint_is_moved_aside_in_the_bucket(store, bucket_run, machines):
     run = bucket_run("damaged", checkpoint__keep=100)
     finish_on(run, machines())
@@ -120,13 +127,15 @@ def test_a_damaged_checkpoint_is_moved_aside_in_the_bucket(store, bucket_run, ma
     damaged = sorted(files.find(f"{key}/checkpoints/20/params"))[-1]
     content = files.cat_file(damaged)
     files.pipe_file(damaged, content[:-1] + bytes([content[-1] ^ 1]))
-    assert "resumed    after step 18 of 20" in finish_on(run, machines())
+    out = finish_on(run, machines())
+    assert "resumed    after step 18 of 20" in out, out
     machines()
     assert {"damaged-20", "20", "18"} <= buckets.names(run.checkpoints)
 
 
-def test_two_machines_train_as_one(bucket_run, machines, finished_here):
-    run = bucket_run("together", checkpoint__keep=100, mesh__fsdp=2)
+@one_store
+def test_two_machines_train_as_one(store, bucket_run, machines, finished_here):
+    run = bucket_run("together", checkpoint__every="10", mesh__fsdp=2)
     run.caches = caches = [machines(), machines()]
     finish(start_together(run))
     assert not list(caches[1].rglob("report.html"))  # only process 0 writes other files
@@ -140,6 +149,7 @@ def test_two_machines_train_as_one(bucket_run, machines, finished_here):
         np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@one_store
 def test_two_machines_prepare_the_same_data_at_the_same_time(store, bucket_run, machines):
     run = bucket_run("prepared")
     command = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py"]
@@ -159,7 +169,10 @@ def test_two_machines_prepare_the_same_data_at_the_same_time(store, bucket_run, 
     assert "preparing.json" not in buckets.names(manifest.folder)
 
 
-def test_other_settings_are_not_mixed_with_what_another_machine_prepares(bucket_run, machines):
+@one_store
+def test_other_settings_are_not_mixed_with_what_another_machine_prepares(
+    store, bucket_run, machines
+):
     run = bucket_run("claimed")
     folder, config = run.values["data.dir"], run.config
     machines()
