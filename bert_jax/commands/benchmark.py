@@ -97,14 +97,21 @@ def prepare(argv: Sequence[str]) -> None:
     parser.flag("vocab", "train:wordpiece", "As config.data.vocab.")
     parser.flag("mode", "dynamic", "As config.data.mode.")
     parser.flag("processes", 0, "As config.data.num_processes.", least=0)
+    parser.flag("tasks", "", "Numbers of programs that divide the work, such as 1,2,4.")
     flags = parser.parse(argv)
-    if not all(times.isdecimal() and int(times) for times in flags.times.split(",")):
-        raise ValueError(f"--times={flags.times} are not positive integers, such as 1,10.")
+    times = _positive("times", flags.times)
+    tasks = _positive("tasks", flags.tasks) if flags.tasks else []
 
     from bert_jax.benchmark.prepare import run
 
-    times = [int(times) for times in flags.times.split(",")]
-    run(flags.text, times, flags.vocab, flags.mode, flags.processes)
+    run(flags.text, times, flags.vocab, flags.mode, flags.processes, tasks)
+
+
+def _positive(name: str, text: str) -> list[int]:
+    numbers = text.split(",")
+    if not all(number.isdecimal() and int(number) for number in numbers):
+        raise ValueError(f"--{name}={text} are not positive integers, such as 1,10.")
+    return [int(number) for number in numbers]
 
 
 def finetune(argv: Sequence[str]) -> None:

@@ -12,8 +12,8 @@ _GIB = 1 << 30
 def lines(compiled: Compiled, target: Target) -> Iterator[str]:
     """Yields the lines of a program; all numbers are those of one device."""
     program, num_devices = compiled.program, len(target.devices)
-    many = program.microbatches > 1
-    parts = f" in {program.microbatches:,} microbatches" if many else ""
+    moved = compiled.moved
+    parts = f" in {program.microbatches:,} microbatches" if program.microbatches > 1 else ""
     yield (
         f"\n{program.name}, {program.rows:,} x {program.length:,} tokens{parts}:"
         f" compiled in {compiled.seconds:.0f} s"
@@ -23,16 +23,18 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
         yield f"  memory       does not fit: {compiled.no_room}"
         yield f"               {', '.join(sizes)} GiB"
         return
-    once = "; a loop over microbatches counts once" if many else ""
+    once = "; loops count once" if moved.loops else ""
+    unknown = "; loops of unknown length count once" if moved.endless else ""
     has_room = f" of {target.room / _GIB:.2f}" if target.room else ""
     fits = "fits" if compiled.fits(target.room) else "does not fit"
     sizes.append(f"temporaries {compiled.temporaries / _GIB:.2f}")
     yield f"  memory       {fits}: {compiled.peak / _GIB:.2f}{has_room} GiB; {', '.join(sizes)}"
     of_model = f"{program.flops / num_devices:.3e}"
     yield f"  FLOPs        {compiled.flops:.3e}{once}; of the model {of_model}"
-    yield f"  accessed     {compiled.accessed / 1e9:,.2f} GB{once}"
-    for kind, found in compiled.collectives.items():
-        yield f"  {kind:<18} {found.count:>4}, {found.bytes / 1e6:,.1f} MB in all{once}"
+    yield f"  accessed     {compiled.accessed / 1e9:,.2f} GB, also on the chip{once}"
+    yield f"  off the chip {moved.off_chip / 1e9:,.2f} GB{unknown}"
+    for kind, found in moved.collectives.items():
+        yield f"  {kind:<18} {found.count:>4}, {found.bytes / 1e6:,.1f} MB in all{unknown}"
     if target.chip and program.flops:
         limits = bound(compiled, target.chip, num_devices)
         times = ", ".join(f"{name} {seconds * 1e3:.1f}" for name, seconds in limits.parts.items())
@@ -44,7 +46,7 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
 
 def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:
     """Returns the same as a JSON object; bytes and FLOPs of one device."""
-    program, num_devices = compiled.program, len(target.devices)
+    program, num_devices, moved = compiled.program, len(target.devices), compiled.moved
     limits = bound(compiled, target.chip, num_devices) if target.chip and program.flops else None
     return {
         "program": program.name,
@@ -61,12 +63,14 @@ def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:
             "temporaries": compiled.temporaries,
             "peak": compiled.peak,
             "accessed": compiled.accessed,
+            "off_chip": moved.off_chip,
         },
         "flops": compiled.flops,
         "model_flops": program.flops / num_devices,
         "collectives": {
             kind: {"count": found.count, "bytes": found.bytes}
-            for kind, found in compiled.collectives.items()
+            for kind, found in moved.collectives.items()
         },
+        "loops": {"count": moved.loops, "of_unknown_length": moved.endless},
         "bound": limits and {"seconds": limits.parts, "mfu": limits.mfu},
     }

@@ -110,6 +110,8 @@ def pretraining() -> ConfigDict:
     model.remat = False
     # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
     model.remat_keeps = "nothing"
+    # Compile one block and apply it in a loop over the parameters of all: faster to compile.
+    model.scan_layers = False
 
     config.data = data = ConfigDict()
     # installed_docs, text:GLOB, jsonl:GLOB, tfds:NAME.

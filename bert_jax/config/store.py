@@ -35,6 +35,7 @@ ADDED_STACK_FIELDS = {
     "window_rotary_base": 0.0,
     "global_every": 0,
     "remat_keeps": "nothing",
+    "scan_layers": False,
 }
 # The same of config.head, which configurations of any earlier version lack.
 ADDED_HEAD_FIELDS = {

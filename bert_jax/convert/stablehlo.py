@@ -74,7 +74,7 @@ def _portable_model(config: ConfigDict, reads_forward: bool) -> PortableModel:
     """Returns the model in float32, with an attention that lowers on all platforms."""
     config = config.copy_and_resolve_references()
     config.dtype = "float32"
-    config.model.update({"attention": "einsum", "remat": False})
+    config.model.update({"attention": "einsum", "remat": False, "scan_layers": False})
     if reads_forward:
         return CausalLMModel(make_model_config(config))
     return PreTrainingModel(make_model_config(config), config.model.next_sentence)

@@ -23,6 +23,9 @@ class TransformerConfig(EncoderConfig):
       remat: recompute the activations of each block in the backward pass.
       remat_keeps: what is not recomputed then: `nothing`, or `products`, those with kernels; then
         attention and all that is computed element by element is recomputed.
+      scan_layers: compile one block and apply it in a loop over the parameters of all, which are
+        stored as without it. Compilation takes less time, dropout draws other bits, and in bfloat16
+        embeddings without a norm are rounded.
       mask_value: added to the attention scores of positions that are not visible.
       norm_place: `post`, layer normalisation after each sub-layer and its residual sum (Vaswani et
         al. 2017); `pre`, before each sub-layer and once after the last block (Xiong et al. 2020).
@@ -65,6 +68,7 @@ class TransformerConfig(EncoderConfig):
     feed_forward: str = "plain"
     attention: str = "einsum"
     remat_keeps: str = "nothing"
+    scan_layers: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -83,6 +87,11 @@ class TransformerConfig(EncoderConfig):
         self._check_positions()
         self._check_window()
         self._check_attention()
+        if self.scan_layers and (self.global_every or not self.first_norm):
+            raise ValueError(
+                f"scan_layers=True needs blocks that are all alike, not global_every="
+                f"{self.global_every} and first_norm={self.first_norm}: set scan_layers=False."
+            )
 
     @property
     def is_causal(self) -> bool:

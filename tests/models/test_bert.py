@@ -107,6 +107,76 @@ def test_recomputing_activations_changes_nothing(
     assert_close(plain, loss_and_gradient(again, params, batch, seed=1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"remat": True, "remat_keeps": "products"},
+        {"norm_place": "pre", "positions": "rotary", "feed_forward": "gated"},
+    ],
+    ids=["plain", "remat", "pre"],
+)
+def test_blocks_in_a_loop_are_the_same_blocks(
+    make_config, make_batch, random_params, loss_and_gradient, changes
+):
+    config = make_config(dropout_rate=0.0, attention_dropout_rate=0.0, num_layers=3, **changes)
+    loop = dataclasses.replace(config, scan_layers=True)
+    batch = make_batch(config)
+    params = random_params(make_model(loop), batch)
+    assert_close(params, random_params(make_model(config), batch))
+    plain = loss_and_gradient(make_model(config), params, batch, seed=1)
+    again = loss_and_gradient(make_model(loop), params, batch, seed=1)
+    assert_close(plain, again, rtol=1e-5, atol=1e-6)
+    bert = {name: part for name, part in params["bert"].items() if name != "pooler"}
+    for kept in ({}, {"keep_all": True, "keep_attention": True}):
+        found, expected = (
+            Bert(c).apply({"params": bert}, batch, deterministic=True, **kept)
+            for c in (loop, config)
+        )
+        assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_blocks_in_a_loop_are_compiled_once(make_config, make_batch, random_params):
+    def products(num_layers):
+        config = make_config(scan_layers=True, num_layers=num_layers)
+        batch = make_batch(config)
+        params = random_params(make_model(config), batch)
+        lowered = jax.jit(lambda p: forward(config, p, batch, deterministic=True)).lower(params)
+        return lowered.as_text().count("dot_general")
+
+    assert products(2) == products(5)
+
+
+def test_blocks_in_a_loop_drop_values_of_their_own(make_config, make_batch, random_params):
+    config = make_config(scan_layers=True, norm_place="pre", num_layers=3, dropout_rate=0.25)
+    batch = make_batch(config)
+    # Both sub-layers of a block add 1, or 0 where it is dropped.
+    params = jax.tree.map(np.zeros_like, random_params(Bert(config), batch))
+    for number in range(config.num_layers):
+        block = params["encoder"][f"layer_{number}"]
+        block["attention"]["output"]["bias"] = block["output"]["bias"] = np.float32(
+            np.ones(config.hidden_size)
+        )
+
+    def dropped(seed):
+        rngs = {"dropout": jax.random.key(seed)}
+        encoded = Bert(config).apply(
+            {"params": params}, batch, deterministic=False, keep_all=True, rngs=rngs
+        )
+        embeddings, *hidden = (np.asarray(x) for x in encoded.all_hidden[:-1])
+        return [
+            np.rint((b - a) * 0.75) for a, b in zip([embeddings, *hidden], hidden, strict=False)
+        ]
+
+    first, second = dropped(0)
+    np.testing.assert_array_equal(first, dropped(0)[0])
+    for other in (second, dropped(1)[0]):
+        assert (first != other).mean() > 0.3
+    for values in (first, second):
+        counts = [(values == n).mean() for n in (0, 1, 2)]
+        np.testing.assert_allclose(counts, [0.0625, 0.375, 0.5625], atol=0.03)
+
+
 def test_dropout_has_a_key_of_its_own_at_each_place(
     make_config, make_batch, random_params, loss_and_gradient
 ):

@@ -39,6 +39,11 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "global_every=3 and window_rotary_base=0.0 have no effect with mask='bidirectional':"
             " set both to 0, or mask='window'.",
         ),
+        (
+            {"mask": "window", "window": 2, "global_every": 3, "scan_layers": True},
+            "scan_layers=True needs blocks that are all alike, not global_every=3 and"
+            " first_norm=True: set scan_layers=False.",
+        ),
         ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
         ({"attention": "flash"}, "attention='flash' is none of einsum, dot_product, cudnn."),
         (

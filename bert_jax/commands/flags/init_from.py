@@ -21,10 +21,14 @@ from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
 # Fields of config.model that belong to the training. All others determine what parameters mean.
 _TRAINING_FIELDS = (
-    "dropout_rate attention_dropout_rate initializer_range mask_value remat remat_keeps attention"
+    "dropout_rate attention_dropout_rate initializer_range mask_value remat remat_keeps"
+    " scan_layers attention"
 ).split()
 # Those of them that mean the same in models of any kind.
-_OF_ANY_MODEL = ("dropout_rate", "attention_dropout_rate", "remat", "remat_keeps", "attention")
+_OF_ANY_MODEL = (
+    *("dropout_rate", "attention_dropout_rate", "remat", "remat_keeps", "scan_layers"),
+    "attention",
+)
 
 
 def resolve(

@@ -1,7 +1,11 @@
 """The Transformer block, and a stack of them with its sharding rules and FLOPs."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models.layers import positions
@@ -126,6 +130,11 @@ class Stack(nn.Module):
             everything = is_visible(ids, places, "bidirectional")
             global_bias = attention_bias(everything, config.mask_value)
             global_rotation = self._rotation(places, config.rotary_base)
+        if config.scan_layers and cache is None and not self.is_initializing():
+            all_hidden, attention = self._scan(
+                x, bias, rotation, deterministic, keep_all, keep_attention
+            )
+            return self._encoded(all_hidden, attention, keep_all, keep_attention)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
         remat = config.remat and cache is None
         kept = _POLICIES[config.remat_keeps]
@@ -138,14 +147,68 @@ class Stack(nn.Module):
             x, probs = block(x, *of_block, deterministic, keep_attention, extend)
             all_hidden.append(x)
             attention.append(probs)
-        if config.norm_place == "pre":
-            x = all_hidden[-1] = layer_norm(config, "layer_norm")(x)
+        cache = extend and extend.cache()
+        return self._encoded(all_hidden, attention, keep_all, keep_attention, cache)
+
+    def _encoded(
+        self,
+        all_hidden: list[jax.Array],
+        attention: Sequence[Any],
+        keep_all: bool,
+        keep_attention: bool,
+        cache: Cache | None = None,
+    ) -> Encoded:
+        if self.config.norm_place == "pre":
+            all_hidden[-1] = layer_norm(self.config, "layer_norm")(all_hidden[-1])
         return Encoded(
-            x,
+            all_hidden[-1],
             tuple(all_hidden) if keep_all else (),
             tuple(attention) if keep_attention else (),
-            extend and extend.cache(),
+            cache,
         )
+
+    def _scan(
+        self,
+        x: jax.Array,
+        bias: jax.Array,
+        rotation: positions.Rotation | None,
+        deterministic: bool,
+        keep_all: bool,
+        keep_attention: bool,
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Applies the blocks in a loop over their stacked parameters: one of them is compiled.
+
+        The arguments are those of `Block` and `Stack`.
+
+        Returns:
+          The embeddings and the hidden states of each block, or, without `keep_all`, of the last
+          one only; and the attention probabilities of each block, if requested.
+        """
+        config = self.config
+        stored = self.variables["params"]
+        layers = [stored[f"layer_{i}"] for i in range(config.num_layers)]
+        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
+        key = self.make_rng("dropout") if self.has_rng("dropout") else None
+        block = Block(config, parent=None)
+
+        def step(x: jax.Array, layer: tuple[Any, jax.Array]):
+            params, number = layer
+            rngs = {} if key is None else {"dropout": jax.random.fold_in(key, number)}
+            x, probs = block.apply(
+                {"params": params}, x, bias, rotation, deterministic, keep_attention, rngs=rngs
+            )
+            return x, (x if keep_all else None, probs)
+
+        if config.remat:
+            kept = _POLICIES[config.remat_keeps]
+            # In a loop, nothing can be merged with the first computation.
+            step = jax.checkpoint(step, policy=kept, prevent_cse=False)
+        if config.norm_place == "post":  # what the blocks return; embeddings may be float32
+            x = x.astype(config.activation_dtype)
+        numbers = jnp.arange(config.num_layers)
+        last, saved = jax.lax.scan(step, x, (params, numbers))
+        hidden, probs = (() if values is None else tuple(values) for values in saved)
+        return [x, *(hidden or [last])], list(probs)
 
     def _rotation(self, places: jax.Array, base: float) -> positions.Rotation | None:
         if self.config.positions != "rotary":

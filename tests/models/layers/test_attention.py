@@ -156,6 +156,8 @@ def shapes_stored(loss, params):
 def test_a_rematerialised_block_stores_no_probabilities(make_step):
     assert PROBABILITIES in shapes_stored(*make_step(remat=False))  # what the next line would miss
     assert PROBABILITIES not in shapes_stored(*make_step(remat=True))
+    of_all = (make_step(scan_layers=True, remat=remat) for remat in (False, True))
+    assert [(2, *PROBABILITIES) in shapes_stored(*step) for step in of_all] == [True, False]
 
 
 def test_products_with_kernels_are_kept_on_request(make_step, make_config):

@@ -1,0 +1,202 @@
+"""Reads XLA's text of an optimized program: what leaves the chip, and what devices send each other.
+
+The compiler's own `bytes accessed` also has what moves within the chip. For a TPU v5e that is more
+than half of it, since operands are copied to the memory on the chip before they are used.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+# Operations that move data between devices.
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_ARRAY = re.compile(r"\b(pred|[a-z]+[0-9]+(?:e\dm\d\w*)?)\[([\d,]*)\](\{[^}]*\})?")
+# Layouts end with the memory: none or S(0) is that of the device, all others are on the chip.
+_ON_CHIP = re.compile(r"S\([1-9]\d*\)")
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_CALLED = re.compile(
+    r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)"
+    r"|branch_computations=\{([^}]*)\}"
+)
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+# They move nothing, or what they call does.
+_FREE = frozenset(
+    "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id"
+    " opt-barrier while conditional call".split()
+)
+# What reads a part of its first operand only.
+_SLICES = ("slice", "dynamic-slice", "gather")
+_PRODUCTS = ("dot", "convolution", "custom-call")
+_COPIES = ("slice-start", "dynamic-slice-start", "copy-start")
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """All operations of a kind in a program.
+
+    Attributes:
+      count: of them.
+      bytes: of their results on a device.
+    """
+
+    count: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What a program moves; operations of a loop count as often as it runs.
+
+    Attributes:
+      off_chip: bytes that operations read from the device's memory and write to it.
+      collectives: by kind.
+      loops: with matrix products, whose FLOPs the compiler's own count has once.
+      endless: loops whose number of turns the compiler does not know; they count once here too.
+    """
+
+    off_chip: int = 0
+    collectives: Mapping[str, Collective] = dataclasses.field(default_factory=dict)
+    loops: int = 0
+    endless: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Instruction:
+    name: str
+    shape: str
+    operation: str
+    rest: str  # operands, closing parenthesis, attributes
+
+    @functools.cached_property
+    def operands(self) -> list[str]:
+        depth = 1
+        for end, character in enumerate(self.rest):
+            depth += (character == "(") - (character == ")")
+            if not depth:
+                return re.findall(r"%([\w.\-]+)", self.rest[:end])
+        return []
+
+    @property
+    def called(self) -> list[str]:
+        found = []
+        for one, many in _CALLED.findall(self.rest):
+            found += [one] if one else re.findall(r"[\w.\-]+", many)
+        return found
+
+
+_Computations = dict[str, list[_Instruction]]
+
+
+def totals(text: str) -> Totals:
+    """Returns what a program moves, from XLA's text of it."""
+    computations, entry = _parse(text)
+    off_chip = loops = endless = 0
+    found: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    # (computation, how often it runs, whether it moves data by itself)
+    todo = [(entry, 1, True)]
+    while todo:
+        name, times, moves = todo.pop()
+        shapes = {i.name: i.shape for i in computations[name]}
+        for instruction in computations[name]:
+            operation = instruction.operation
+            kind = operation.removesuffix("-start")
+            if kind in COLLECTIVES:
+                found[kind][0] += times
+                found[kind][1] += times * _result_bytes(instruction)
+            if moves:
+                off_chip += times * _moved(instruction, shapes, computations)
+            turns = 1
+            if operation == "while":
+                trips = _TRIPS.search(instruction.rest)
+                turns = int(trips[1]) if trips else 1
+                loops += any(_has_product(computations, c) for c in instruction.called)
+                endless += not trips
+            inner = moves and operation in ("while", "conditional", "call")
+            todo += [(called, times * turns, inner) for called in instruction.called]
+    kinds = {kind: Collective(*found[kind]) for kind in COLLECTIVES if kind in found}
+    return Totals(off_chip, kinds, loops, endless)
+
+
+def _parse(text: str) -> tuple[_Computations, str]:
+    """Returns the instructions of each computation, and the name of the one that is started."""
+    computations: _Computations = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        if match := _COMPUTATION.match(line):
+            current = computations[match[2]] = []
+            entry = match[2] if match[1] else entry
+        elif line.startswith("}"):
+            current = None
+        elif current is not None and (match := _INSTRUCTION.match(line)):
+            current.append(_Instruction(*match.groups()))
+    return computations, entry
+
+
+def _has_product(computations: _Computations, name: str) -> bool:
+    return any(
+        instruction.operation in _PRODUCTS
+        or any(_has_product(computations, called) for called in instruction.called)
+        for instruction in computations[name]
+    )
+
+
+def _moved(instruction: _Instruction, shapes: dict[str, str], computations: _Computations) -> int:
+    """Returns the bytes that an instruction reads from the device's memory and writes to it."""
+    operation, operands = instruction.operation, instruction.operands
+    if operation in _FREE or operation.endswith(("-done", "-update")):
+        return 0
+    if operation in _COPIES:  # (source, result, context): of the source, as much as of the result
+        source, (size, on_chip), *_ = _sizes(instruction.shape)
+        return size * ((not source[1]) + (not on_chip))
+    if operation.endswith("-start") and operation != "all-reduce-start":
+        return _off_chip(instruction.shape)  # of operands and results
+    moved = _off_chip(instruction.shape)
+    for index, operand in enumerate(operands):
+        whole = _off_chip(shapes.get(operand, ""))
+        if whole and operation == "fusion":
+            whole = min(whole, _read(computations[instruction.called[0]], index, whole))
+        elif whole and operation in _SLICES and index == 0:
+            whole = min(whole, sum(size for size, _ in _sizes(instruction.shape)))
+        moved += whole
+    return moved
+
+
+def _read(fusion: list[_Instruction], index: int, whole: int) -> int:
+    """Returns how many of the `whole` bytes of a parameter a fusion reads: slices of it, or all."""
+    names = [
+        i.name for i in fusion if i.operation == "parameter" and i.rest.startswith(f"{index})")
+    ]
+    read = 0
+    for instruction in fusion:
+        if names and names[0] in instruction.operands:
+            if instruction.operation not in _SLICES or instruction.operands[0] != names[0]:
+                return whole
+            read += sum(size for size, _ in _sizes(instruction.shape))
+    return read
+
+
+def _result_bytes(instruction: _Instruction) -> int:
+    """Returns the bytes of the results of a collective, without operands that it returns too."""
+    shape = instruction.shape
+    twice = instruction.operation in ("all-gather-start", "collective-permute-start")
+    if twice:  # operands, results, scalars of the context
+        shape = re.sub(r"\b[su]32\[\]", "", shape)
+    sizes = [size for size, _ in _sizes(shape)]
+    return sum(sizes[len(sizes) // 2 :] if twice else sizes)
+
+
+def _off_chip(shape: str) -> int:
+    return sum(size for size, on_chip in _sizes(shape) if not on_chip)
+
+
+def _sizes(shape: str) -> Iterator[tuple[int, bool]]:
+    """Yields the bytes of the arrays of "f32[768,3072]{1,0:T(8,128)S(1)}" or of a tuple of such,
+    and whether they are on the chip."""
+    for dtype, dimensions, layout in _ARRAY.findall(shape):
+        count = math.prod(int(size) for size in dimensions.split(",") if size)
+        bits = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
+        yield count * bits // 8, bool(_ON_CHIP.search(layout))
