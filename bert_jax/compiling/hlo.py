@@ -17,7 +17,7 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+[0-9]+(?:e\dm\d\w*)?)\[([\d,]*)\](\{[^}]*\})
 # Layouts end with the memory: none or S(0) is that of the device, all others are on the chip.
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
 _CALLED = re.compile(
     r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)"
     r"|branch_computations=\{([^}]*)\}"
@@ -28,6 +28,8 @@ _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id"
     " opt-barrier while conditional call".split()
 )
+# Changes a part of its first operand, in place.
+_UPDATE = "dynamic-update-slice"
 # What reads a part of its first operand only.
 _SLICES = ("slice", "dynamic-slice", "gather")
 _PRODUCTS = ("dot", "convolution", "custom-call")
@@ -66,6 +68,7 @@ class Totals:
 
 @dataclasses.dataclass(frozen=True)
 class _Instruction:
+    root: str | None  # of its computation, or None
     name: str
     shape: str
     operation: str
@@ -154,28 +157,59 @@ def _moved(instruction: _Instruction, shapes: dict[str, str], computations: _Com
         return size * ((not source[1]) + (not on_chip))
     if operation.endswith("-start") and operation != "all-reduce-start":
         return _off_chip(instruction.shape)  # of operands and results
-    moved = _off_chip(instruction.shape)
+    fusion = computations[instruction.called[0]] if operation == "fusion" else []
+    moved = _written(instruction, shapes, fusion)
     for index, operand in enumerate(operands):
         whole = _off_chip(shapes.get(operand, ""))
-        if whole and operation == "fusion":
-            whole = min(whole, _read(computations[instruction.called[0]], index, whole))
+        if whole and fusion:
+            whole = min(whole, _read(fusion, index, whole))
         elif whole and operation in _SLICES and index == 0:
             whole = min(whole, sum(size for size, _ in _sizes(instruction.shape)))
+        elif operation == _UPDATE and index == 0:
+            whole = 0
         moved += whole
     return moved
 
 
+def _written(instruction: _Instruction, shapes: dict[str, str], fusion: list[_Instruction]) -> int:
+    """Returns the bytes that an instruction writes; of an array updated in place, its new part."""
+    if not fusion and instruction.operation != _UPDATE:
+        return _off_chip(instruction.shape)
+    results = [instruction]
+    if fusion:
+        by_name = {i.name: i for i in fusion}
+        shapes = {i.name: i.shape for i in fusion}
+        root = next(i for i in fusion if i.root)
+        results = [by_name[o] for o in root.operands] if root.operation == "tuple" else [root]
+        results = [by_name[i.operands[0]] if i.operation == "bitcast" else i for i in results]
+    sizes = list(_sizes(instruction.shape))
+    if len(sizes) != len(results):  # one operation with several results
+        return _off_chip(instruction.shape)
+    written = 0
+    for result, (size, on_chip) in zip(results, sizes, strict=True):
+        if result.operation == _UPDATE:
+            size = sum(size for size, _ in _sizes(shapes.get(result.operands[1], "")))
+        written += 0 if on_chip else size
+    return written
+
+
 def _read(fusion: list[_Instruction], index: int, whole: int) -> int:
-    """Returns how many of the `whole` bytes of a parameter a fusion reads: slices of it, or all."""
-    names = [
+    """Returns how many of the `whole` bytes of a parameter a fusion reads: those of slices, none of
+    an array that is updated in place, otherwise all."""
+    names = {
         i.name for i in fusion if i.operation == "parameter" and i.rest.startswith(f"{index})")
-    ]
+    }
     read = 0
     for instruction in fusion:
-        if names and names[0] in instruction.operands:
-            if instruction.operation not in _SLICES or instruction.operands[0] != names[0]:
-                return whole
+        if not names.intersection(instruction.operands):
+            continue
+        first = instruction.operands[0] in names
+        if first and instruction.operation == "bitcast":
+            names.add(instruction.name)
+        elif first and instruction.operation in _SLICES:
             read += sum(size for size, _ in _sizes(instruction.shape))
+        elif not first or instruction.operation != _UPDATE:
+            return whole
     return read
 
 

@@ -85,6 +85,15 @@ def test_loops_count_as_often_as_they_turn(make_plan, turns):
     assert (found.loops, found.endless) == (1, 0)
 
 
+def test_a_loop_writes_its_results_once():
+    """Although each turn has the array of all results."""
+    turns, size = 50, 1000
+    x = jax.ShapeDtypeStruct((turns, size), jnp.float32)
+    found = compiled(lambda x: jax.lax.map(jnp.cumsum, x), x)
+    whole = turns * size * 4
+    assert 2 * whole <= found.off_chip < 30 * whole  # logarithmically many passes, not 50
+
+
 def test_loops_of_unknown_length_count_once():
     def function(x):
         return jax.lax.while_loop(lambda x: x.sum() < 100, lambda x: 2 * x, x)
