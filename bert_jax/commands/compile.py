@@ -1,13 +1,15 @@
-"""Compiles the programs of a run, also for TPUs that are not there: memory, FLOPs, links, fit.
+"""Compiles the programs of a run, also for devices that are not there: memory, FLOPs, links, fit.
 
     python -m bert_jax compile --config=configs/base.py
     python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
     python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
+    python -m bert_jax compile --config=configs/large.py --topology=h100:8
 
 All numbers are those of one device. A corpus is not read, and nothing is executed or written.
 Without --topology the programs are compiled for the devices of this machine. The bound is the
 shortest time of a program by the peak rates of the device, and the largest MFU. The exit code is 1
-if a program does not fit into the memory. A slice of TPUs needs the extra tpu.
+if a program does not fit into the memory. A slice of TPUs needs the extra tpu, NVIDIA GPUs (a100,
+h100, h200, b200) the extra nvidia.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from bert_jax.commands.flags.command_line import Parser
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax compile", __doc__)
     parser.flag("workdir", "", "Folder of a run, whose configuration is compiled.")
-    parser.flag("topology", "", "Slice of TPUs to compile for, such as v5e:4x4.")
+    parser.flag("topology", "", "Devices to compile for: v5e:4x4, h100:8.")
     parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
     parser.switch("json", "Print one JSON object in the place of lines.")
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)

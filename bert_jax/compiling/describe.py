@@ -29,9 +29,10 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
     fits = "fits" if compiled.fits(target.room) else "does not fit"
     sizes.append(f"temporaries {compiled.temporaries / _GIB:.2f}")
     yield f"  memory       {fits}: {compiled.peak / _GIB:.2f}{has_room} GiB; {', '.join(sizes)}"
-    of_model = f"{program.flops / num_devices:.3e}"
-    yield f"  FLOPs        {compiled.flops:.3e}{once}; of the model {of_model}"
-    yield f"  accessed     {compiled.accessed / 1e9:,.2f} GB, also on the chip{once}"
+    of_all = f"{compiled.flops:.3e}{once}; " if compiled.flops else ""
+    yield f"  FLOPs        {of_all}of the model {program.flops / num_devices:.3e}"
+    if compiled.accessed:
+        yield f"  accessed     {compiled.accessed / 1e9:,.2f} GB, also on the chip{once}"
     yield f"  off the chip {moved.off_chip / 1e9:,.2f} GB{unknown}"
     for kind, found in moved.collectives.items():
         yield f"  {kind:<18} {found.count:>4}, {found.bytes / 1e6:,.1f} MB in all{unknown}"

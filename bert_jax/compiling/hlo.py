@@ -132,7 +132,7 @@ def _parse(text: str) -> tuple[_Computations, str]:
         if match := _COMPUTATION.match(line):
             current = computations[match[2]] = []
             entry = match[2] if match[1] else entry
-        elif line.startswith("}"):
+        elif line.rstrip() == "}":  # the configuration of a kernel has lines that begin with it
             current = None
         elif current is not None and (match := _INSTRUCTION.match(line)):
             current.append(_Instruction(*match.groups()))

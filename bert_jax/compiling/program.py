@@ -23,8 +23,9 @@ class Compiled:
       seconds: of the compiler.
       peak: bytes of memory, arguments and results included.
       temporaries: bytes of memory besides arguments and results.
-      flops: of all operations, in FLOP; those of a loop count once.
-      accessed: bytes that operations read and write, also on the chip; those of a loop count once.
+      flops: of all operations, in FLOP; those of a loop count once; 0: the compiler does not say.
+      accessed: bytes that operations read and write, also on the chip; those of a loop count once;
+        0: the compiler does not say.
       moved: between the device's memory and the chip, and between devices.
       no_room: why it does not fit, in the compiler's words; empty if it does.
     """

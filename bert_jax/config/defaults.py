@@ -95,7 +95,7 @@ def pretraining() -> ConfigDict:
     model.global_every = 0
     # Feed-forward sub-layer: plain, gated.
     model.feed_forward = "plain"
-    # Implementation of attention: einsum, dot_product, cudnn.
+    # Implementation of attention: einsum, dot_product, cudnn (GPUs), splash (TPUs).
     model.attention = "einsum"
     # Between hidden states and the table of words, for predictions of words: `transform` (BERT's
     # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).

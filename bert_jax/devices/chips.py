@@ -1,7 +1,7 @@
 """What one device of a kind can do at most: FLOP/s, bytes/s of its memory, bytes/s between chips.
 
 From the vendors' pages: docs.cloud.google.com/tpu/docs/v4, v5e, v5p and v6e ("key specifications"),
-NVIDIA's data sheets of V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200.
+NVIDIA's data sheets of V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200, whose links are NVLink.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ class Chip:
     Attributes:
       flops: dense bfloat16 matrix products, in FLOP/s.
       bandwidth: of its memory, in bytes/s; 0: not in the table.
-      interconnect: what it can send to other chips of a slice at once, over all links, in bytes/s;
-        0: not in the table.
+      interconnect: what it can send to other chips of a slice, or GPUs of a machine, at once, over
+        all links, in bytes/s; 0: not in the table.
     """
 
     flops: float
@@ -24,14 +24,15 @@ class Chip:
 
 
 # By the beginning of the name that jax gives the device; the longest match decides. Google states
-# links as bits/s in one direction (v5e: 1,600 Gbps) or as bytes/s in both (400 GBps).
+# links as bits/s in one direction (v5e: 1,600 Gbps) or as bytes/s in both (400 GBps), NVIDIA as
+# bytes/s in both.
 CHIPS = {
-    "NVIDIA V100": Chip(125e12, 900e9),
-    "Tesla V100": Chip(125e12, 900e9),
-    "NVIDIA A100": Chip(312e12, 2.039e12),
-    "NVIDIA H100": Chip(989e12, 3.35e12),
-    "NVIDIA H200": Chip(989e12, 4.8e12),
-    "NVIDIA B200": Chip(2250e12, 8e12),
+    "NVIDIA V100": Chip(125e12, 900e9, 150e9),
+    "Tesla V100": Chip(125e12, 900e9, 150e9),
+    "NVIDIA A100": Chip(312e12, 2.039e12, 300e9),
+    "NVIDIA H100": Chip(989e12, 3.35e12, 450e9),
+    "NVIDIA H200": Chip(989e12, 4.8e12, 450e9),
+    "NVIDIA B200": Chip(2250e12, 8e12, 900e9),
     "TPU v2": Chip(45e12),
     "TPU v3": Chip(123e12),
     "TPU v4": Chip(275e12, 1.2e12),

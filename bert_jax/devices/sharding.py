@@ -10,7 +10,7 @@ communication.
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -56,6 +56,20 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[
         )
     automatic = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=automatic, devices=devices)
+
+
+def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function, to be given to jax.jit, with the mesh in use while it is traced.
+
+    Kernels need it, which XLA cannot split over devices by itself.
+    """
+
+    @functools.wraps(function)
+    def traced(*args, **kwargs):
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            return function(*args, **kwargs)
+
+    return traced
 
 
 def batch_shards(mesh: Mesh) -> int:

@@ -119,6 +119,7 @@ class TrainedModel:
 
     def compile(self, forward: Forward) -> Forward:
         """jit of a function (params, batch) -> arrays whose first dimension is the batch."""
+        forward = sharding.on_mesh(self._mesh, forward)
         return jax.jit(forward, out_shardings=sharding.replicated(self._mesh))
 
     @property

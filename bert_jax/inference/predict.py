@@ -93,7 +93,7 @@ class Predictor:
         self._mesh = sharding.make_mesh()
         task = self.data.make_predictor(self.model, self.tokenizer)
         self._step = jax.jit(
-            functools.partial(predict_step, task=task),
+            functools.partial(sharding.on_mesh(self._mesh, predict_step), task=task),
             out_shardings=sharding.replicated(self._mesh),
         )
         with open_chosen(workdir, config.checkpoint) as (checkpoints, step):

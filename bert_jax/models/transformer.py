@@ -8,7 +8,7 @@ NORM_PLACES = ("post", "pre")
 POSITIONS = ("learned", "sinusoidal", "rotary", "none")
 MASKS = ("bidirectional", "causal", "window")
 FEED_FORWARDS = ("plain", "gated")
-ATTENTIONS = ("einsum", "dot_product", "cudnn")
+ATTENTIONS = ("einsum", "dot_product", "cudnn", "splash")
 REMAT_KEEPS = ("nothing", "products")
 
 
@@ -44,8 +44,9 @@ class TransformerConfig(EncoderConfig):
       window_rotary_base: the same of blocks that attend to a window; 0: `rotary_base`.
       feed_forward: `plain`, or `gated` (Shazeer 2020).
       attention: `einsum`, our implementation; `dot_product`, `jax.nn.dot_product_attention` by XLA;
-        `cudnn`, the same by cuDNN: GPUs and bfloat16 only. The last two can neither apply
-        dropout to probabilities nor return them.
+        `cudnn`, the same by cuDNN: GPUs and bfloat16 only; `splash`, a kernel for TPUs that stores
+        no probabilities, on other devices `einsum`. The last three can neither apply dropout to
+        probabilities nor return them.
 
     Raises:
       ValueError: for a value that is not allowed, or values that do not fit together.

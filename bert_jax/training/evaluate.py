@@ -130,7 +130,7 @@ def jitted_eval_step(task: Task, mesh: Mesh) -> Callable[..., Any]:
 
     Its results are replicated, but what is carried is split like a batch.
     """
-    step = functools.partial(eval_step, task=task)
+    step = functools.partial(sharding.on_mesh(mesh, eval_step), task=task)
     everywhere = sharding.replicated(mesh)
     where = (everywhere, everywhere, sharding.batch_sharding(mesh))
     return jax.jit(step, out_shardings=where)

@@ -242,10 +242,10 @@ def jitted_train_step(
     of_update = {"task": task, "tx": tx, "nonfinite_limit": nonfinite_limit}
     where = shardings, sharding.replicated(mesh)
     if not in_two:
-        step = functools.partial(train_step, **of_batch | of_update)
+        step = functools.partial(sharding.on_mesh(mesh, train_step), **of_batch | of_update)
         return TrainStep((jax.jit(step, out_shardings=where, donate_argnums=0),))
     compute = jax.jit(
-        functools.partial(compute_gradient, **of_batch),
+        functools.partial(sharding.on_mesh(mesh, compute_gradient), **of_batch),
         out_shardings=(shardings.params, where[1], shardings.carry),
     )
     update = jax.jit(

@@ -55,7 +55,7 @@ def test_what_does_not_fit_exits_with_1(capsys, monkeypatch):
     ("words", "message"),
     [
         (["compile"], "--config"),
-        ([*WORDS, "--topology=v5e"], "is not a slice of TPUs"),
+        ([*WORDS, "--topology=v5e"], "is neither of a slice of TPUs"),
         ([*WORDS, "--config.mesh.tensor=3"], "does not use the 8 devices"),
         ([*WORDS, "--config.optimizer.name=sgd"], "Unknown optimizer"),
     ],

@@ -51,10 +51,34 @@ def test_small_models_are_split_over_fsdp_and_tensor(name):
 
 
 @pytest.mark.slow
-def test_base_sends_each_gradient_once():
-    config = importlib.import_module("configs.base").get_config()
-    found = compile_update(config, "v5e:2x2", (4, 1, 1))
+@pytest.mark.parametrize("topology", ["v5p:2x2x2", "v6e:16x16"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_small_models_are_split_over_all_axes(name, topology):
+    config = small_config(name, global_batch_size=256, phases=((16, 1.0),))
+    found = compile_update(config, topology, (-1, 2, 2))
+    compare_with_golden(f"{name}-{topology.partition(':')[0]}", found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("topology", "mesh"),
+    [
+        ("v5e:2x2", (4, 1, 1)),
+        ("v5e:2x2", (1, 4, 1)),
+        ("v5e:2x2", (1, 2, 2)),
+        ("v5p:2x2x2", (2, 2, 2)),
+        ("v6e:16x16", (64, 2, 2)),
+    ],
+)
+@pytest.mark.parametrize("name", ["base", "large"])
+def test_base_and_large_send_what_their_mesh_makes_them(name, topology, mesh):
+    """With blocks in a loop: one is compiled, in the place of 12 or 24."""
+    config = importlib.import_module(f"configs.{name}").get_config()
+    config.model.scan_layers = config.model.remat = True
+    found = compile_update(config, topology, mesh)
     assert not found.no_room
-    parameters = found.program.sizes["parameters"]  # as float32; some gradients are bfloat16
-    assert parameters / 2 <= found.moved.collectives["all-reduce"].bytes <= parameters
-    compare_with_golden("base-v5e", found)
+    if mesh[0] == 4:  # each gradient is sent once; some are bfloat16
+        parameters = found.program.sizes["parameters"]  # as float32
+        assert parameters / 2 <= found.moved.collectives["all-reduce"].bytes <= parameters
+    sizes = "x".join(map(str, mesh))
+    compare_with_golden(f"{name}-{topology.partition(':')[0]}-{sizes}", found)

@@ -45,7 +45,10 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             " first_norm=True: set scan_layers=False.",
         ),
         ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
-        ({"attention": "flash"}, "attention='flash' is none of einsum, dot_product, cudnn."),
+        (
+            {"attention": "flash"},
+            "attention='flash' is none of einsum, dot_product, cudnn, splash.",
+        ),
         (
             {"positions": "rotary", "num_heads": 32},
             "positions='rotary' needs an even hidden_size / num_heads, not 32 / 32 = 1: change one"

@@ -12,8 +12,10 @@ import jax.numpy as jnp
 
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.masks import Visible
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotate
+from bert_jax.models.layers.splash import has_splash, splash_attention
 from bert_jax.models.transformer import ATTENTIONS, TransformerConfig
 
 # (keys, values) of new positions -> those of all positions, float[batch, key seq, heads, head_dim].
@@ -24,7 +26,7 @@ def attention(
     query_BSHK: jax.Array,
     key_BTHK: jax.Array,
     value_BTHK: jax.Array,
-    bias_B1ST: jax.Array,
+    visible: Visible,
     *,
     implementation: str = "einsum",
     dropout: Callable[[jax.Array], jax.Array] | None = None,
@@ -38,9 +40,10 @@ def attention(
       query_BSHK: float[batch, seq, heads, head_dim].
       key_BTHK: the same of the keys.
       value_BTHK: the same of the values.
-      bias_B1ST: float32[batch, 1, seq, key seq], added to the scores.
+      visible: which positions attend to which.
       implementation: `einsum`, the formula itself; `dot_product` and `cudnn`,
-        `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`.
+        `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`; `splash`, see
+        `splash_attention`, the formula where `has_splash` is False.
       dropout: applied to float32[batch, heads, seq, key seq] probabilities; `einsum` only.
       keep_probabilities: also return the probabilities before dropout; `einsum` only.
 
@@ -60,7 +63,11 @@ def attention(
                 f"attention={implementation!r} has no {what} attention probabilities: set"
                 " attention='einsum'."
             )
-        return _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation), None
+        heads = query_BSHK, key_BTHK, value_BTHK
+        if implementation != "splash":
+            return _dot_product(*heads, visible.bias, implementation), None
+        if has_splash(query_BSHK.shape, visible):
+            return splash_attention(*heads, visible), None
     # Transposed first: as einsums from and to BSHK, the forward pass takes XLA up to twice as long
     # on CPUs.
     query_BHSK, key_BHTK, value_BHTK = (
@@ -69,7 +76,7 @@ def attention(
     scores_BHST = jnp.einsum(
         "bhsk,bhtk->bhst", query_BHSK, key_BHTK, preferred_element_type=jnp.float32
     )
-    scores_BHST = scores_BHST / math.sqrt(query_BSHK.shape[-1]) + bias_B1ST
+    scores_BHST = scores_BHST / math.sqrt(query_BSHK.shape[-1]) + visible.bias
     probs_BHST = nn.softmax(scores_BHST)
     dropped_BHST = probs_BHST if dropout is None else dropout(probs_BHST)
     y_BHSK = jnp.einsum("bhst,bhtk->bhsk", dropped_BHST.astype(value_BTHK.dtype), value_BHTK)
@@ -106,7 +113,7 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         x_BSD: jax.Array,
-        bias_B1ST: jax.Array,
+        visible: Visible,
         rotation: Rotation | None,
         deterministic: bool,
         keep_attention: bool,
@@ -116,7 +123,7 @@ class SelfAttention(nn.Module):
 
         Args:
           x_BSD: float[batch, seq, hidden].
-          bias_B1ST: float32[batch, 1, seq, key seq], added to the scores.
+          visible: which positions attend to which.
           rotation: of queries and keys; None for other positions than rotary ones.
           deterministic: no dropout.
           keep_attention: return float32[batch, heads, seq, key seq] probabilities, before dropout.
@@ -148,7 +155,7 @@ class SelfAttention(nn.Module):
                 query_BSHK,
                 key_BTHK,
                 value_BTHK,
-                bias_B1ST,
+                visible,
                 implementation=config.attention,
                 dropout=(lambda p: drop_probs(p, deterministic)) if has_dropout else None,
                 keep_probabilities=keep_attention,

@@ -13,7 +13,12 @@ from bert_jax.models.layers.attention import Extend, SelfAttention
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.feed_forward import feed_forward
-from bert_jax.models.layers.masks import attention_bias, is_cached_visible, is_visible
+from bert_jax.models.layers.masks import (
+    Visible,
+    attention_bias,
+    is_cached_visible,
+    make_visible,
+)
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.model import Batch, Encoded, Rules
 from bert_jax.models.transformer import TransformerConfig
@@ -63,7 +68,7 @@ class Block(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        bias: jax.Array,
+        visible: Visible,
         rotation: positions.Rotation | None,
         deterministic: bool,
         keep_attention: bool,
@@ -73,7 +78,7 @@ class Block(nn.Module):
 
         Args:
           x: float[batch, seq, hidden].
-          bias: float32[batch, 1, seq, key seq], added to the attention scores.
+          visible: which positions attend to which.
           rotation: of queries and keys; None for other positions than rotary ones.
           deterministic: no dropout.
           keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
@@ -83,7 +88,7 @@ class Block(nn.Module):
         config = self.config
         has_norm = config.first_norm or self.number > 0
         x, probs = SelfAttention(config, has_norm, name="attention")(
-            x, bias, rotation, deterministic, keep_attention, extend
+            x, visible, rotation, deterministic, keep_attention, extend
         )
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(config, x, lambda x: dropout(feed_forward(config, x), deterministic))
@@ -118,21 +123,20 @@ class Stack(nn.Module):
         config = self.config
         ids, places = batch["example_ids"], batch["position_ids"]
         if cache is None:
-            visible = is_visible(ids, places, config.mask, config.window)
+            visible = make_visible(ids, places, config.mask, config.window, config.mask_value)
         else:
-            visible = is_cached_visible(places, cache.capacity)
-        bias = attention_bias(visible, config.mask_value)
+            filled = is_cached_visible(places, cache.capacity)
+            visible = Visible(attention_bias(filled, config.mask_value))
         window_base = config.window_rotary_base or config.rotary_base
         rotation = self._rotation(places, window_base)
         # Of the blocks that attend to everything, where the others attend to a window.
-        global_bias, global_rotation = bias, rotation
+        global_visible, global_rotation = visible, rotation
         if config.global_every:
-            everything = is_visible(ids, places, "bidirectional")
-            global_bias = attention_bias(everything, config.mask_value)
+            global_visible = make_visible(ids, places, "bidirectional", 0, config.mask_value)
             global_rotation = self._rotation(places, config.rotary_base)
         if config.scan_layers and cache is None and not self.is_initializing():
             all_hidden, attention = self._scan(
-                x, bias, rotation, deterministic, keep_all, keep_attention
+                x, visible, rotation, deterministic, keep_all, keep_attention
             )
             return self._encoded(all_hidden, attention, keep_all, keep_attention)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
@@ -143,8 +147,10 @@ class Stack(nn.Module):
         all_hidden, attention = [x], []
         for i in range(config.num_layers):
             block = make_block(config, i, name=f"layer_{i}")
-            of_block = (global_bias, global_rotation) if config.is_global(i) else (bias, rotation)
-            x, probs = block(x, *of_block, deterministic, keep_attention, extend)
+            seen, turned = visible, rotation
+            if config.is_global(i):
+                seen, turned = global_visible, global_rotation
+            x, probs = block(x, seen, turned, deterministic, keep_attention, extend)
             all_hidden.append(x)
             attention.append(probs)
         cache = extend and extend.cache()
@@ -170,7 +176,7 @@ class Stack(nn.Module):
     def _scan(
         self,
         x: jax.Array,
-        bias: jax.Array,
+        visible: Visible,
         rotation: positions.Rotation | None,
         deterministic: bool,
         keep_all: bool,
@@ -195,7 +201,7 @@ class Stack(nn.Module):
             params, number = layer
             rngs = {} if key is None else {"dropout": jax.random.fold_in(key, number)}
             x, probs = block.apply(
-                {"params": params}, x, bias, rotation, deterministic, keep_attention, rngs=rngs
+                {"params": params}, x, visible, rotation, deterministic, keep_attention, rngs=rngs
             )
             return x, (x if keep_all else None, probs)
 

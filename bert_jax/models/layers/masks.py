@@ -1,7 +1,32 @@
 """Which positions attend to which, as a function of positions and example ids."""
 
+import flax
 import jax
 import jax.numpy as jnp
+
+
+@flax.struct.dataclass
+class Visible:
+    """Which positions attend to which.
+
+    Attributes:
+      bias: float32[batch, 1, seq, key seq], added to attention scores.
+      example_ids, mask, window: what the bias follows from, see `is_visible`, for implementations
+        that do without it; example_ids is None if it follows from something else.
+    """
+
+    bias: jax.Array
+    example_ids: jax.Array | None = None
+    mask: str = flax.struct.field(default="bidirectional", pytree_node=False)
+    window: int = flax.struct.field(default=0, pytree_node=False)
+
+
+def make_visible(
+    example_ids: jax.Array, position_ids: jax.Array, mask: str, window: int, mask_value: float
+) -> Visible:
+    """Returns what positions attend to; the arguments are those of the two functions below."""
+    bias = attention_bias(is_visible(example_ids, position_ids, mask, window), mask_value)
+    return Visible(bias, example_ids, mask, window)
 
 
 def is_visible(

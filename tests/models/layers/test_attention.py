@@ -11,22 +11,22 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.layers.attention import attention
 from bert_jax.models.layers.block import Block
-from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.masks import Visible, make_visible
 
 
 @pytest.fixture
 def problem():
-    """Query, key, value of two rows with two examples and padding, and the bias."""
+    """Query, key, value of two rows with two examples and padding, and what they attend to."""
     rng = np.random.default_rng(0)
     heads = [jnp.asarray(rng.standard_normal((2, 10, 4, 8)), jnp.float32) for _ in range(3)]
     ids = jnp.asarray(np.repeat([[1, 2, 0]], [5, 3, 2], axis=1).repeat(2, 0))
     positions = jnp.broadcast_to(jnp.arange(10), (2, 10))
-    return (*heads, attention_bias(is_visible(ids, positions, "bidirectional"), -10_000.0))
+    return (*heads, make_visible(ids, positions, "bidirectional", 0, -10_000.0))
 
 
 def test_attention_is_softmax_of_products(problem):
-    query, key, value, bias = (np.float64(array) for array in problem)
-    scores = np.einsum("bshk,bthk->bhst", query, key) / np.sqrt(8) + bias
+    query, key, value = (np.float64(array) for array in problem[:3])
+    scores = np.einsum("bshk,bthk->bhst", query, key) / np.sqrt(8) + np.float64(problem[3].bias)
     probs = np.exp(scores - scores.max(-1, keepdims=True))
     probs /= probs.sum(-1, keepdims=True)
     found, kept = attention(*problem, keep_probabilities=True)
@@ -42,11 +42,11 @@ def test_attention_is_softmax_of_products(problem):
 
 
 def test_dot_product_is_einsum_with_its_gradients(problem):
-    *heads, bias = problem
+    *heads, visible = problem
 
     def run(implementation):
         def total(*heads):
-            found, _ = attention(*heads, bias, implementation=implementation)
+            found, _ = attention(*heads, visible, implementation=implementation)
             return jnp.sin(found).sum(), found
 
         return jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))(*heads)
@@ -101,7 +101,7 @@ def test_a_model_with_dot_product_drops_the_same_hidden_values(
 def test_what_an_implementation_cannot_do_is_an_error(problem):
     with pytest.raises(ValueError, match=r"^attention='flash' is none of einsum, dot_product, cu"):
         attention(*problem, implementation="flash")
-    for implementation in ("dot_product", "cudnn"):
+    for implementation in ("dot_product", "cudnn", "splash"):
         message = f"^attention='{implementation}' has no access to attention probabilities: set"
         with pytest.raises(ValueError, match=message):
             attention(*problem, implementation=implementation, keep_probabilities=True)
@@ -190,11 +190,11 @@ def test_no_call_of_a_training_step_returns_probabilities(make_step):
 def test_a_block_returns_probabilities_on_request_only(make_config, random_params):
     config = make_config()
     x = jnp.ones((1, 5, 32))
-    bias = jnp.zeros((1, 1, 5, 5))
+    visible = Visible(jnp.zeros((1, 1, 5, 5)))
     block = Block(config)
-    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, bias, None, True, False))
+    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, visible, None, True, False))
     for keep in (False, True):
         _, probs = jax.eval_shape(
-            lambda v, k=keep: block.apply(v, x, bias, None, True, k), variables
+            lambda v, k=keep: block.apply(v, x, visible, None, True, k), variables
         )
         assert (probs.shape == (1, 4, 5, 5)) if keep else (probs is None)

@@ -1,0 +1,106 @@
+"""What XLA's compiler for NVIDIA GPUs has to know of one that is not there."""
+
+import dataclasses
+
+# CUDA C++ Programming Guide, technical specifications: the same for all compute capabilities below.
+_LIMITS = {
+    "threads_per_block_limit": 1024,
+    "threads_per_warp": 32,
+    "shared_memory_per_block": 48 << 10,
+    "threads_per_core_limit": 2048,
+    "block_dim_limit_x": 2**31 - 1,
+    "block_dim_limit_y": 2**16 - 1,
+    "block_dim_limit_z": 2**16 - 1,
+    "thread_dim_limit_x": 1024,
+    "thread_dim_limit_y": 1024,
+    "thread_dim_limit_z": 64,
+    "registers_per_core_limit": 1 << 16,
+    "registers_per_block_limit": 1 << 16,
+}
+# The driver keeps this much of the shared memory of a block.
+_RESERVED = 1 << 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A GPU. "Core" is XLA's word for a streaming multiprocessor.
+
+    Attributes:
+      name: that jax gives it.
+      capability: major number of the compute capability.
+      core_count, fpus_per_core: multiprocessors, and float32 units of each.
+      clock_rate_ghz: at most.
+      device_memory_size: bytes that programs can use.
+      memory_bandwidth: in bytes/s.
+      l2_cache_size: in bytes.
+      shared_memory_per_core: in bytes.
+    """
+
+    name: str
+    capability: int
+    core_count: int
+    fpus_per_core: int
+    clock_rate_ghz: float
+    device_memory_size: int
+    memory_bandwidth: int
+    l2_cache_size: int
+    shared_memory_per_core: int
+
+    def description(self) -> str:
+        """Returns XLA's message GpuTargetConfigProto, as text."""
+        fields = _LIMITS | {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if name not in ("name", "capability")
+        }
+        fields["shared_memory_per_block_optin"] = self.shared_memory_per_core - _RESERVED
+        lines = "".join(f"  {name}: {value}\n" for name, value in fields.items())
+        # From 9.0 on, the instructions of matrix products are those of this one architecture.
+        features = " feature_extension: ACCELERATED_FEATURES" if self.capability >= 9 else ""
+        return (
+            f"gpu_device_info {{\n{lines}  cuda_compute_capability {{ major: {self.capability}"
+            f'{features} }}\n}}\nplatform_name: "CUDA"\ndnn_version_info {{ major: 9 minor: 10 }}\n'
+            f'device_description_str: "{self.name}"\n'
+        )
+
+
+# Those that CUDA 13 compiles for. NVIDIA's white papers of the architectures, and what the driver
+# reports for memory, bandwidth and clock (also in XLA's target_config/specs).
+GPUS = {
+    "a100": Gpu(
+        "NVIDIA A100-SXM4-80GB",
+        8,
+        108,
+        64,
+        1.41,
+        85_100_068_864,
+        2_039_040_000_000,
+        40 << 20,
+        164 << 10,
+    ),
+    "h100": Gpu(
+        "NVIDIA H100 80GB HBM3",
+        9,
+        132,
+        128,
+        1.98,
+        84_942_979_072,
+        3_352_320_000_000,
+        50 << 20,
+        228 << 10,
+    ),
+    "h200": Gpu(
+        "NVIDIA H200", 9, 132, 128, 1.98, 151_397_597_184, 4_800_000_000_000, 50 << 20, 228 << 10
+    ),
+    "b200": Gpu(
+        "NVIDIA B200",
+        10,
+        148,
+        128,
+        1.965,
+        191_514_411_008,
+        7_672_320_000_000,
+        132_644_864,
+        228 << 10,
+    ),
+}

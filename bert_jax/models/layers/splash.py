@@ -1,0 +1,114 @@
+"""Attention on TPUs without storing probabilities: jax's splash kernel, over a mesh.
+
+Shape suffixes: B batch, S position, H heads, K head_dim.
+"""
+
+import functools
+import math
+
+import jax
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from bert_jax.models.layers.masks import Visible
+
+# Rows are processed in blocks; their lengths are multiples of the lanes of a TPU.
+_BLOCKS = (512, 256, 128)
+_ROWS = ("data", "fsdp")
+
+
+def has_splash(shape: tuple[int, ...], visible: Visible) -> bool:
+    """Returns whether `splash_attention` can be applied, on the devices of the mesh in use.
+
+    They must be TPUs; rows a multiple of 128 tokens, one as long as another; and the mesh must
+    split the batch and the heads evenly.
+
+    Args:
+      shape: of the queries, (batch, seq, heads, head_dim).
+      visible: which positions attend to which.
+    """
+    batch, length, heads, _ = shape
+    mesh = jax.sharding.get_abstract_mesh()
+    rows, columns = _splits(mesh)
+    fits = not (length % _BLOCKS[-1] or batch % rows or heads % columns)
+    return fits and visible.example_ids is not None and _on_tpu(mesh)
+
+
+def splash_attention(
+    query_BSHK: jax.Array,
+    key_BSHK: jax.Array,
+    value_BSHK: jax.Array,
+    visible: Visible,
+    *,
+    interpret: bool = False,
+) -> jax.Array:
+    """softmax(query key^T / sqrt(head_dim)) value over the visible positions, for each head.
+
+    Scores and softmax are float32 and never leave the chip. Equal to `attention` at all positions
+    that are not padding; padding attends to padding.
+
+    Args:
+      query_BSHK, key_BSHK, value_BSHK: float[batch, seq, heads, head_dim].
+      visible: which positions attend to which. The tokens of an example are neighbours in a row.
+      interpret: run the kernel step by step, without a TPU.
+
+    Returns:
+      float[batch, seq, heads, head_dim].
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    # Scaled in float32: 1 / sqrt(head_dim) is rarely a number of bfloat16.
+    query_BSHK = (query_BSHK / math.sqrt(query_BSHK.shape[-1])).astype(query_BSHK.dtype)
+    heads_BHSK = [x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BSHK, value_BSHK)]
+    attend = functools.partial(
+        _on_a_device, mask=visible.mask, window=visible.window, interpret=interpret
+    )
+    if not mesh.empty:
+        heads, rows = PartitionSpec(_ROWS, "tensor"), PartitionSpec(_ROWS)
+        # XLA cannot split a kernel over devices by itself.
+        attend = jax.shard_map(
+            attend,
+            mesh=mesh,
+            in_specs=(heads, heads, heads, rows),
+            out_specs=heads,
+            check_vma=False,
+        )
+    return attend(*heads_BHSK, visible.example_ids).transpose(0, 2, 1, 3)
+
+
+def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpret) -> jax.Array:
+    # A TPU's kernels are not imported where they are not used.
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+    _, heads, length, _ = query_BHSK.shape
+    square = (length, length)
+    # Within an example, the distance of two positions is that of their places in the row.
+    of_head = {
+        "bidirectional": lambda: masks.FullMask(square),
+        "causal": lambda: masks.CausalMask(square),
+        "window": lambda: masks.LocalMask(square, (window, window), 0),
+    }[mask]
+    block = next(size for size in _BLOCKS if length % size == 0)
+    names = "q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq".split()
+    kernel = kernels.make_splash_mha(
+        masks.MultiHeadMask([of_head() for _ in range(heads)]),
+        block_sizes=kernels.BlockSizes(**{f"block_{name}": block for name in names}),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
+    segments = kernels.SegmentIds(ids_BS, ids_BS)
+    return jax.vmap(kernel)(query_BHSK, key_BHSK, value_BHSK, segments)
+
+
+def _splits(mesh: AbstractMesh) -> tuple[int, int]:
+    """Returns the parts of the batch and of the heads."""
+    if mesh.empty:
+        return 1, 1
+    return math.prod(mesh.shape[axis] for axis in _ROWS), mesh.shape["tensor"]
+
+
+def _on_tpu(mesh: AbstractMesh) -> bool:
+    device = None if mesh.empty else mesh.abstract_device
+    if device is None:
+        return jax.default_backend() == "tpu"
+    return device.device_kind.startswith("TPU")
