@@ -85,7 +85,9 @@ def measure_tasks(text: str, data_dir: str, fields: Mapping[str, str | int], num
         if program.wait():
             raise subprocess.CalledProcessError(program.returncode, program.args)
     seconds = time.perf_counter() - started
-    print(f"{_megabytes(text)} MB of text, {number} tasks: {seconds:.1f} s, {_peak()}", flush=True)
+    print(
+        f"{_megabytes(text)} MB of text, --tasks={number}: {seconds:.1f} s, {_peak()}", flush=True
+    )
 
 
 def prepare_command(text: str, data_dir: str, fields: Mapping[str, str | int]) -> list[str]:

@@ -7,7 +7,6 @@ batches are chosen by them; the longest length is taken.
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -56,7 +55,8 @@ class Program:
       microbatches: that an update goes through one after the other.
       flops: of the matrix products of the model, over all devices; 0: none.
       sizes: bytes on each device of what it reads, by name.
-      lower: returns jax's lowered program.
+      step: jitted.
+      arguments: of `step`, shapes with their shardings.
     """
 
     name: str
@@ -66,7 +66,12 @@ class Program:
     microbatches: int
     flops: float
     sizes: dict[str, int]
-    lower: Callable[[], Any]
+    step: Any
+    arguments: tuple[Any, ...]
+
+    def lower(self) -> Any:
+        """Returns jax's lowered program."""
+        return self.step.lower(*self.arguments)
 
 
 def plan(config: ConfigDict, mesh: Mesh) -> Run:
@@ -147,15 +152,14 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     first, *second = step.programs
     name = "gradient" if second else "update"
     parts = num_microbatches(run.config, rows)
-    lower = lambda: first.lower(state, batch, keys)  # noqa: E731
-    found = [Program(name, phase, rows, length, parts, flops, sizes, lower)]
+    arguments = state, batch, keys
+    found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
     if second:
-        results = jax.eval_shape(first, state, batch, keys)
+        results = jax.eval_shape(first, *arguments)
         where = jax.tree.map(lambda x: x.sharding, state.params)
         rest = sharding.abstract(results[1:], sharding.replicated(run.mesh))
-        gradient = (sharding.abstract(results[0], where), *rest)
-        lower = lambda: second[0].lower(state, *gradient)  # noqa: E731
-        found.append(Program("update", phase, rows, length, 1, 0, sizes, lower))
+        arguments = (state, sharding.abstract(results[0], where), *rest)
+        found.append(Program("update", phase, rows, length, 1, 0, sizes, second[0], arguments))
     return found
 
 
@@ -171,8 +175,8 @@ def _evaluation(run: Run, phase: Phase) -> Program:
     length = batch["input_ids"].shape[1]
     flops = flops_per_token(task, length) * rows * length / 3  # without the backward pass
     sizes = {"parameters": bytes_of(params), "batch": bytes_of(batch)}
-    lower = lambda: step.lower(params, batch, key, number, carry)  # noqa: E731
-    return Program("evaluation", phase, rows, length, 1, flops, sizes, lower)
+    arguments = params, batch, key, number, carry
+    return Program("evaluation", phase, rows, length, 1, flops, sizes, step, arguments)
 
 
 def _training_batch(run: Run, phase: Phase) -> AbstractBatch:

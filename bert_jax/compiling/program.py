@@ -3,6 +3,7 @@ the devices send each other."""
 
 import dataclasses
 import time
+from typing import Any
 
 import jax
 
@@ -28,6 +29,7 @@ class Compiled:
         0: the compiler does not say.
       moved: between the device's memory and the chip, and between devices.
       no_room: why it does not fit, in the compiler's words; empty if it does.
+      executable: jax's compiled program; None if it does not fit.
     """
 
     program: Program
@@ -38,6 +40,7 @@ class Compiled:
     accessed: float = 0.0
     moved: Totals = dataclasses.field(default_factory=Totals)
     no_room: str = ""
+    executable: Any = None
 
     def fits(self, room: int) -> bool:
         """Returns whether it fits into `room` bytes; 0: into what the compiler knows of."""
@@ -64,6 +67,7 @@ def compile_program(program: Program) -> Compiled:
         costs.get("flops", 0.0),
         costs.get("bytes accessed", 0.0),
         totals(compiled.as_text()),
+        executable=compiled,
     )
 
 

@@ -36,7 +36,7 @@ def test_stages_and_tasks_are_measured(text, vocabulary, capfd):
     )
     assert re.search(stages, capfd.readouterr().out)
     prepare.run(text, [1, 2], vocabulary, "dynamic", 1, [1, 2])
-    lines = re.findall(r"MB of text, (\d) tasks: [\d.]+ s, at most \d+", capfd.readouterr().out)
+    lines = re.findall(r"MB of text, --tasks=(\d): [\d.]+ s, at most \d+", capfd.readouterr().out)
     assert lines == ["1", "2", "1", "2"]
 
 

@@ -22,8 +22,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
 
 
 def test_each_program_has_its_lines(capsys):
-    command.main(WORDS)
+    command.main([*WORDS, "--measure"])
     text = capsys.readouterr().out
+    assert text.count("\n  measured     ") == 2
     assert text.startswith("8 x cpu (data=8, fsdp=1, tensor=1); float32\n")
     assert "\nupdate, 32 x 16 tokens: compiled in" in text
     assert "\nevaluation, 32 x 16 tokens: compiled in" in text
@@ -55,11 +56,12 @@ def test_what_does_not_fit_exits_with_1(capsys, monkeypatch):
     ("words", "message"),
     [
         (["compile"], "--config"),
+        ([*WORDS, "--topology=v5e:2x2", "--measure"], "--measure runs programs"),
         ([*WORDS, "--topology=v5e"], "is neither of a slice of TPUs"),
         ([*WORDS, "--config.mesh.tensor=3"], "does not use the 8 devices"),
         ([*WORDS, "--config.optimizer.name=sgd"], "Unknown optimizer"),
     ],
-    ids=["no configuration", "no slice", "no mesh", "no optimizer"],
+    ids=["no configuration", "not here", "no slice", "no mesh", "no optimizer"],
 )
 def test_mistakes_are_one_line(words, message):
     with pytest.raises(ValueError, match=message) as error:

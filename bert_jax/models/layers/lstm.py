@@ -11,6 +11,7 @@ The layer returns the outputs, plus its inputs with a skip connection; the recur
 contain the skip connection.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -92,45 +93,120 @@ class Lstm(nn.Module):
             projection = self.param("projection", glorot, shape, jnp.float32)
 
         dtype = jnp.dtype(config.dtype)
-        kernel = kernel.astype(dtype)
-        projection = None if projection is None else projection.astype(dtype)
         # The products with the inputs of all times are one matrix product, outside of the loop.
-        inputs = _product(x.astype(dtype), kernel[:features]) + bias[None, None]
-
-        def step(state: LstmState, now: Any) -> tuple[LstmState, jax.Array]:
-            inputs, start, token = now
-            if start is not None:
-                state = jax.tree.map(lambda old: jnp.where(start[:, None], 0.0, old), state)
-            new = _next_state(config, state, inputs, kernel[features:], projection)
-            if token is not None:
-                new = jax.tree.map(lambda new, old: jnp.where(token[:, None], new, old), new, state)
-            return new, new.output.astype(dtype)
-
-        times = jax.tree.map(lambda array: array.swapaxes(0, 1), (inputs, starts, is_token))
-        unroll = math.gcd(_UNROLL, x.shape[1])
-        state, outputs = jax.lax.scan(step, state, times, reverse=reverse, unroll=unroll)
+        inputs = _product(x.astype(dtype), kernel[:features].astype(dtype)) + bias[None, None]
+        kernels = kernel[features:], projection
+        # Time first, as a loop takes it.
+        inputs, *masks = jax.tree.map(lambda x: x.swapaxes(0, 1), (inputs, starts, is_token))
+        loop: Any = _loop  # custom_vjp hides what it returns
+        outputs, state = loop(config, reverse, kernels, inputs, tuple(masks), state)
         outputs = outputs.swapaxes(0, 1)
         return (outputs + x.astype(dtype) if self.skip else outputs), state
 
 
-def _next_state(
+# (recurrent kernel, projection or None), float32; (starts, is_token), bool[seq, batch] or None.
+_Kernels = tuple[jax.Array, jax.Array | None]
+_Masks = tuple[jax.Array | None, jax.Array | None]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _loop(
     config: Any,
-    state: LstmState,
+    reverse: bool,
+    kernels: _Kernels,
     inputs: jax.Array,
-    kernel: jax.Array,
-    projection: jax.Array | None,
-) -> LstmState:
-    """Returns the state after a time, whose inputs are multiplied already."""
-    gates = inputs + _product(state.output.astype(kernel.dtype), kernel)
+    masks: _Masks,
+    state: LstmState,
+) -> tuple[jax.Array, LstmState]:
+    """Returns the outputs, float[seq, batch, features], and the last state.
+
+    The gradient of the kernels is a product over all times after the loop. As a sum inside of it,
+    which jax makes, it is read and written at each time, and sent between devices at each time.
+
+    Args:
+      config: an `ElmoConfig`.
+      reverse: see `Lstm`.
+      kernels: of the recurrent output and of the projection.
+      inputs: float32[seq, batch, gates], multiplied with their kernel already.
+      masks: `starts` and `is_token` of `Lstm`, time first.
+      state: before the first time.
+    """
+    return _scan(config, reverse, kernels, inputs, None, masks, state)[0]
+
+
+def _loop_forward(config, reverse, kernels, inputs, masks, state):
+    def run(inputs, projected, state):
+        return _scan(config, reverse, kernels, inputs, projected, masks, state)
+
+    # What is added to a product has the gradient of the product.
+    has_projection, shape = kernels[1] is not None, (*inputs.shape[:2], config.projection_size)
+    projected = jnp.zeros(shape, jnp.float32) if has_projection else None
+    result, backward, operands = jax.vjp(run, inputs, projected, state, has_aux=True)
+    return result, (backward, operands)
+
+
+def _loop_backward(config, reverse, kept, gradients):
+    backward, operands = kept
+    of_inputs, of_projected, of_state = backward(gradients)
+
+    def of_kernel(operand, of_product):
+        if of_product is None:
+            return None
+        product = of_product.astype(operand.dtype)
+        return jnp.einsum("tbi,tbo->io", operand, product, preferred_element_type=jnp.float32)
+
+    of_kernels = tuple(map(of_kernel, operands, (of_inputs, of_projected)))
+    return of_kernels, of_inputs, (None, None), of_state
+
+
+_loop.defvjp(_loop_forward, _loop_backward)
+
+
+def _scan(
+    config: Any,
+    reverse: bool,
+    kernels: _Kernels,
+    inputs: jax.Array,
+    projected: jax.Array | None,
+    masks: _Masks,
+    state: LstmState,
+) -> tuple[tuple[jax.Array, LstmState], tuple[jax.Array, jax.Array]]:
+    """Returns the results of `_loop`, and the operands of both kernels, float[seq, batch, in].
+
+    `projected`, float32[seq, batch, features] or None, is added to what the projection gives.
+    """
+    dtype = jnp.dtype(config.dtype)
+    kernel, projection = jax.tree.map(lambda kernel: kernel.astype(dtype), kernels)
+
+    def step(state: LstmState, now: Any) -> tuple[LstmState, Any]:
+        inputs, added, start, token = now
+        if start is not None:
+            state = jax.tree.map(lambda old: jnp.where(start[:, None], 0.0, old), state)
+        before = state.output.astype(dtype)
+        gates = inputs + _product(before, kernel)
+        cell, hidden = _cell(config, gates, state.cell)
+        output, hidden = hidden, hidden.astype(dtype)
+        if projection is not None:
+            output = _product(hidden, projection)
+            output = _clip(output if added is None else output + added, config.projection_clip)
+        new = LstmState(cell, output)
+        if token is not None:
+            new = jax.tree.map(lambda new, old: jnp.where(token[:, None], new, old), new, state)
+        return new, (new.output.astype(dtype), (before, hidden))
+
+    unroll = math.gcd(_UNROLL, inputs.shape[0])
+    times = (inputs, projected, *masks)
+    state, (outputs, operands) = jax.lax.scan(step, state, times, reverse=reverse, unroll=unroll)
+    return (outputs, state), operands
+
+
+def _cell(config: Any, gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the cell, and the output before its projection, from the gates' products."""
     i, j, f, o = jnp.split(gates, 4, axis=-1)
     # The bias of 1 of the forget gate is a constant, not part of the parameters.
-    cell = nn.sigmoid(f + 1) * state.cell + nn.sigmoid(i) * jnp.tanh(j)
+    cell = nn.sigmoid(f + 1) * cell + nn.sigmoid(i) * jnp.tanh(j)
     cell = _clip(cell, config.cell_clip)
-    output = nn.sigmoid(o) * jnp.tanh(cell)
-    if projection is not None:
-        output = _product(output.astype(projection.dtype), projection)
-        output = _clip(output, config.projection_clip)
-    return LstmState(cell, output)
+    return cell, nn.sigmoid(o) * jnp.tanh(cell)
 
 
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:

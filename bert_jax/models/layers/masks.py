@@ -1,6 +1,6 @@
 """Which positions attend to which, as a function of positions and example ids."""
 
-import flax
+import flax.struct
 import jax
 import jax.numpy as jnp
 

@@ -5,6 +5,7 @@ Shape suffixes: B batch, S position, H heads, K head_dim.
 
 import functools
 import math
+from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh, PartitionSpec
@@ -58,7 +59,7 @@ def splash_attention(
     # Scaled in float32: 1 / sqrt(head_dim) is rarely a number of bfloat16.
     query_BSHK = (query_BSHK / math.sqrt(query_BSHK.shape[-1])).astype(query_BSHK.dtype)
     heads_BHSK = [x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BSHK, value_BSHK)]
-    attend = functools.partial(
+    attend: Any = functools.partial(
         _on_a_device, mask=visible.mask, window=visible.window, interpret=interpret
     )
     if not mesh.empty:
@@ -74,7 +75,7 @@ def splash_attention(
     return attend(*heads_BHSK, visible.example_ids).transpose(0, 2, 1, 3)
 
 
-def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpret) -> jax.Array:
+def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpret) -> Any:
     # A TPU's kernels are not imported where they are not used.
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -88,10 +89,16 @@ def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpr
         "window": lambda: masks.LocalMask(square, (window, window), 0),
     }[mask]
     block = next(size for size in _BLOCKS if length % size == 0)
-    names = "q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq".split()
     kernel = kernels.make_splash_mha(
         masks.MultiHeadMask([of_head() for _ in range(heads)]),
-        block_sizes=kernels.BlockSizes(**{f"block_{name}": block for name in names}),
+        block_sizes=kernels.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_q_dq=block,
+            block_kv_dq=block,
+        ),
         head_shards=1,
         q_seq_shards=1,
         interpret=interpret,
