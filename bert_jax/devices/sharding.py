@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from bert_jax.devices.trees import flatten, path_name
@@ -54,8 +55,31 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[
             " of config.mesh.data, .fsdp and .tensor must be that number (-1: the remaining"
             " devices)."
         )
-    automatic = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=automatic, devices=devices)
+    arranged = arrange(tuple(sizes.values()), devices)
+    return Mesh(arranged, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def arrange(sizes: Sequence[int], devices: Sequence[Any]) -> np.ndarray:
+    """Returns an array of the devices, in which neighbours of the last axes have fast links.
+
+    Slices of TPUs, and machines with GPUs, are connected by a slower network (`slice_index` tells
+    them apart): it is left to the first axes, as far as their sizes go.
+
+    Args:
+      sizes: of the axes; their product is the number of devices.
+      devices: as many in each slice.
+    """
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    # Axes may need a part of a TPU's network, such as 64 x 2 x 2 of 16 x 16 chips.
+    options = {"devices": devices, "allow_split_physical_axes": True}
+    if slices == 1:
+        return create_device_mesh(sizes, **options)
+    outer, left = [], slices
+    for size in sizes:
+        outer.append(math.gcd(size, left))
+        left //= outer[-1]
+    inner = [size // part for size, part in zip(sizes, outer, strict=True)]
+    return create_hybrid_device_mesh(inner, outer, **options)
 
 
 def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -130,6 +130,33 @@ def test_a_mesh_that_does_not_use_all_devices_is_an_error(sizes):
         sharding.make_mesh(*sizes)
 
 
+@dataclasses.dataclass
+class Gpu:
+    """One of eight GPUs of a machine."""
+
+    id: int
+    platform: str = "gpu"
+    device_kind: str = "NVIDIA H100 80GB HBM3"
+
+    @property
+    def slice_index(self) -> int:
+        return self.id // 8
+
+    process_index = slice_index
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cross"),
+    [((4, 4, 2), "data"), ((32, 1, 1), "data"), ((1, 32, 1), "fsdp"), ((2, 8, 2), "data fsdp")],
+)
+def test_the_first_axes_go_from_machine_to_machine(sizes, cross):
+    devices = sharding.arrange(sizes, [Gpu(number) for number in range(32)])
+    machines = np.vectorize(lambda device: device.slice_index)(devices)
+    assert sorted(device.id for device in devices.flat) == list(range(32))
+    found = [name for i, name in enumerate(sharding.AXES) if np.diff(machines, axis=i).any()]
+    assert " ".join(found) == cross
+
+
 def test_only_one_axis_takes_the_remaining_devices():
     with pytest.raises(
         ValueError, match=r"Only one of config\.mesh\.data and config\.mesh\.tensor"
