@@ -6,23 +6,17 @@ than half of it, since operands are copied to the memory on the chip before they
 
 import collections
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
+
+from bert_jax.compiling.instructions import Computations, Instruction, parse, turns_of
 
 # Operations that move data between devices.
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _ARRAY = re.compile(r"\b(pred|[a-z]+[0-9]+(?:e\dm\d\w*)?)\[([\d,]*)\](\{[^}]*\})?")
 # Layouts end with the memory: none or S(0) is that of the device, all others are on the chip.
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
-_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
-_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
-_CALLED = re.compile(
-    r"(?:calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)"
-    r"|branch_computations=\{([^}]*)\}"
-)
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 # They move nothing, or what they call does.
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id"
@@ -66,37 +60,9 @@ class Totals:
     endless: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class _Instruction:
-    root: str | None  # of its computation, or None
-    name: str
-    shape: str
-    operation: str
-    rest: str  # operands, closing parenthesis, attributes
-
-    @functools.cached_property
-    def operands(self) -> list[str]:
-        depth = 1
-        for end, character in enumerate(self.rest):
-            depth += (character == "(") - (character == ")")
-            if not depth:
-                return re.findall(r"%([\w.\-]+)", self.rest[:end])
-        return []
-
-    @property
-    def called(self) -> list[str]:
-        found = []
-        for one, many in _CALLED.findall(self.rest):
-            found += [one] if one else re.findall(r"[\w.\-]+", many)
-        return found
-
-
-_Computations = dict[str, list[_Instruction]]
-
-
 def totals(text: str) -> Totals:
     """Returns what a program moves, from XLA's text of it."""
-    computations, entry = _parse(text)
+    computations, entry = parse(text)
     off_chip = loops = endless = 0
     found: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     # (computation, how often it runs, whether it moves data by itself)
@@ -114,32 +80,17 @@ def totals(text: str) -> Totals:
                 off_chip += times * _moved(instruction, shapes, computations)
             turns = 1
             if operation == "while":
-                trips = _TRIPS.search(instruction.rest)
-                turns = int(trips[1]) if trips else 1
+                known = turns_of(instruction, computations[name], computations)
+                turns = 1 if known is None else known
                 loops += any(_has_product(computations, c) for c in instruction.called)
-                endless += not trips
+                endless += known is None
             inner = moves and operation in ("while", "conditional", "call")
             todo += [(called, times * turns, inner) for called in instruction.called]
     kinds = {kind: Collective(*found[kind]) for kind in COLLECTIVES if kind in found}
     return Totals(off_chip, kinds, loops, endless)
 
 
-def _parse(text: str) -> tuple[_Computations, str]:
-    """Returns the instructions of each computation, and the name of the one that is started."""
-    computations: _Computations = {}
-    entry, current = "", None
-    for line in text.splitlines():
-        if match := _COMPUTATION.match(line):
-            current = computations[match[2]] = []
-            entry = match[2] if match[1] else entry
-        elif line.rstrip() == "}":  # the configuration of a kernel has lines that begin with it
-            current = None
-        elif current is not None and (match := _INSTRUCTION.match(line)):
-            current.append(_Instruction(*match.groups()))
-    return computations, entry
-
-
-def _has_product(computations: _Computations, name: str) -> bool:
+def _has_product(computations: Computations, name: str) -> bool:
     return any(
         instruction.operation in _PRODUCTS
         or any(_has_product(computations, called) for called in instruction.called)
@@ -147,7 +98,7 @@ def _has_product(computations: _Computations, name: str) -> bool:
     )
 
 
-def _moved(instruction: _Instruction, shapes: dict[str, str], computations: _Computations) -> int:
+def _moved(instruction: Instruction, shapes: dict[str, str], computations: Computations) -> int:
     """Returns the bytes that an instruction reads from the device's memory and writes to it."""
     operation, operands = instruction.operation, instruction.operands
     if operation in _FREE or operation.endswith(("-done", "-update")):
@@ -162,7 +113,7 @@ def _moved(instruction: _Instruction, shapes: dict[str, str], computations: _Com
     for index, operand in enumerate(operands):
         whole = _off_chip(shapes.get(operand, ""))
         if whole and fusion:
-            whole = min(whole, _read(fusion, index, whole))
+            whole = _read(fusion, index, whole, computations)
         elif whole and operation in _SLICES and index == 0:
             whole = min(whole, sum(size for size, _ in _sizes(instruction.shape)))
         elif operation == _UPDATE and index == 0:
@@ -171,7 +122,7 @@ def _moved(instruction: _Instruction, shapes: dict[str, str], computations: _Com
     return moved
 
 
-def _written(instruction: _Instruction, shapes: dict[str, str], fusion: list[_Instruction]) -> int:
+def _written(instruction: Instruction, shapes: dict[str, str], fusion: list[Instruction]) -> int:
     """Returns the bytes that an instruction writes; of an array updated in place, its new part."""
     if not fusion and instruction.operation != _UPDATE:
         return _off_chip(instruction.shape)
@@ -193,7 +144,7 @@ def _written(instruction: _Instruction, shapes: dict[str, str], fusion: list[_In
     return written
 
 
-def _read(fusion: list[_Instruction], index: int, whole: int) -> int:
+def _read(fusion: list[Instruction], index: int, whole: int, computations: Computations) -> int:
     """Returns how many of the `whole` bytes of a parameter a fusion reads: those of slices, none of
     an array that is updated in place, otherwise all."""
     names = {
@@ -201,19 +152,24 @@ def _read(fusion: list[_Instruction], index: int, whole: int) -> int:
     }
     read = 0
     for instruction in fusion:
-        if not names.intersection(instruction.operands):
+        operands = instruction.operands
+        if not names.intersection(operands):
             continue
-        first = instruction.operands[0] in names
+        first = operands[0] in names
         if first and instruction.operation == "bitcast":
             names.add(instruction.name)
         elif first and instruction.operation in _SLICES:
             read += sum(size for size, _ in _sizes(instruction.shape))
+        elif instruction.operation == "fusion":
+            inner = computations[instruction.called[0]]
+            places = (place for place, name in enumerate(operands) if name in names)
+            read += sum(_read(inner, place, whole, computations) for place in places)
         elif not first or instruction.operation != _UPDATE:
             return whole
-    return read
+    return min(read, whole)
 
 
-def _result_bytes(instruction: _Instruction) -> int:
+def _result_bytes(instruction: Instruction) -> int:
     """Returns the bytes of the results of a collective, without operands that it returns too."""
     shape = instruction.shape
     twice = instruction.operation in ("all-gather-start", "collective-permute-start")

@@ -1,5 +1,7 @@
 """What is read from XLA's text, of programs written by hand and of simple compiled ones."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -60,6 +62,33 @@ def test_collectives_are_counted_by_kind():
     }
 
 
+# The same table, read by a fusion within a fusion.
+NESTED = """
+%row (stack: f32[1000,10], which: s32[]) -> f32[1,10] {
+  %stack = f32[1000,10]{1,0} parameter(0)
+  %which = s32[] parameter(1)
+  ROOT %one = f32[1,10]{1,0} dynamic-slice(%stack, %which), dynamic_slice_sizes={1,10}
+}
+
+%product (way: s32[]{:S(6)}, of: f32[1000,10]) -> f32[1,10] {
+  %way = s32[] parameter(0)
+  %of = f32[1000,10]{1,0} parameter(1)
+  %weights = f32[1,10]{1,0} fusion(%of, %way), kind=kLoop, calls=%row
+  ROOT %twice = f32[1,10]{1,0} add(%weights, %weights)
+}
+
+ENTRY %main (a: f32[1000,10], b: s32[]) -> f32[1,10] {
+  %a = f32[1000,10]{1,0:T(8,128)} parameter(0)
+  %b = s32[]{:S(6)} parameter(1)
+  ROOT %some = f32[1,10]{1,0:T(8,128)} fusion(%b, %a), kind=kOutput, calls=%product
+}
+"""
+
+
+def test_a_slice_of_a_fusion_in_a_fusion_is_not_the_whole():
+    assert totals(NESTED).off_chip == 10 * 4 + 10 * 4
+
+
 def test_what_stays_on_the_chip_is_not_counted():
     assert totals(MEMORIES).off_chip == (4 * 10 * 4 + 4 * 4) + 250 * 4 + 40
 
@@ -92,6 +121,60 @@ def test_a_loop_writes_its_results_once():
     found = compiled(lambda x: jax.lax.map(jnp.cumsum, x), x)
     whole = turns * size * 4
     assert 2 * whole <= found.off_chip < 30 * whole  # logarithmically many passes, not 50
+
+
+LOOP = """
+%below (state: (s32[], f32[8])) -> pred[] {
+  %end = s32[]{:T(128)} constant(END)
+  %state = (s32[]{:T(128)}, f32[8]{0}) parameter(0)
+  %count = s32[]{:T(128)} get-tuple-element(%state), index=0
+  ROOT %lt = pred[]{:T(512)} compare(%count, %end), direction=LT
+}
+
+%turn (state.1: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %state.1 = (s32[]{:T(128)}, f32[8]{0}) parameter(0)
+  %count.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
+  %x = f32[8]{0} get-tuple-element(%state.1), index=1
+  %step = s32[]{:T(128)} constant(STEP)
+  %next = s32[]{:T(128)} add(%count.1, %step)
+  %sum = f32[8]{0} all-reduce(%x), replica_groups={}
+  ROOT %both = (s32[]{:T(128)}, f32[8]{0}) tuple(%next, %sum)
+}
+
+ENTRY %main (x.1: f32[8]) -> (s32[], f32[8]) {
+  %x.1 = f32[8]{0} parameter(0)
+  %zero = s32[]{:T(128)} constant(START)
+  %start = s32[]{:T(128)} copy(%zero)
+  %all = (s32[]{:T(128)}, f32[8]{0}) tuple(%start, %x.1)
+  ROOT %while = (s32[]{:T(128)}, f32[8]{0}) while(%all), condition=%below, body=%turn
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "end", "turns"), [(0, 1, 12, 12), (4, 1, 12, 8), (0, 5, 12, 3), (3, 1, 2, 0)]
+)
+def test_the_turns_of_a_loop_follow_from_its_counter(start, step, end, turns):
+    """The compiler for TPUs does not write them."""
+    text = LOOP.replace("START", str(start)).replace("STEP", str(step)).replace("END", str(end))
+    found = totals(text)
+    assert found.collectives == {"all-reduce": Collective(turns, turns * 32)}
+    assert not found.endless
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("copy(%zero)", "negate(%zero)"),
+        ("constant(END)", "parameter(1)"),
+        ("add(%count.1, %step)", "multiply(%count.1, %step)"),
+        ("direction=LT", "direction=NE"),
+    ],
+)
+def test_the_turns_of_other_loops_are_not_known(old, new):
+    assert old in LOOP
+    found = totals(re.sub("START|STEP|END", "7", LOOP.replace(old, new)))
+    assert found.endless == 1 and found.collectives["all-reduce"].count == 1
 
 
 def test_loops_of_unknown_length_count_once():
