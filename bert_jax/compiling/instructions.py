@@ -78,7 +78,7 @@ def turns_of(
     before, test = _by_name(outside), _root(condition)
     if test.operation != "compare" or "direction=LT" not in test.rest:
         return None
-    counter, end = condition[test.operands[0]], _constant(condition, test.operands[1])
+    counter, end = _copied(condition, test.operands[0]), _constant(condition, test.operands[1])
     place = _INDEX.search(counter.rest)
     if end is None or not place:
         return None
@@ -92,21 +92,22 @@ def _step(body: Mapping[str, Instruction], name: str, place: int) -> int | None:
     new = body[name]
     if new.operation != "add":
         return None
-    old = [
-        operand for operand in new.operands if _INDEX.findall(body[operand].rest) == [str(place)]
-    ]
-    added = [_constant(body, operand) for operand in new.operands if operand not in old]
-    return added[0] if len(old) == len(added) == 1 else None
+    is_old = [_INDEX.findall(_copied(body, o).rest) == [str(place)] for o in new.operands]
+    if is_old not in ([True, False], [False, True]):
+        return None
+    return _constant(body, new.operands[is_old.index(False)])
 
 
 def _constant(by_name: Mapping[str, Instruction], name: str) -> int | None:
-    while name in by_name and by_name[name].operation == "copy":
-        name = by_name[name].operands[0]
-    found = by_name.get(name)
-    if found is None or found.operation != "constant":
-        return None
-    digits = re.match(r"-?\d+", found.rest)
+    found = _copied(by_name, name)
+    digits = re.match(r"-?\d+", found.rest) if found.operation == "constant" else None
     return int(digits[0]) if digits else None
+
+
+def _copied(by_name: Mapping[str, Instruction], name: str) -> Instruction:
+    """Returns what is copied, if the instruction is a copy, or else the instruction."""
+    found = by_name[name]
+    return _copied(by_name, found.operands[0]) if found.operation == "copy" else found
 
 
 def _by_name(instructions: Sequence[Instruction]) -> dict[str, Instruction]:

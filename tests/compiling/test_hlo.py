@@ -136,7 +136,8 @@ LOOP = """
   %count.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
   %x = f32[8]{0} get-tuple-element(%state.1), index=1
   %step = s32[]{:T(128)} constant(STEP)
-  %next = s32[]{:T(128)} add(%count.1, %step)
+  %same = s32[]{:T(128)} copy(%count.1)
+  %next = s32[]{:T(128)} add(%same, %step)
   %sum = f32[8]{0} all-reduce(%x), replica_groups={}
   ROOT %both = (s32[]{:T(128)}, f32[8]{0}) tuple(%next, %sum)
 }
@@ -167,7 +168,7 @@ def test_the_turns_of_a_loop_follow_from_its_counter(start, step, end, turns):
     [
         ("copy(%zero)", "negate(%zero)"),
         ("constant(END)", "parameter(1)"),
-        ("add(%count.1, %step)", "multiply(%count.1, %step)"),
+        ("add(%same, %step)", "multiply(%same, %step)"),
         ("direction=LT", "direction=NE"),
     ],
 )
