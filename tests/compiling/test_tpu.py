@@ -74,7 +74,9 @@ def test_small_models_are_split_over_all_axes(name, topology):
 def test_base_and_large_send_what_their_mesh_makes_them(name, topology, mesh):
     """With blocks in a loop: one is compiled, in the place of 12 or 24."""
     config = importlib.import_module(f"configs.{name}").get_config()
-    config.model.scan_layers = config.model.remat = True
+    config.model.scan_layers = True
+    # libtpu 0.0.42.1 crashes with both for 64 x 2 x 2 chips of a v6e.
+    config.model.remat = not topology.startswith("v6e")
     found = compile_update(config, topology, mesh)
     assert not found.no_room
     if mesh[0] == 4:  # each gradient is sent once; some are bfloat16
