@@ -30,8 +30,8 @@ class Dropout(nn.Module):
         shape = tuple(1 if axis in self.shared_axes else n for axis, n in enumerate(x.shape))
         bits = random_bits(self.make_rng("dropout"), shape, self.prng_impl)
         kept = bits >= jnp.uint32(round(self.rate * 2**32))
-        # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a loop over
-        # blocks, it then writes each key of its rounds to an array of the shape of the bits.
+        # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a loop
+        # over blocks, it then writes each key of its rounds to an array of the shape of the bits.
         kept = jax.lax.optimization_barrier(kept)
         return jnp.where(kept, x / (1 - self.rate), 0)
 
