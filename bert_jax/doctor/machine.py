@@ -16,6 +16,7 @@ INSTALL = "pip install -c constraints.txt"
 EXTRAS = {
     "cuda": "NVIDIA GPUs",
     "tpu": "TPUs",
+    "nvidia": "compilation for NVIDIA GPUs on a machine without one",
     "zstd": "text compressed with zstd",
     "gpt": "the released tokenizer of GPT",
     "elmo": "weights of bilm-tf",
@@ -27,8 +28,9 @@ EXTRAS = {
     "test": "the tests",
 }
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([^\]]*)\])?([^;]*)(?:;\s*extra == ['\"](\w+)['\"])?")
-# What jax[cuda13] and jax[tpu] install besides jax.
-_PLUGINS = {"cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"), "tpu": ("libtpu",)}
+# What extras of jax install besides jax.
+_CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
+_PLUGINS = {"cuda": _CUDA_PLUGINS, "tpu": ("libtpu",), "nvidia": _CUDA_PLUGINS}
 _LITTLE_MEMORY, _LITTLE_DISK = 2e9, 5e9
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 # (limit, use) of a container in versions 2 and 1 of Linux's control groups.

@@ -1,6 +1,7 @@
 """The page in a browser: every kind of answer, errors, small screens, and accessibility."""
 
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -191,6 +192,17 @@ def say(page, **fields):
     return section.locator(".answer")
 
 
+def until(page, expression, seconds=10):
+    """Waits until a JavaScript expression is true.
+
+    wait_for_function would ask again from inside the page, where its policy forbids eval.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(50)
+
+
 def bars(answer):
     """(name, value, whether it is the best) of each bar."""
     return [
@@ -273,9 +285,7 @@ def test_questions(page):
       const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
       return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
     }"""
-    assert page.wait_for_function(
-        f"({inside})(document.querySelector('section:not([hidden]) mark'))"
-    )
+    until(page, f"({inside})(document.querySelector('section:not([hidden]) mark'))")
     answer = say(page, question="Where? " * 30)
     assert "The question is longer than the model reads." in answer.inner_text()
     answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
@@ -325,9 +335,10 @@ def test_attention_in_a_frame(page):
     frame.locator("nav a").last.click()
     assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-12")
     # The frame is as high as its page: it has no scroll bar of its own.
-    page.wait_for_function(
+    until(
+        page,
         "() => { const f = document.querySelector('iframe.frame');"
-        " return f.contentDocument.documentElement.scrollHeight <= f.clientHeight + 1; }"
+        " return f.contentDocument.documentElement.scrollHeight <= f.clientHeight + 1; }",
     )
 
 
@@ -407,7 +418,7 @@ def test_scripts_from_elsewhere_do_not_run(browser, address):
         " document.body.append(s); }"
     )
     page.evaluate("() => fetch('http://127.0.0.2:9/').catch(() => { window.blocked = 1; })")
-    page.wait_for_function("window.blocked === 1")
+    until(page, "window.blocked === 1")
     assert page.evaluate("window.ran") is None
     assert sum("Content Security Policy" in line for line in seen) >= 2
     page.close()
