@@ -168,10 +168,13 @@ def claim(path: str | os.PathLike, content: bytes) -> bytes:
         return content
 
     def create(fs: Any) -> bytes:
-        with contextlib.suppress(FileExistsError):
-            if not fs.exists(_key(address)):
-                fs.pipe_file(_key(address), content, mode="create")
-        return fs.cat_file(_key(address))
+        while True:
+            with contextlib.suppress(FileExistsError):
+                if not fs.exists(_key(address)):
+                    fs.pipe_file(_key(address), content, mode="create")
+            # Whoever has created it may have removed it since.
+            with contextlib.suppress(FileNotFoundError):
+                return fs.cat_file(_key(address))
 
     return _attempt(address, create)
 
@@ -221,7 +224,10 @@ def _bring_once(address: str) -> None:
 
 
 def _bring(address: str, everything: bool = False) -> None:
-    """Downloads what has changed, and removes what the bucket had and has no more."""
+    """Downloads what has changed, and removes what the bucket had and has no more.
+
+    Other machines may change the bucket meanwhile: what is gone when its turn comes is not there.
+    """
     scheme, _, key = address.partition("://")
     if wildcard := re.search(r"[*?[]", key):
         key = key[: wildcard.start()].rpartition("/")[0]
@@ -238,19 +244,32 @@ def _bring(address: str, everything: bool = False) -> None:
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         part = f"{copy}.{uuid.uuid4().hex}.part"
         try:
-            _attempt(address, lambda fs: fs.get_file(info["name"], part))
+            if not _attempt(address, lambda fs: _get(fs, info["name"], part)):
+                del copies[copy]
+                return
             os.replace(part, copy)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(part)
         _record(copy, info)
 
-    _all(download, filter(is_wanted, copies))
+    _all(download, list(filter(is_wanted, copies)))
     tags = pathlib.Path(_root(), "tags")
     for tag in (tags / scheme / key).rglob("*.tag"):
         copy = os.path.join(_root(), tag.relative_to(tags).with_suffix(""))
         if copy not in copies:
             _forget(copy)
+
+
+def _get(fs: Any, key: str, path: str) -> bool:
+    """Downloads an object; returns whether it was there."""
+    try:
+        fs.get_file(key, path)
+    except FileNotFoundError as error:
+        if _is_of_this_disk(error):
+            raise
+        return False
+    return True
 
 
 def _forget(copy: str) -> None:

@@ -169,6 +169,45 @@ def test_the_first_claim_counts(store, machine, address):
     assert first == second == b"first"
 
 
+def test_what_is_removed_after_it_was_listed_is_not_there(store, machine, address, monkeypatch):
+    copy = pathlib.Path(buckets.local(f"{address}/run"))
+    copy.mkdir()
+    for name in ("a.txt", "claim.json"):
+        atomic.write_text(copy / name, "old")
+    machine()
+    copy = pathlib.Path(buckets.local(f"{address}/run"))
+    key, files = f"{address.partition('://')[2]}/run/claim.json", store.files()
+    files.pipe_file(key, b"changed")
+    objects = buckets._objects
+
+    def then_removed(address):
+        found = objects(address)
+        files.rm_file(key)
+        return found
+
+    monkeypatch.setattr(buckets, "_objects", then_removed)
+    buckets.refresh(str(copy))
+    assert [path.name for path in copy.iterdir()] == ["a.txt"]
+
+
+def test_a_claim_that_another_machine_takes_back_is_made_again(
+    store, machine, address, monkeypatch
+):
+    path = f"{buckets.local(address)}/claim.json"
+    buckets.claim(path, b"first")
+    files, others = buckets._file_system(store.scheme), store.files()
+    cat_file = files.cat_file
+
+    def after_it_was_removed(key):
+        if others.cat_file(key) == b"first":
+            others.rm_file(key)
+        return cat_file(key)
+
+    monkeypatch.setattr(files, "cat_file", after_it_was_removed)
+    assert buckets.claim(path, b"second") == b"second"
+    assert content(store, address) == {"claim.json": b"second"}
+
+
 def test_a_bucket_that_does_not_exist_is_named(store, machine):
     with pytest.raises(ValueError, match=rf"there is no bucket {store.scheme}://nothing"):
         buckets.local(f"{store.scheme}://nothing/run")
