@@ -65,8 +65,10 @@ def _parse(line: str, where: str) -> Text:
     return Text(text_a, text_b, where)
 
 
-# A batch is padded to the first of these that is long enough.
-_LENGTHS = (16, 32, 64, 128, 256, 512)
+# A batch is padded to the first of these that is long enough: with few texts, compiling a shape
+# takes longer than padding; with many it is the other way round.
+FEW_LENGTHS = (16, 32, 64, 128, 256, 512)
+MANY_LENGTHS = (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +152,7 @@ def text_batches(
     shards: int,
     pad_id: int,
     least_slots: int = 1,
+    pad_lengths: Sequence[int] = FEW_LENGTHS,
 ) -> Iterator[EvaluationBatch]:
     """Yields batches with all rows once, the longest first.
 
@@ -160,12 +163,13 @@ def text_batches(
       shards: the number of rows of a batch is a multiple of it.
       pad_id: fills rows.
       least_slots: for masks, of a row.
+      pad_lengths: lengths below `longest` that batches are padded to.
 
     Yields:
       Batches in the form of `corpus.batch`, with int32[batch, slots] `masked_lm_positions` and
       `masked_lm_ids`.
     """
-    lengths = bucket_lengths(_LENGTHS, longest)
+    lengths = bucket_lengths(pad_lengths, longest)
     sequences = _sequences(rows, pad_id)
     order = np.argsort(-sequences.lengths, kind="stable")
     while len(order):

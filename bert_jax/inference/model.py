@@ -1,7 +1,8 @@
 """A trained model on the devices, and texts that go through it in batches by length.
 
 Rows come from an iterator and are read a window at a time, so that memory does not grow with the
-input.
+input. The first window is small and has few shapes; where more text follows, windows are larger and
+padded less.
 """
 
 import copy
@@ -16,7 +17,14 @@ from ml_collections import ConfigDict
 
 from bert_jax.corpus.batch import Batch, EvaluationBatch, in_parts
 from bert_jax.devices import sharding
-from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.examples.texts import (
+    FEW_LENGTHS,
+    MANY_LENGTHS,
+    Text,
+    TextRow,
+    encode_text,
+    text_batches,
+)
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
@@ -28,9 +36,11 @@ from bert_jax.training.progress import Screen
 from bert_jax.training.run import load_workdir_tokenizer, make_model_config, make_task_data
 from bert_jax.training.state import abstract_params, parameter_rules
 
-# Positions of a batch, padding included, and batches of a window.
+# Positions of a batch, padding included.
 BATCH_TOKENS = 4096
-_WINDOW = 8
+# Batches of a window: of the first, and the most of others. Above the size of the first, their
+# outputs, which `in_order` may hold back, have at most these bytes.
+_FIRST_WINDOW, _LARGEST_WINDOW, _HELD_BYTES = 8, 32, 1 << 28
 # For masks of a text, where few texts are read at a time.
 MASK_SLOTS = 8
 
@@ -153,21 +163,34 @@ class TrainedModel:
           window first. `in_order` restores their order.
         """
         numbered = enumerate(rows)
-        while window := self._window(numbered):
-            batches = self.batches([row for _, row in window])
+        size, lengths = _FIRST_WINDOW, FEW_LENGTHS
+        while window := self._window(numbered, size):
+            batches = self.batches([row for _, row in window], lengths)
             if self._for_requests:
                 batches = in_parts(batches, self.batch_shards)
+            batch_bytes = 1
             for batch in batches:
                 outputs = self.call(forward, batch.read(0, len(batch.row_numbers)))
+                batch_bytes = max(batch_bytes, sum(array.nbytes for array in outputs.values()))
                 places = np.flatnonzero(batch.row_numbers >= 0).tolist()
                 for place in places:
                     number, row = window[batch.row_numbers[place]]
                     yield number, row, {name: array[place] for name, array in outputs.items()}
                 if progress:
                     progress.add(len(places))
+            if not self._for_requests:  # there are many texts
+                size = min(max(_FIRST_WINDOW, _HELD_BYTES // batch_bytes), _LARGEST_WINDOW)
+                lengths = MANY_LENGTHS
 
-    def batches(self, rows: Sequence[TextRow]) -> Iterator[EvaluationBatch]:
-        """Yields batches with all rows once, the longest first, before `EvaluationBatch.parts`."""
+    def batches(
+        self, rows: Sequence[TextRow], pad_lengths: Sequence[int] = FEW_LENGTHS
+    ) -> Iterator[EvaluationBatch]:
+        """Yields batches with all rows once, the longest first, before `EvaluationBatch.parts`.
+
+        Args:
+          rows: in memory.
+          pad_lengths: that batches are padded to.
+        """
         return text_batches(
             rows,
             self.config.max_position_embeddings,
@@ -175,11 +198,12 @@ class TrainedModel:
             self.batch_shards,
             self.tokenizer.pad_id,
             self._least_slots,
+            pad_lengths,
         )
 
-    def _window(self, rows: Iterator[tuple[int, TextRow]]) -> list[tuple[int, TextRow]]:
-        """Returns rows of some batches' tokens; at least one, if there is one."""
-        window, room = [], _WINDOW * self._batch_tokens
+    def _window(self, rows: Iterator[tuple[int, TextRow]], size: int) -> list[tuple[int, TextRow]]:
+        """Returns rows of the tokens of `size` batches; at least one, if there is one."""
+        window, room = [], size * self._batch_tokens
         for number, row in rows:
             window.append((number, row))
             room -= len(row.input_ids)

@@ -53,18 +53,33 @@ def test_every_row_comes_once_with_its_own_numbers_in_a_shape_of_its_length(mode
     assert all(a is b for a, b in zip(ordered, rows, strict=True))
 
 
-def test_rows_are_read_a_window_at_a_time(model):
-    """Eight batches of 256 tokens are ahead at most, whatever the number of rows."""
+@pytest.mark.parametrize(("held_bytes", "most"), [(1 << 28, 32), (0, 8)])
+def test_rows_are_read_a_window_at_a_time(model, held_bytes, most, monkeypatch):
+    """`most` batches of 256 tokens are ahead at most, whatever the number of rows."""
+    monkeypatch.setattr(model_lib, "_HELD_BYTES", held_bytes)
     read = 0
 
     def rows():
         nonlocal read
-        for row in rows_of(model, [32] * 1000):
+        for row in rows_of(model, [32] * 2000):
             read += 1
             yield row
 
-    for done, _ in enumerate(model.run(model.compile(ids_and_shape), rows())):
-        assert read - done <= 8 * 256 // 32
+    results = model.run(model.compile(ids_and_shape), rows())
+    ahead = [read - done for done, _ in enumerate(results)]
+    assert ahead[0] == 8 * 256 // 32
+    assert max(ahead) == most * 256 // 32
+
+
+@pytest.mark.parametrize(("for_requests", "later"), [(False, 24), (True, 40)])
+def test_after_the_first_window_texts_are_padded_less(workdir, for_requests, later, monkeypatch):
+    monkeypatch.setattr(model_lib, "MANY_LENGTHS", (16, 24, 32))
+    monkeypatch.setattr(model_lib, "FEW_LENGTHS", (16,))
+    model = TrainedModel(store.load(workdir), workdir, 256, for_requests=for_requests)
+    results = list(model.run(model.compile(ids_and_shape), rows_of(model, [20] * 500)))
+    first = -(-8 * 256 // 20)
+    assert {out["shape"][1] for number, _, out in results if number < first} == {40}
+    assert {out["shape"][1] for number, _, out in results if number >= first} == {later}
 
 
 def test_pairs_have_token_types(model):
