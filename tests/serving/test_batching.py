@@ -21,7 +21,7 @@ class Doubles:
 
     def run(self, examples):
         self.groups.append(list(examples))
-        self.go.wait(10)
+        self.go.wait(60)
         if "defect" in examples:
             raise KeyError("defect")
         return [2 * example for example in examples]
@@ -58,8 +58,8 @@ def test_requests_that_wait_go_together(make, doubles):
     first = begin(batcher, doubles)
     futures = [batcher.submit(doubles, [i, 10 * i]) for i in range(1, 5)]
     doubles.go.set()
-    assert first.result(5) == [0]
-    assert [future.result(5) for future in futures] == [[2 * i, 20 * i] for i in range(1, 5)]
+    assert first.result(30) == [0]
+    assert [future.result(30) for future in futures] == [[2 * i, 20 * i] for i in range(1, 5)]
     assert doubles.groups == [[0], [1, 10, 2, 20], [3, 30, 4, 40]]
     assert (batcher.groups, batcher.requests) == (3, 5)
 
@@ -69,7 +69,7 @@ def test_a_request_larger_than_a_group_is_one_by_itself(make, doubles):
     begin(batcher, doubles)
     futures = [batcher.submit(doubles, item) for item in ([1, 2, 3], [4])]
     doubles.go.set()
-    assert [future.result(5) for future in futures] == [[2, 4, 6], [8]]
+    assert [future.result(30) for future in futures] == [[2, 4, 6], [8]]
     assert doubles.groups == [[0], [1, 2, 3], [4]]
 
 
@@ -80,29 +80,33 @@ def test_other_computations_do_not_join_and_are_not_overtaken_for_ever(make, dou
     begin(batcher, doubles)
     futures = [batcher.submit(c, [i]) for i, c in enumerate((doubles, other, doubles, other), 1)]
     doubles.go.set()
-    assert [future.result(5) for future in futures] == [[2], [4], [6], [8]]
+    assert [future.result(30) for future in futures] == [[2], [4], [6], [8]]
     assert doubles.groups == [[0], [1, 3]] and other.groups == [[2, 4]]
 
 
 def test_after_a_group_more_requests_are_waited_for(make, doubles):
-    doubles.go.set()
-    batcher = make(gathering=0.5)
-    doubles.go.clear()
+    batcher = make(most=2, gathering=1000)
     first = begin(batcher, doubles)
     pair = [batcher.submit(doubles, [i]) for i in (1, 2)]
     doubles.go.set()
-    assert [f.result(5) for f in (first, *pair)] == [[0], [2], [4]]
+    assert [f.result(30) for f in (first, *pair)] == [[0], [2], [4]]
     one = batcher.submit(doubles, [3])
     time.sleep(0.05)
     two = batcher.submit(doubles, [4])
-    assert (one.result(5), two.result(5)) == ([6], [8])
-    assert doubles.groups[-1] == [3, 4]
-    # Once both are done as a group, a request alone waits that long, and the next does not.
-    start = time.monotonic()
-    batcher.submit(doubles, [5]).result(5)
-    waited = time.monotonic()
-    batcher.submit(doubles, [6]).result(5)
-    assert waited - start > 0.4 and time.monotonic() - waited < 0.4
+    assert (one.result(30), two.result(30)) == ([6], [8])
+    # A request that fills a group waits for no other, and neither does the one after it.
+    assert batcher.submit(doubles, [5, 50]).result(30) == [10, 100]
+    assert batcher.submit(doubles, [6]).result(30) == [12]
+    assert doubles.groups == [[0], [1, 2], [3, 4], [5, 50], [6]]
+
+
+def test_a_request_alone_does_not_wait_for_ever(make, doubles):
+    batcher = make(gathering=0.01)
+    first = begin(batcher, doubles)
+    pair = [batcher.submit(doubles, [i]) for i in (1, 2)]
+    doubles.go.set()
+    assert [f.result(30) for f in (first, *pair)] == [[0], [2], [4]]
+    assert batcher.submit(doubles, [3]).result(30) == [6]
 
 
 def test_wrong_inputs_are_no_error_of_others(make, doubles):
@@ -111,10 +115,10 @@ def test_wrong_inputs_are_no_error_of_others(make, doubles):
     futures = [batcher.submit(doubles, item) for item in ([1, "wrong"], ["wrong"], [2])]
     doubles.go.set()
     with pytest.raises(InputError, match=r"^inputs\[1\]: it is wrong$"):
-        futures[0].result(5)
+        futures[0].result(30)
     with pytest.raises(InputError, match="^it is wrong$"):
-        futures[1].result(5)
-    assert futures[2].result(5) == [4]
+        futures[1].result(30)
+    assert futures[2].result(30) == [4]
 
 
 def test_a_defect_is_that_of_one_request(make, doubles, capsys):
@@ -122,9 +126,9 @@ def test_a_defect_is_that_of_one_request(make, doubles, capsys):
     begin(batcher, doubles)
     futures = [batcher.submit(doubles, [item]) for item in (1, "defect", 2)]
     doubles.go.set()
-    assert (futures[0].result(5), futures[2].result(5)) == ([2], [4])
+    assert (futures[0].result(30), futures[2].result(30)) == ([2], [4])
     with pytest.raises(KeyError):
-        futures[1].result(5)
+        futures[1].result(30)
     assert "KeyError" in capsys.readouterr().err
 
 
@@ -135,7 +139,7 @@ def test_too_many_wait(make, doubles):
     with pytest.raises(FullError):
         batcher.submit(doubles, [3])
     doubles.go.set()
-    assert [future.result(5) for future in futures] == [[2], [4]]
+    assert [future.result(30) for future in futures] == [[2], [4]]
 
 
 def test_what_was_accepted_is_computed_at_the_end(make, doubles):
@@ -143,11 +147,12 @@ def test_what_was_accepted_is_computed_at_the_end(make, doubles):
     futures = [begin(batcher, doubles), *(batcher.submit(doubles, [i]) for i in range(1, 20))]
     closing = threading.Thread(target=batcher.close)
     closing.start()
-    time.sleep(0.02)
+    while not batcher._is_closed:
+        time.sleep(0.001)
     with pytest.raises(ClosedError):
         batcher.submit(doubles, [99])
     doubles.go.set()
-    closing.join(5)
+    closing.join(30)
     assert [future.result(0) for future in futures] == [[2 * i] for i in range(20)]
 
 
