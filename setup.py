@@ -83,7 +83,7 @@ setup(
     ],
     # In a checkout the configurations stand beside the package; a wheel has them in it.
     package_dir={"bert_jax.configs": "configs"},
-    package_data={"bert_jax.pages": ["*.css", "*.js"]},
+    package_data={f"bert_jax.tools.{name}": ["*.css", "*.js"] for name in ("pages", "serve")},
     entry_points={"console_scripts": ["bert_jax = bert_jax.__main__:start"]},
     install_requires=REQUIRED,
     extras_require=EXTRAS,

@@ -6,8 +6,8 @@ python -m bert_jax COMMAND --help prints the flags of a command and an example.
 import difflib
 from collections.abc import Sequence
 
-from bert_jax.commands import COMMANDS, load
-from bert_jax.commands.flags import command_line
+from bert_jax.tools.cli import COMMANDS, load
+from bert_jax.tools.cli.flags import command_line
 
 
 def main(argv: Sequence[str]) -> None:

@@ -9,8 +9,8 @@ The same as the commands train, evaluate and predict of `python -m bert_jax`.
 
 from collections.abc import Sequence
 
-from bert_jax.commands import evaluate, predict, train
-from bert_jax.commands.flags import command_line, overrides, run_flags
+from bert_jax.tools.cli import evaluate, predict, train
+from bert_jax.tools.cli.flags import command_line, overrides, run_flags
 
 MODES = {"train": train, "evaluate": evaluate, "predict": predict}
 

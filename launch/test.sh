@@ -8,7 +8,7 @@
 # extra beam, which does not fit constraints.txt, and are skipped; they run in an environment of their own:
 #
 #   python3 -m venv DIR && DIR/bin/pip install -e '.[beam]' pytest psutil
-#   DIR/bin/python -m pytest tests/corpus/test_beam.py tests/files/test_beam.py
+#   DIR/bin/python -m pytest tests/data/corpus/test_beam.py tests/files/test_beam.py
 #
 # TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail

@@ -72,7 +72,7 @@ def shared_data() -> pathlib.Path:
 @pytest.fixture(scope="session")
 def tiny_tasks(tmp_path_factory) -> pathlib.Path:
     """A data directory of tensorflow-datasets with the dataset `tiny_tasks`."""
-    from tests.examples import tiny_tasks
+    from tests.data.labelled import tiny_tasks
 
     tiny_tasks.build(folder := tmp_path_factory.mktemp("tfds"))
     return folder

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from bert_jax.config import store
 from bert_jax.config.fields import data_dir
-from bert_jax.corpus import manifest
+from bert_jax.data.corpus import manifest
 from bert_jax.training.checksums import find_corruption
 
 

@@ -30,17 +30,17 @@ import sentencepiece
 from bert_jax.config import checks, defaults, store
 from bert_jax.config.data import data_config
 from bert_jax.config.errors import is_for_users
-from bert_jax.corpus.manifest import Manifest
-from bert_jax.corpus.prepare import prepare
-from bert_jax.examples.choices import read_choices
-from bert_jax.examples.conll import read_tagged
-from bert_jax.examples.squad import read_questions
-from bert_jax.examples.tables import Columns, read_table
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.labelled.choices import read_choices
+from bert_jax.data.labelled.conll import read_tagged
+from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.tables import Columns, read_table
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.formats.tensorflow_bundle import Bundle
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenizers import load_tokenizer
-from tests.convert.bundle_writer import write_bundle
+from tests.tools.convert.bundle_writer import write_bundle
 
 WORDS = "the cat sat on a mat Zürich 東京 isn't 1891 -DOCSTART- O B-PER".split()
 ODD = (

@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config import checks, defaults, store
-from bert_jax.examples.texts import Text
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor
 from bert_jax.inference.model import TrainedModel

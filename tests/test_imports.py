@@ -19,20 +19,12 @@ PACKAGE = "bert_jax"
 FLOORS = (
     "main",
     "__main__",
-    "commands",
-    "sweep",
-    "compiling",
-    "doctor",
-    "benchmark",
-    "convert",
-    "serving",
+    "tools",
     "inference",
     "training",
     "tasks",
     "models",
-    "pages",
-    "examples",
-    "corpus",
+    "data",
     "formats",
     "text",
     "scores",
@@ -41,10 +33,19 @@ FLOORS = (
     "config",
     "files",
 )
-MAX_FILES = 18  # of a folder, without __init__.py: commands has a file for each command
-WITHOUT_JAX = ("pages", "examples", "corpus", "formats", "text", "scores", "config", "files")
+MAX_FILES = 18  # of a folder, without __init__.py: cli has a file for each command
+WITHOUT_JAX = (
+    "tools.pages",
+    "tools.report",
+    "data",
+    "formats",
+    "text",
+    "scores",
+    "config",
+    "files",
+)
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax"}
-PARSES_FLAGS = ("main", "__main__", "commands")
+PARSES_FLAGS = ("main", "__main__", "tools.cli")
 FLAG_PARSERS = {"argparse", "absl.flags", "absl.app", "sys.argv", "getopt", "optparse"}
 # What executes data, or reads it in a form that does.
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
@@ -132,6 +133,11 @@ def floor(module: str) -> str:
     return (module.split(".") + [""])[1]
 
 
+def is_in(module: str, folders: Iterable[str]) -> bool:
+    """Returns whether a module is one of the folders of the package, or in one."""
+    return f"{module}.".startswith(tuple(f"{PACKAGE}.{folder}." for folder in folders))
+
+
 def chains_to(
     root: pathlib.Path, start: Iterable[str], forbidden: set[str], only_at_import: bool
 ) -> list[str]:
@@ -171,6 +177,19 @@ def upward_imports(root: pathlib.Path) -> list[str]:
             else:
                 is_allowed = FLOORS.index(floor(module)) <= FLOORS.index(floor(found))
             if not is_allowed:
+                lines.append(f"{place(root, path)} -> {found}")
+    return lines
+
+
+def imports_of_other_tools(root: pathlib.Path) -> list[str]:
+    files, lines = module_files(root), []
+    for module, path in files.items():
+        parts = module.split(".")
+        if parts[1:2] != ["tools"] or len(parts) < 3 or parts[2] == "cli":
+            continue
+        for found in imported_modules(imports(path), files):
+            other = (found.split(".") + ["", ""])[1:3]
+            if other[0] == "tools" and other[1] not in (parts[2], "pages"):
                 lines.append(f"{place(root, path)} -> {found}")
     return lines
 
@@ -222,20 +241,20 @@ def crowded_folders(root: pathlib.Path) -> list[str]:
 
 
 def imports_of_jax(root: pathlib.Path) -> list[str]:
-    start = [module for module in module_files(root) if floor(module) in WITHOUT_JAX]
+    start = [module for module in module_files(root) if is_in(module, WITHOUT_JAX)]
     return chains_to(root, start, JAX, only_at_import=False)
 
 
 def commands_that_import_jax(root: pathlib.Path) -> list[str]:
     """When they are imported; what they run may."""
-    start = [module for module in module_files(root) if floor(module) in PARSES_FLAGS]
+    start = [module for module in module_files(root) if is_in(module, PARSES_FLAGS)]
     return chains_to(root, start, JAX, only_at_import=True)
 
 
 def flag_parsers(root: pathlib.Path) -> list[str]:
     lines = []
     for module, path in module_files(root).items():
-        if floor(module) in PARSES_FLAGS:
+        if is_in(module, PARSES_FLAGS):
             continue
         tree = syntax_tree(path)
         used = imported_names(ast.walk(tree))
@@ -278,7 +297,7 @@ def comparisons_of_names(root: pathlib.Path) -> list[str]:
 def settings_that_are_not_values(root: pathlib.Path) -> list[str]:
     """Files of configs/ import the defaults, each other and ml_collections; sweeps their plan."""
     allowed = (f"{PACKAGE}.config.defaults", "configs", "ml_collections")
-    of_sweeps = (f"{PACKAGE}.sweep.plan", "configs", "itertools", "typing")
+    of_sweeps = (f"{PACKAGE}.tools.sweep.plan", "configs", "itertools", "typing")
     return [
         f"{place(root, path)} -> {name}"
         for folder, prefixes in (("configs", allowed), ("configs/sweeps", of_sweeps))
@@ -311,6 +330,7 @@ def undescribed_files(root: pathlib.Path) -> list[str]:
 
 RULES = (
     upward_imports,
+    imports_of_other_tools,
     circles,
     misplaced,
     crowded_folders,
@@ -356,8 +376,8 @@ def made_up(tmp_path):
 def test_a_tree_without_violations(made_up):
     root = made_up(
         {
-            "bert_jax/main.py": "from bert_jax.commands import train\nimport sys\nsys.argv\n",
-            "bert_jax/commands/train.py": "def run():\n    import bert_jax.training.train\n",
+            "bert_jax/main.py": "from bert_jax.tools.cli import train\nimport sys\nsys.argv\n",
+            "bert_jax/tools/cli/train.py": "def run():\n    import bert_jax.training.train\n",
             "bert_jax/training/train.py": "import jax\nfrom bert_jax.tasks import TASKS\n",
             "bert_jax/tasks/__init__.py": "from bert_jax.tasks.one import ONE\nONE == 'one'\n",
             "bert_jax/tasks/one.py": "from bert_jax.text.lines import x\nconfig.task == x['a']\n",
@@ -373,8 +393,8 @@ def test_a_tree_without_violations(made_up):
     [
         (
             upward_imports,
-            {"text/x.py": "from bert_jax.corpus.y import z", "corpus/y.py": ""},
-            "bert_jax/text/x.py -> bert_jax.corpus.y",
+            {"text/x.py": "from bert_jax.data.y import z", "data/y.py": ""},
+            "bert_jax/text/x.py -> bert_jax.data.y",
         ),
         (
             upward_imports,
@@ -390,6 +410,11 @@ def test_a_tree_without_violations(made_up):
             upward_imports,
             {"text/x.py": "from bert_jax.lost import y"},
             "bert_jax/text/x.py -> bert_jax",
+        ),
+        (
+            imports_of_other_tools,
+            {"tools/serve/x.py": "import bert_jax.tools.report.y", "tools/report/y.py": ""},
+            "bert_jax/tools/serve/x.py -> bert_jax.tools.report.y",
         ),
         (
             circles,
@@ -415,19 +440,19 @@ def test_a_tree_without_violations(made_up):
         (
             imports_of_jax,
             {
-                "corpus/x.py": "import bert_jax.devices.y",
+                "data/x.py": "import bert_jax.devices.y",
                 "devices/__init__.py": "from flax import linen",
                 "devices/y.py": "",
             },
-            "bert_jax.corpus.x -> bert_jax.devices -> flax",
+            "bert_jax.data.x -> bert_jax.devices -> flax",
         ),
         (
             commands_that_import_jax,
             {
-                "commands/x.py": "import bert_jax.tasks.y",
+                "tools/cli/x.py": "import bert_jax.tasks.y",
                 "tasks/y.py": "try:\n    import jax\nexcept ImportError:\n    pass",
             },
-            "bert_jax.commands.x -> bert_jax.tasks.y -> jax",
+            "bert_jax.tools.cli.x -> bert_jax.tasks.y -> jax",
         ),
         (flag_parsers, {"text/x.py": "from absl import flags"}, "bert_jax/text/x.py -> absl.flags"),
         (flag_parsers, {"text/x.py": "import argparse"}, "bert_jax/text/x.py -> argparse"),
@@ -454,8 +479,8 @@ def test_a_tree_without_violations(made_up):
         ),
         (
             settings_that_are_not_values,
-            {"../configs/sweeps/x.py": "from bert_jax.sweep import jobs"},
-            "configs/sweeps/x.py -> bert_jax.sweep.jobs",
+            {"../configs/sweeps/x.py": "from bert_jax.tools.sweep import jobs"},
+            "configs/sweeps/x.py -> bert_jax.tools.sweep.jobs",
         ),
         (executed_data, {"text/x.py": "eval('1')"}, "bert_jax/text/x.py:2 calls eval"),
         (executed_data, {"../configs/x.py": "import yaml"}, "configs/x.py -> yaml"),

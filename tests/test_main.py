@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bert_jax.commands import COMMANDS
+from bert_jax.tools.cli import COMMANDS
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TINY = "--config=configs/tiny.py"

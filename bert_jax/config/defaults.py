@@ -368,7 +368,7 @@ def finetuning(task: str) -> ConfigDict:
     data.label_separator = ""
     # Multiple choice: columns of the endings, in order.
     data.endings = ()
-    # A row of GLUE or CHINESE in bert_jax.examples.text_tasks, which defines columns and labels;
+    # A row of GLUE or CHINESE in data/labelled/text_tasks.py, which defines columns and labels;
     # msra_ner, whose words are characters; cmrc2018, which has its own scores.
     data.published = ""
     # A vocab.txt or .model file; empty: the one of `init_from`.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.examples.texts import Text, TextRow, encode_text, word_spans
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
 from bert_jax.inference.model import TrainedModel
 from bert_jax.models import make_encoder

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.examples.texts import TextRow, read_texts, word_spans
+from bert_jax.data.labelled.texts import TextRow, read_texts, word_spans
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files

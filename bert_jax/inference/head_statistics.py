@@ -13,8 +13,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import data_dir, has_corpus
-from bert_jax.corpus.batch import Batch
-from bert_jax.corpus.manifest import Manifest
+from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
 from bert_jax.inference.model import BATCH_TOKENS, TrainedModel
 from bert_jax.models.layers.masks import is_visible

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from bert_jax.corpus.manifest import Manifest
+from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.text.tokenization import Tokenizer
 
 # Number of words of four letters or more, at the beginning of a vocabulary, that are frequent.

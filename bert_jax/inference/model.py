@@ -15,9 +15,8 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.corpus.batch import Batch, EvaluationBatch, in_parts
-from bert_jax.devices import sharding
-from bert_jax.examples.texts import (
+from bert_jax.data.corpus.batch import Batch, EvaluationBatch, in_parts
+from bert_jax.data.labelled.texts import (
     FEW_LENGTHS,
     MANY_LENGTHS,
     Text,
@@ -25,6 +24,7 @@ from bert_jax.examples.texts import (
     encode_text,
     text_batches,
 )
+from bert_jax.devices import sharding
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from bert_jax.examples.texts import TextRow
+from bert_jax.data.labelled.texts import TextRow
 from bert_jax.inference.model import (
     BATCH_TOKENS,
     Progress,

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
-from bert_jax.corpus.batch import EvaluationBatch
-from bert_jax.corpus.rows import CorpusRows
-from bert_jax.examples.texts import Text
+from bert_jax.data.corpus.batch import EvaluationBatch
+from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.labelled.texts import Text
 from bert_jax.models import MODELS, make_encoder
 from bert_jax.models.bidirectional_lm import (
     SOFTMAXES,

@@ -22,9 +22,9 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
-from bert_jax.corpus.batch import EvaluationBatch
-from bert_jax.corpus.rows import CorpusRows
-from bert_jax.examples.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.data.corpus.batch import EvaluationBatch
+from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig

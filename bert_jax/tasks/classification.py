@@ -11,12 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.examples.encode_texts import LABEL_KINDS, TextRows, encode_texts
-from bert_jax.examples.reading import ending_of
-from bert_jax.examples.rows import Labels
-from bert_jax.examples.schema import TextExample
-from bert_jax.examples.tables import Columns, first_row, parse_column, read_plain_texts, read_table
-from bert_jax.examples.text_tasks import CHINESE, GLUE, TextTask
+from bert_jax.data.labelled.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.data.labelled.reading import ending_of
+from bert_jax.data.labelled.rows import Labels
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.tables import (
+    Columns,
+    first_row,
+    parse_column,
+    read_plain_texts,
+    read_table,
+)
+from bert_jax.data.labelled.text_tasks import CHINESE, GLUE, TextTask
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.examples.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
-from bert_jax.examples.schema import ChoiceExample
+from bert_jax.data.labelled.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
+from bert_jax.data.labelled.schema import ChoiceExample
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import MultipleChoiceModel

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.examples.encode_questions import QuestionRows, encode_questions
-from bert_jax.examples.schema import Question
-from bert_jax.examples.spans import choose_spans
-from bert_jax.examples.squad import read_questions
+from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
+from bert_jax.data.labelled.schema import Question
+from bert_jax.data.labelled.spans import choose_spans
+from bert_jax.data.labelled.squad import read_questions
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import SpanModel, SpanOutputs

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.corpus.batch import Batch, EvaluationBatch
-from bert_jax.corpus.streams import StreamFormat
-from bert_jax.examples.texts import TextRow
+from bert_jax.data.corpus.batch import Batch, EvaluationBatch
+from bert_jax.data.corpus.streams import StreamFormat
+from bert_jax.data.labelled.texts import TextRow
 from bert_jax.scores.language_model import perplexity
 from bert_jax.tasks.task import Prediction
 from bert_jax.text.tokenization import Tokenizer

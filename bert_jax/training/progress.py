@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 
+from bert_jax.config.durations import duration
 from bert_jax.devices.chips import find_chip
 from bert_jax.devices.trees import path_name
-from bert_jax.pages.scales import duration
 
 
 def peak_flops() -> float | None:

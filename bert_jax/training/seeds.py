@@ -7,36 +7,39 @@ Fine-tuning of BERT on small sets is unstable: some seeds end no better than the
 import dataclasses
 import json
 import os
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
-from bert_jax.pages.report import write_report
 from bert_jax.scores.spread import summarize_seeds
 from bert_jax.training.train import train
 
 
-def train_seeds(config: ConfigDict, workdir: str) -> None:
+def train_seeds(config: ConfigDict, workdir: str) -> tuple[Any, bool]:
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
     Complete seeds are not trained again; a request to stop ends the whole command. `results.json`
     has the means of all scores as `eval`, and the spread of the first metric.
 
+    Returns:
+      The last state of the last seed, and whether all seeds are complete.
+
     Raises:
       ValueError: as `train`.
     """
-    results = {}
+    state, results = None, {}
     for seed in range(config.seed, config.seed + config.seeds):
         run = ConfigDict(config.to_dict())
         run.seed, run.seeds = seed, 1
         folder = os.path.join(workdir, f"seed-{seed}")
         if processes.is_main():
             print(f"\nseed {seed}, in {folder}")
-        _, is_complete = train(run, folder)
+        state, is_complete = train(run, folder)
         if not is_complete:
-            return
+            return state, False
         processes.barrier(f"results of seed {seed}")  # process 0 writes them
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
             results[seed] = json.load(file)
@@ -50,7 +53,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> None:
             f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
             f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
         )
-        print(write_report(workdir))
+    return state, True
 
 
 def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:

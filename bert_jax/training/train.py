@@ -21,7 +21,6 @@ from bert_jax.devices import compilation_cache, processes, sharding
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
-from bert_jax.pages.report import write_report
 from bert_jax.tasks.task import Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
@@ -107,8 +106,6 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     # ---------------------------------------------------------------- finish
     if is_complete := int(state.step) == run.steps or patience.is_over:
         report_chosen(run, checkpoints, screen)
-        if processes.is_main():
-            screen.line(write_report(workdir))
     else:
         screen.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."

@@ -11,7 +11,7 @@ seed. The best of each task is marked; it was chosen on the file that it is scor
 
 import itertools
 
-from bert_jax.sweep.plan import Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Run, Sweep, Table
 from configs.sweeps.tasks import TASKS, choose, column, finetuning
 
 

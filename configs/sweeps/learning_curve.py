@@ -11,7 +11,7 @@ prints no numbers beside the figure: it reports about 1.0 points more on MNLI af
 than after 500,000.
 """
 
-from bert_jax.sweep.plan import Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Run, Sweep, Table
 from configs.sweeps.systems import SYSTEMS, check_scale, pretraining_run
 from configs.sweeps.tasks import TASKS, choose, column, finetuning
 

@@ -9,7 +9,7 @@ and of tokens in an update; all Transformers have the same optimizer, and ELMo h
 
 from typing import Any, NamedTuple
 
-from bert_jax.sweep.plan import Run
+from bert_jax.tools.sweep.plan import Run
 from configs.sweeps.tasks import parse_overrides
 
 SCALES = ("paper", "mini", "tiny")

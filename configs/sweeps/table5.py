@@ -10,7 +10,7 @@ rows by --set systems=bert,no_nsp,ltr,ltr_bilstm,gpt,elmo. The paper pre-trains 
 million steps. configs/sweeps/tasks.py has the names of the files.
 """
 
-from bert_jax.sweep.plan import Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Run, Sweep, Table
 from configs.sweeps.systems import SYSTEMS, check_scale, pretraining_run
 from configs.sweeps.tasks import TASKS, choose, column, finetuning
 

@@ -9,7 +9,7 @@ A size is LAYERS-HIDDEN-HEADS; the feed-forward layers have four times the hidde
 column is the perplexity of held-out masked words.
 """
 
-from bert_jax.sweep.plan import Column, Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
 from configs.sweeps.systems import check_scale, pretraining_run
 from configs.sweeps.tasks import TASKS, choose, column, finetuning
 

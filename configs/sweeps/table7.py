@@ -10,7 +10,7 @@ a model is pre-trained on the corpus first. At the scale tiny it has two layers,
 last four are left out.
 """
 
-from bert_jax.sweep.plan import Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Run, Sweep, Table
 from configs.sweeps.systems import check_scale, pretraining_run
 from configs.sweeps.tasks import TASKS, choose, column, finetuning, on_features
 

@@ -9,7 +9,7 @@ Rates are MASK/SAME/RND in percent. All pre-trainings share the prepared data, s
 drawn on the device. The paper's values are comparable within this table only.
 """
 
-from bert_jax.sweep.plan import Column, Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
 from configs.sweeps.systems import check_scale, pretraining_run
 from configs.sweeps.tasks import TASKS, choose, column, finetuning, on_features
 

@@ -14,7 +14,7 @@ it, the folder has these files; each task needs only its own:
 
 from typing import Any, NamedTuple
 
-from bert_jax.sweep.plan import Column
+from bert_jax.tools.sweep.plan import Column
 
 
 class Task(NamedTuple):

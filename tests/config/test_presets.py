@@ -16,7 +16,7 @@ from bert_jax.config import checks, defaults, presets, store
 from bert_jax.config.fields import fields, value_of
 from bert_jax.config.phases import make_phases
 from bert_jax.config.presets import PRESETS
-from bert_jax.corpus.manifest import Manifest
+from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.inference.predict import predict
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.masks import attention_bias, is_visible

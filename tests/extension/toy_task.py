@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.examples.encode_texts import TextRows, encode_texts
-from bert_jax.examples.schema import TextExample
-from bert_jax.examples.texts import read_texts
+from bert_jax.data.labelled.encode_texts import TextRows, encode_texts
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.texts import read_texts
 from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.task_heads import LinearHead

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.formats.tensorflow_bundle import Bundle, find_prefixes
-from tests.convert.bundle_writer import write_bundle
+from tests.tools.convert.bundle_writer import write_bundle
 
 
 def some_arrays() -> dict[str, np.ndarray]:

@@ -7,18 +7,18 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands import attention
 from bert_jax.config import store
+from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
-from bert_jax.examples.texts import Text
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.predict import Predictor
 from bert_jax.inference.scoring import make_scorer
 from bert_jax.models.heads import PreTrainingModel
-from bert_jax.pages.attention import encode_weights
 from bert_jax.scores.attention import STATISTICS, attention_of_words
+from bert_jax.tools.cli import attention
+from bert_jax.tools.pages.attention import encode_weights
 from configs import elmo
 
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
@@ -234,7 +234,7 @@ def test_the_command_writes_a_page_or_the_arrays(workdir, arrays, tmp_path, caps
 
 
 def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.pages.attention.MOST_WEIGHTS", 8 * 15**2)
+    monkeypatch.setattr("bert_jax.tools.pages.attention.MOST_WEIGHTS", 8 * 15**2)
     words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
     with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
         attention.main(["attention", *words, f"--output={tmp_path / 'a.html'}"])

@@ -15,7 +15,7 @@ _RUN_WITHOUT_JAX = """
 import contextlib, io, json, sys
 sys.modules["jax"] = None
 from bert_jax.__main__ import main
-from bert_jax.commands.flags import command_line
+from bert_jax.tools.cli.flags import command_line
 results = []
 for words in json.load(sys.stdin):
     sys.argv = ["bert_jax", *words]

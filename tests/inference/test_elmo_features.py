@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from bert_jax.convert.importing import convert
 from bert_jax.formats import open_checkpoint
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, check_directions, extract
 from bert_jax.inference.model import TrainedModel
-from tests.convert.bilm_folder import make_weights, write_folder
-from tests.convert.test_import_bilm import sentence_of
+from bert_jax.tools.convert.importing import convert
 from tests.models import elmo_numpy
 from tests.tiny import make_model
+from tests.tools.convert.bilm_folder import make_weights, write_folder
+from tests.tools.convert.test_import_bilm import sentence_of
 
 TEXTS = ("Words by characters", "né", "U.S. cats don't sleep .")
 

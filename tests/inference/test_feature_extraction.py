@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.examples.texts import Text
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_choice import FEATURE_LAYERS, Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, check_layers, extract

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.commands import generate
 from bert_jax.config import store
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMModel
+from bert_jax.tools.cli import generate
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.state import make_key
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.corpus.prepare import prepare
-from bert_jax.examples.texts import Text
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference import head_statistics
 from bert_jax.inference.attention import AttentionReader, make_statistics
 from bert_jax.models import make_encoder
 from bert_jax.scores.attention import STATISTICS
 from tests import tiny
-from tests.corpus.test_prepare import make_config
+from tests.data.corpus.test_prepare import make_config
 from tests.inference.conftest import WORDS
 
 TEXTS = ["the list is returned .", "naive", "unaffable list , the list is naive returned ."]

@@ -5,11 +5,11 @@ import pathlib
 
 import pytest
 
-from bert_jax.commands import fill_mask
 from bert_jax.config import store
-from bert_jax.examples.texts import Text
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.predict import Predictor, predict
 from bert_jax.inference.scoring import Scorer
+from bert_jax.tools.cli import fill_mask
 from bert_jax.training.evaluate import evaluate
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.examples.texts import Text
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference import model as model_lib
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.predict import predict
 from bert_jax.inference.unfinished import Unfinished
-from tests.examples.tiny_tasks import HIDDEN
+from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts
 
 

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.score import print_scores, write_scores
 from bert_jax.config import store
+from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
-from bert_jax.examples.texts import Text
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.scoring import Scorer
+from bert_jax.tools.cli.score import print_scores, write_scores
 
 TEXTS = [
     Text("The list is returned."),

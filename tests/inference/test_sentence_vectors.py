@@ -33,8 +33,8 @@ def folder() -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory) -> TrainedModel:
-    from bert_jax.convert.importing import convert
     from bert_jax.formats import open_checkpoint
+    from bert_jax.tools.convert.importing import convert
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
     convert(open_checkpoint(str(folder), "huggingface"), workdir, compare=False)

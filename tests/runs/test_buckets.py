@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config.data import data_config
-from bert_jax.corpus.manifest import Manifest
-from bert_jax.corpus.prepare import prepare
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import buckets
 from tests import object_stores
 from tests.object_stores import another_machine

@@ -10,16 +10,16 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.score import write_scores
 from bert_jax.config import checks, store
-from bert_jax.corpus.manifest import Manifest
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
-from bert_jax.examples.texts import Text
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor
 from bert_jax.inference.model import TrainedModel
 from bert_jax.inference.predict import predict
 from bert_jax.inference.scoring import make_scorer
+from bert_jax.tools.cli.score import write_scores
 from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train

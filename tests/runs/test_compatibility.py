@@ -126,7 +126,7 @@ def test_a_workdir_of_0_1_0_predicts(folder, name, texts):
 
 def test_a_workdir_of_0_1_0_is_exported(folder):
     has_main = (CHECKOUT / "bert_jax" / "__main__.py").is_file()
-    module = ["bert_jax", "convert"] if has_main else ["bert_jax.convert"]
+    module = ["bert_jax", "convert"] if has_main else ["bert_jax.tools.convert"]
     run(folder, *module, "to_hf", "pretraining", "exported", "--nocomparison")
     found = weighted_sums(folder / "exported" / "model.safetensors")
     assert_close(found, EXPECTED["pretraining"]["export"])

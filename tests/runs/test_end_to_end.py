@@ -10,19 +10,19 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.commands import fill_mask, report
 from bert_jax.config import store
-from bert_jax.corpus.manifest import Manifest
-from bert_jax.examples.texts import Text
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.held_out import held_out_sentences
 from bert_jax.inference.predict import Predictor, predict
 from bert_jax.inference.scoring import make_scorer
+from bert_jax.tools.cli import fill_mask, report
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from tests import tiny
-from tests.pages.made_runs import figure_of, read_page
 from tests.runs import conftest
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY
+from tests.tools.pages.made_runs import figure_of, read_page
 
 TOPICS = [first + second for first in "klmn" for second in ("aka", "olo", "umu")]
 STEPS = 200

@@ -12,7 +12,7 @@ from tests import tiny
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY, kill_when, outcome, write_corpus
 
 SWEEP = """
-from bert_jax.sweep.plan import Column, Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
 
 MODEL = {model!r}
 PRETRAINING = {pretraining!r}

@@ -14,9 +14,9 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config import defaults
+from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
-from bert_jax.examples.texts import Text
 from bert_jax.models.bidirectional_lm import BidirectionalOutputs
 from bert_jax.models.elmo import ElmoConfig
 from bert_jax.models.heads import WordScores

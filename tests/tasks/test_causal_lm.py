@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.examples.texts import Text
+from bert_jax.data.labelled.texts import Text
 from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMModel, WordScores
 from bert_jax.tasks import objectives

@@ -9,14 +9,14 @@ import random
 
 import pytest
 
-from bert_jax.commands.flags import init_from
 from bert_jax.config import checks, store
 from bert_jax.devices.trees import flatten
+from bert_jax.tools.cli.flags import init_from
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
-from tests.convert.conftest import make_workdir, random_params, save, theirs  # noqa: F401
+from tests.tools.convert.conftest import make_workdir, random_params, save, theirs  # noqa: F401
 from tests.training import labelled_files
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, VOCABULARY
 

@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.commands.flags import init_from
 from bert_jax.config import checks, store
 from bert_jax.inference.predict import predict
+from bert_jax.tools.cli.flags import init_from
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train

@@ -12,16 +12,16 @@ import pytest
 from jax.sharding import Mesh
 
 from bert_jax.config import store
+from bert_jax.data.labelled.loaders import choose_lengths
 from bert_jax.devices import sharding
-from bert_jax.examples.loaders import choose_lengths
 from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256
 from bert_jax.scores.classification import Counts, micro
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import make_evaluator
 from bert_jax.training.open import open_run
-from tests.pages.made_runs import read_page
 from tests.runs.test_exactness import stop_after
+from tests.tools.pages.made_runs import read_page
 from tests.training.conftest import CHANGES, Run
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, write_choices
 

@@ -5,15 +5,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import defaults
-from bert_jax.convert.importing import convert
 from bert_jax.formats import open_checkpoint
 from bert_jax.inference.predict import Predictor
+from bert_jax.tools.cli.flags.init_from import resolve
+from bert_jax.tools.convert.importing import convert
 from bert_jax.training.initial import read_params
 from bert_jax.training.train import train
-from tests.convert.bilm_folder import write_folder
 from tests.tiny import PRNG_IMPL
+from tests.tools.convert.bilm_folder import write_folder
 
 SENTENCES = (
     (("Ann", "B-PER"), ("met", "O"), ("U.S.", "B-LOC"), ("cats", "O")),

@@ -8,18 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.commands.flags.init_from import resolve
 from bert_jax.config import store
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.classification import Classification
+from bert_jax.tools.cli.flags.init_from import resolve
 from bert_jax.training.initial import initial_params, make_pretraining
 from bert_jax.training.run import make_model_config
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
-from tests.convert.conftest import VOCABULARY
-from tests.convert.hf_folders import new_config
+from tests.tools.convert.conftest import VOCABULARY
+from tests.tools.convert.hf_folders import new_config
 
 TEXT = "\n".join(" ".join("the quick fox jumps".split()[i % 4 :]) for i in range(12))
 
@@ -218,7 +218,7 @@ def test_a_run_resumes_without_its_source(short_run, theirs, tmp_path):
 
 
 def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
-    from bert_jax.commands import convert
+    from bert_jax.tools.cli import convert
 
     convert.main(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
     with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_jax.config import store
-from bert_jax.corpus.manifest import Manifest
+from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests.runs.conftest import SMALL, Run, write_corpus

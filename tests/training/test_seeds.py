@@ -8,10 +8,10 @@ import statistics
 
 import pytest
 
-from bert_jax.commands.flags import init_from
 from bert_jax.config import checks, store
-from bert_jax.pages.evaluated import spread_of
-from bert_jax.pages.workdir import load
+from bert_jax.tools.cli.flags import init_from
+from bert_jax.tools.report.evaluated import spread_of
+from bert_jax.tools.report.workdir import load
 from bert_jax.training import reporting
 from bert_jax.training import train as train_module
 from bert_jax.training.evaluate import jitted_eval_step

@@ -1,0 +1,1 @@
+"""From text and labelled files to batches, without jax."""

@@ -1,0 +1,237 @@
+"""manifest.json: the contents of a folder of prepared data, with checksums.
+
+It is written last: a folder with a manifest is complete. It has the settings and the fingerprint of
+the text, and the size and SHA-256 of every file; manifest.json.sha256 has its own SHA-256, as
+sha256sum writes it. Equal settings and text give the same bytes, with any number of processes.
+"""
+
+import concurrent.futures
+import copy
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from bert_jax.data.corpus.blocks import RowFormat
+from bert_jax.data.corpus.shards import ShardRows
+from bert_jax.data.corpus.streams import StreamFormat
+from bert_jax.files.atomic import read_json, whole_file, write_json, write_text
+from bert_jax.files.buckets import fetch
+from bert_jax.files.checksums import file_sha256
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer
+
+NAME = "manifest.json"
+_SEAL = ".sha256"
+# Raised when the meaning of a stored byte changes.
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A folder of prepared data.
+
+    `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
+    (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
+    length -> RowFormat, or StreamFormat of streams) and `splits` (split -> documents, tokens and,
+    by sequence length, files and statistics; of running text and streams also `text`, see
+    running_text.text_counts).
+    """
+
+    folder: str
+    content: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: str) -> "Manifest":
+        """Reads the manifest of a folder.
+
+        Raises:
+          ValueError: it does not exist, cannot be read, or has another version.
+        """
+        path = os.path.join(folder, NAME)
+        try:
+            _check_seal(path)
+            content = read_json(path)
+            version = content["version"]
+            if version == VERSION:
+                _check_form(content)
+        except FileNotFoundError:
+            raise ValueError(
+                f"{folder} has no prepared data (no {NAME}): run python -m bert_jax prepare."
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{path} is corrupt ({error}): prepare the data again.") from None
+        if version != VERSION:
+            raise ValueError(
+                f"{path} has version {version}, but this program reads version {VERSION}: prepare"
+                " the data again in another folder."
+            )
+        return cls(folder, content)
+
+    def save(self) -> None:
+        path = os.path.join(self.folder, NAME)
+        with whole_file(path) as part:
+            write_json(part, self.content)
+            write_text(path + _SEAL, f"{file_sha256(part)}  {NAME}\n")
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the content; equal for equal data.
+
+        Without the lengths of the rows, which manifests of earlier versions lack: a run whose data
+        is prepared again by this version continues.
+        """
+        content = copy.deepcopy(self.content)
+        for split in content["splits"].values():
+            for part in split["sequence_lengths"].values():
+                part["statistics"].pop("lengths", None)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(sorted(self.content["splits"]))
+
+    @property
+    def sequence_lengths(self) -> tuple[int, ...]:
+        return tuple(sorted(map(int, self.content["formats"])))
+
+    def num_rows(self, split: str, sequence_length: int) -> int:
+        return sum(file["rows"] for file in self._part(split, sequence_length)["files"])
+
+    def statistics(self, split: str, sequence_length: int) -> dict[str, Any]:
+        """See statistics.RowCounts.describe."""
+        return self._part(split, sequence_length)["statistics"]
+
+    @property
+    def weighted_classes(self) -> tuple[str, ...]:
+        """The classes of phrases with a number of their own in `mask_units`, from 3 on."""
+        return tuple(self.content["settings"].get("lexicon_classes", ()))
+
+    @property
+    def vocabulary_path(self) -> str:
+        """The path of the vocabulary, vocab.txt or vocab.model."""
+        return os.path.join(self.folder, self.content["tokenizer"]["name"])
+
+    def tokenizer(self) -> Tokenizer:
+        """Loads the tokenizer that made the data.
+
+        Raises:
+          ValueError: the vocabulary in the folder has changed.
+        """
+        stored = self.content["tokenizer"]
+        path = self.vocabulary_path
+        tokenizer = load_tokenizer(path, stored["lowercase"])
+        if tokenizer.fingerprint != stored["fingerprint"]:
+            raise ValueError(
+                f"{path} is not the vocabulary of the data in its folder: restore that one, or"
+                " prepare the data again in another folder."
+            )
+        return tokenizer
+
+    def rows(self, split: str, sequence_length: int) -> ShardRows:
+        """Opens the rows of one split at one sequence length, after a check of the files' sizes.
+
+        Raises:
+          ValueError: there are no such rows, or a file is missing or has the wrong size.
+        """
+        files = self._part(split, sequence_length)["files"]
+        paths = [os.path.join(self.folder, file["name"]) for file in files]
+        fetch(paths)
+        for path, file in zip(paths, files, strict=True):
+            _check_size(path, file["bytes"])
+        form = _make_form(self.content, str(sequence_length))
+        return ShardRows(paths, [file["rows"] for file in files], form)
+
+    def verify(self) -> int:
+        """Compares every file with its checksum, in threads.
+
+        Returns:
+          The number of bytes read.
+
+        Raises:
+          ValueError: naming the first file that is missing or has changed.
+        """
+        files = [self.content["tokenizer"]] + [
+            file
+            for split in self.content["splits"].values()
+            for part in split["sequence_lengths"].values()
+            for file in part["files"]
+        ]
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            list(threads.map(self._verify_file, files))
+        return sum(file["bytes"] for file in files)
+
+    def _verify_file(self, file: dict[str, Any]) -> None:
+        path = os.path.join(self.folder, file["name"])
+        fetch([path])
+        _check_size(path, file["bytes"])
+        if file_sha256(path) != file["sha256"]:
+            raise ValueError(
+                f"{path} is corrupt: its SHA-256 is not the one in {NAME}. Delete {NAME} and"
+                " prepare the data again."
+            )
+
+    def _part(self, split: str, sequence_length: int) -> dict[str, Any]:
+        parts = self.content["splits"].get(split, {"sequence_lengths": {}})["sequence_lengths"]
+        if str(sequence_length) not in parts:
+            raise ValueError(
+                f"{self.folder} has no rows of split {split!r} at sequence length"
+                f" {sequence_length}: it has splits {', '.join(self.splits)} at sequence lengths"
+                f" {', '.join(map(str, self.sequence_lengths))}."
+            )
+        return parts[str(sequence_length)]
+
+
+def _check_seal(path: str) -> None:
+    """Raises ValueError if a manifest is not the one that was written; 0.1.0 wrote no checksum."""
+    if os.path.exists(seal := path + _SEAL):
+        expected = pathlib.Path(seal).read_bytes()
+        if expected != f"{file_sha256(path)}  {NAME}\n".encode():
+            raise ValueError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
+
+
+def _make_form(content: dict[str, Any], sequence_length: str) -> RowFormat | StreamFormat:
+    is_stream = content["settings"].get("segments") == "stream"
+    make = StreamFormat if is_stream else RowFormat
+    return make(**content["formats"][sequence_length])
+
+
+def _check_form(content: dict[str, Any]) -> None:
+    """Raises an error for values of other types than `Manifest` reads.
+
+    Data of earlier versions have no checksum of their manifest.
+    """
+    settings, tokenizer = content["settings"], content["tokenizer"]
+    values = [(settings, dict), (content["source"], dict), (content["corpus"], dict)]
+    values += [(content["formats"], dict)]
+    values += [(settings.get("segments", ""), str), (settings.get("lexicon_classes", []), list)]
+    values += [(tokenizer["name"], str), (tokenizer["fingerprint"], str)]
+    values += [(tokenizer["lowercase"], bool)]
+    for split in content["splits"].values():
+        for length, part in split["sequence_lengths"].items():
+            values += [(part["statistics"], dict), (int(length), int)]
+            _make_form(content, length)
+            form = content["formats"][length]
+            for name, value in form.items():
+                if (name, value) == ("end_id", None):
+                    continue
+                kind = bool if name == "mask_units" else int
+                if type(value) is not kind or not 0 <= value < 1 << 31:
+                    raise TypeError(f"{name} is {value!r}")
+            for file in part["files"]:
+                values += [(file["name"], str), (file["sha256"], str)]
+                values += [(file["rows"], int), (file["bytes"], int)]
+    for value, kind in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} has another type than it should have")
+
+
+def _check_size(path: str, size: int) -> None:
+    actual = os.path.getsize(path) if os.path.exists(path) else None
+    if actual != size:
+        problem = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
+        raise ValueError(
+            f"{path} {problem}: delete {NAME} in its folder and prepare the data again."
+        )

@@ -1,0 +1,258 @@
+"""Rows on disk: ArrayRecord files of blocks of rows, with random access.
+
+A record is a block of 256 rows: the time of a random read of a record is proportional to the number
+of records in its file, which blocks keep small.
+"""
+
+import errno
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+
+from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.corpus.blocks import Block, RowFormat, example_lengths
+from bert_jax.data.corpus.documents import Documents
+from bert_jax.data.corpus.pairs import PAIR, RUN, Run
+from bert_jax.data.corpus.running_text import RUNNING, RunningText
+from bert_jax.data.corpus.static_instances import KEEP
+from bert_jax.data.corpus.statistics import RowCounts
+from bert_jax.data.corpus.streams import StreamBlock, StreamFormat, make_block
+from bert_jax.files.atomic import whole_file
+from bert_jax.files.checksums import file_sha256
+from bert_jax.text.lexicon import PhraseMatcher
+
+ROWS_PER_BLOCK = 256
+# Of one file: about 30 MB with uint16 ids. It must not depend on the number of processes.
+TOKENS_PER_FILE = 1 << 24
+
+# No compression, so that the bytes do not depend on the version of a compressor.
+_WRITER_OPTIONS = "group_size:1,uncompressed,max_parallelism:1"
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+_CACHED_BLOCKS = 288
+_OPEN_FILES = 64
+
+
+def rows_per_file(sequence_length: int) -> int:
+    blocks = max(1, TOKENS_PER_FILE // (ROWS_PER_BLOCK * sequence_length))
+    return blocks * ROWS_PER_BLOCK
+
+
+def write_shard(
+    documents: Documents,
+    records: str,
+    dtype: np.dtype,
+    bounds: tuple[int, int],
+    form: RowFormat | StreamFormat,
+    path: str,
+    matcher: PhraseMatcher | None = None,
+    sizes: str = "",
+) -> dict[str, Any]:
+    """Writes rows to an ArrayRecord file, complete or not at all.
+
+    Args:
+      documents: the token store of the pairs.
+      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype), of
+        runs (pairs.RUN), of running text (running_text.RUNNING) or of rows of a stream
+        (streams.STREAM_ROW).
+      dtype: of its items.
+      bounds: numbers of the first row to write and of the one after the last.
+      form: of the rows.
+      path: the file to write.
+      matcher: finds the phrases that are units of masking, if they are.
+      sizes: file of uint8[rows], the items of each row; empty: one.
+
+    Returns:
+      JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
+
+    Raises:
+      OSError: the file cannot be written, for example because the disk is full.
+    """
+    counts = RowCounts(form.vocab_size)
+    num_rows, before = bounds[1] - bounds[0], bounds[0]  # items of the rows before
+    of_rows = np.ones(num_rows, np.uint8)
+    if sizes:
+        of_rows = np.fromfile(sizes, np.uint8, num_rows, offset=bounds[0])
+        before = int(np.fromfile(sizes, np.uint8, bounds[0]).sum(dtype=np.int64))
+    starts = before + np.append(0, np.cumsum(of_rows, dtype=np.int64))
+    with whole_file(path) as part:
+        try:
+            writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
+            for first in range(0, num_rows, ROWS_PER_BLOCK):
+                last = min(first + ROWS_PER_BLOCK, num_rows)
+                start, stop = starts[[first, last]].tolist()
+                items = np.fromfile(records, dtype, stop - start, offset=start * dtype.itemsize)
+                if isinstance(form, StreamFormat):
+                    block: Any = make_block(documents, items, form, counts)
+                else:
+                    of_block = of_rows[first:last]
+                    block = _make_block(documents, items, form, counts, matcher, of_block)
+                writer.write(block.to_bytes())
+            writer.close()
+        except RuntimeError as error:
+            raise OSError(errno.EIO, str(error), path) from error
+        size, sha256 = os.path.getsize(part), file_sha256(part)
+    return {
+        "name": os.path.basename(path),
+        "rows": num_rows,
+        "bytes": size,
+        "sha256": sha256,
+        "counts": counts.to_json(),
+    }
+
+
+def _make_block(
+    documents: Documents,
+    items: np.ndarray,
+    form: RowFormat,
+    counts: RowCounts,
+    matcher: PhraseMatcher | None,
+    sizes: np.ndarray,
+) -> Block:
+    """Returns the rows of spans of the token store.
+
+    `sizes` is uint8[rows], the examples of each row.
+    """
+    has_masks = form.max_predictions > 0
+    cls, sep, end = (
+        form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id, form.last_id)
+    )
+    if items.dtype == RUN:
+        pairs = np.zeros(items.size, PAIR)  # without B
+        pairs["a_length"] = items["length"]
+        runs = (documents.run(*Run(*item), sep) for item in items.tolist())
+        tokens = [part for run in runs for part in (cls, run, end)]
+    elif items.dtype == RUNNING:
+        pairs = np.zeros(items.size, PAIR)
+        # The lengths that blocks store are those without the two special tokens of `[CLS] A [SEP]`.
+        pairs["a_length"] = items["length"] - 2
+        tokens = [
+            part
+            for item in itertools.starmap(RunningText, items.tolist())
+            for part in _running_text(documents, item, sep)
+        ]
+    else:
+        pairs = items["pair"] if has_masks else items
+        spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        tokens = [
+            part
+            for a, a_size, b, b_size in zip(*spans, strict=True)
+            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
+        ]
+    input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
+    lengths = example_lengths(pairs["a_length"], pairs["b_length"])
+    first_of_rows = np.cumsum(sizes, dtype=np.int64) - sizes
+    counts.add(pairs, input_ids, np.add.reduceat(lengths, first_of_rows))
+    num_masked, positions = np.zeros(len(sizes), "<u2"), np.empty(0, "<u2")
+    places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
+    if has_masks:
+        of_items = items["num_masked"]
+        is_mask = np.arange(form.max_predictions) < of_items[:, None]
+        positions, replacements = items["masked_positions"][is_mask], items["replacements"][is_mask]
+        begins = np.cumsum(lengths) - lengths
+        places = np.repeat(begins, of_items) + positions
+        in_row = begins - np.repeat(begins[first_of_rows], sizes)
+        positions = (positions + np.repeat(in_row, of_items)).astype("<u2")
+        num_masked = np.add.reduceat(of_items, first_of_rows, dtype="<u2")
+    units = None
+    if matcher is not None:
+        codes = matcher.match(input_ids)
+        counts.add_units(matcher.count(input_ids, codes, places if has_masks else None))
+        units = matcher.stored[codes] if form.mask_units else None
+    masked_ids = input_ids[places]
+    input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)
+    return Block(
+        input_ids=input_ids,
+        masked_lm_ids=masked_ids,
+        masked_lm_positions=positions,
+        a_lengths=pairs["a_length"],
+        b_lengths=pairs["b_length"],
+        num_masked=num_masked,
+        num_examples=sizes,
+        next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
+        mask_units=units,
+    )
+
+
+def _running_text(documents: Documents, row: RunningText, separator: bytes) -> tuple[bytes, bytes]:
+    """Returns the separator in front, or nothing, and the text of a row."""
+    document, start, length, after_separator = row
+    front = separator if after_separator else b""
+    return front, documents.run(document, start, length - after_separator, separator)
+
+
+def lengths_of(items: np.ndarray) -> np.ndarray:
+    """Returns int64[items], the tokens of the examples of pairs, instances or runs."""
+    if items.dtype == RUN:
+        return items["length"].astype(np.int64) + 2
+    pairs = items if items.dtype == PAIR else items["pair"]
+    return example_lengths(pairs["a_length"], pairs["b_length"])
+
+
+class ShardRows:
+    """The rows of one split at one sequence length, with random access. Threads may share it.
+
+    Args:
+      paths: the shards, in order.
+      num_rows: of each of them.
+      form: of the rows.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat | StreamFormat
+    ):
+        self.form = form
+        self._paths = paths
+        self._length = sum(num_rows)
+        # All blocks are full, except the last block of the last file.
+        blocks = itertools.accumulate((-(-n // ROWS_PER_BLOCK) for n in num_rows), initial=0)
+        self._first_blocks = np.array(list(blocks))
+        self._lock = threading.Lock()
+        self._reader = functools.lru_cache(_OPEN_FILES)(self._open)
+        self.cache_blocks(_CACHED_BLOCKS)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def cache_blocks(self, count: int) -> None:
+        """Keeps the `count` blocks that were read last in memory."""
+        self._block = functools.lru_cache(count)(self._load)
+
+    def read(self, indices: np.ndarray) -> Batch:
+        """Returns the batch form (`form.make_batch`) of the rows int[batch]; -1 is padding.
+
+        Raises:
+          IndexError: there is no such row.
+          ValueError: a shard is corrupt.
+        """
+        indices = np.asarray(indices)
+        if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
+            raise IndexError(f"Rows are numbered from 0 to {self._length - 1}.")
+        return self.form.make_batch([self._row(index) for index in indices.tolist()])
+
+    def _row(self, index: int) -> tuple[np.ndarray, ...]:
+        if index < 0:
+            return self.form.padding
+        return self._block(index // ROWS_PER_BLOCK).row(index % ROWS_PER_BLOCK)
+
+    def _load(self, block: int) -> Block | StreamBlock:
+        file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
+        try:
+            with self._lock:
+                (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
+            return self.form.read_block(data)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"
+                " folder and prepare the data again."
+            ) from error
+
+    def _open(self, file: int) -> ArrayRecordReader:
+        return ArrayRecordReader(
+            self._paths[file], _READER_OPTIONS, file_reader_buffer_size=1 << 16
+        )

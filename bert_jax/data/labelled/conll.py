@@ -1,0 +1,202 @@
+"""Reads sentences of words with tags: CoNLL's columns, JSON lines, plain text.
+
+A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
+Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
+-DOCSTART- begins a document; in a file without such lines, each sentence is a document. Counts,
+besides those of bert_jax.data.labelled.reading and bert_jax.data.labelled.tags:
+
+    docstart_lines       such lines
+    blank_words          words that are white space or empty: kept
+    empty_sentences      JSON or plain lines without a word: kept
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from bert_jax.data.labelled.reading import field, is_json, place, read_lines, read_objects, text
+from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.data.labelled.tags import TagReader, is_typed_tag
+
+_DOCUMENT = "-DOCSTART-"
+
+
+def read_tagged(
+    path: str,
+    counts: Counter,
+    labelled: bool = True,
+    words: str | int = "tokens",
+    tags: str | int = "tags",
+    plain: bool = False,
+) -> Iterator[TaggedExample]:
+    """Streams the sentences of a CoNLL file or of JSON objects.
+
+    Args:
+      path: a file.
+      counts: of what was repaired and converted.
+      labelled: whether tags are read; every word must have one then.
+      words: JSON: the field with the words. CoNLL: their column if it is a number, else the first.
+      tags: the same for tags; CoNLL: else the last column.
+      plain: tags are not entities, and are not converted.
+
+    Raises:
+      ValueError: naming the line, for a malformed sentence; or the file has no sentence.
+    """
+    if is_json(path):
+        return read_tagged_objects(path, counts, labelled, str(words), str(tags), plain)
+    columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
+    return read_conll(path, counts, labelled, *columns, plain)
+
+
+def is_conll(path: str) -> bool:
+    """Returns whether the first line of a file has columns, the last one with a tag.
+
+    Raises:
+      ValueError: there is no such file, or a line is not UTF-8.
+    """
+    lines = (line for _, line in read_lines(path, Counter()))
+    first = next((line for line in lines if line.strip()), "")
+    cells = _columns(first)
+    return first.startswith(_DOCUMENT) or (len(cells) > 1 and is_typed_tag(cells[-1]))
+
+
+def read_conll(
+    path: str,
+    counts: Counter,
+    labelled: bool = True,
+    word_column: int = 0,
+    tag_column: int = -1,
+    plain: bool = False,
+) -> Iterator[TaggedExample]:
+    """Streams the sentences of a CoNLL file; see `read_tagged`. Column -1 is the last one.
+
+    Raises:
+      ValueError: as `read_tagged`.
+    """
+    reader, width = TagReader(counts, plain), 0
+    number, document = -1, -1
+    has_documents = any(line.startswith(_DOCUMENT) for _, line in read_lines(path, Counter()))
+    is_new = True
+    for start, lines in _blocks(path, counts):
+        if not lines:
+            is_new = True
+            continue
+        rows = [_columns(line) for line in lines]
+        width = width or len(rows[0])
+        for i, row in enumerate(rows):
+            _check_columns(row, width, word_column, tag_column, labelled, place(path, start + i))
+        words = tuple(row[word_column] for row in rows)
+        counts["blank_words"] += sum(not word.strip() for word in words)
+        tags = None
+        if labelled:
+            raw_tags = [row[tag_column] for row in rows]
+            tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
+        number += 1
+        document, is_new = document + is_new, not has_documents
+        yield TaggedExample(place(path, start), str(number), words, tags, document)
+    if number < 0:
+        raise ValueError(f"{path} has no sentences.")
+    if labelled:
+        reader.finish()
+
+
+def _blocks(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the first line, lines) of each sentence; no lines: start of a document."""
+    start, lines = 1, []
+    for number, line in chain(read_lines(path, counts), [(0, "")]):
+        is_document = line.startswith(_DOCUMENT)
+        if line.strip(" \t") and not is_document:
+            start = start if lines else number
+            lines.append(line)
+            continue
+        if lines:
+            yield start, lines
+            lines = []
+        if is_document:
+            counts["docstart_lines"] += 1
+            yield number, []
+
+
+def _columns(line: str) -> list[str]:
+    line = line.rstrip(" \t")
+    return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
+
+
+def _check_columns(
+    row: list[str], width: int, word_column: int, tag_column: int, labelled: bool, where: str
+) -> None:
+    if len(row) != width:
+        raise ValueError(f"{where}: {len(row)} columns where the first line has {width}.")
+    if labelled and width == 1:
+        raise ValueError(f"{where}: one column, but labelled files need words and tags.")
+    for column in (word_column, tag_column) if labelled else (word_column,):
+        if not -width <= column < width:
+            raise ValueError(
+                f"{where}: no column {column}; the {width} columns are counted from 0."
+            )
+
+
+def read_tagged_objects(
+    path: str,
+    counts: Counter,
+    labelled: bool = True,
+    words: str = "tokens",
+    tags: str = "tags",
+    plain: bool = False,
+) -> Iterator[TaggedExample]:
+    """Streams JSON objects with a list of words and one of tags.
+
+    Successive objects with the same `document` are sentences of one document; without the field,
+    each is a document.
+
+    Raises:
+      ValueError: as `read_tagged`.
+    """
+    reader = TagReader(counts, plain)
+    number, document, name = -1, -1, None
+    for number, (where, row) in enumerate(read_objects(path, counts)):
+        texts = _texts(row, words, "data.text_a", where)
+        counts["empty_sentences"] += not texts
+        counts["blank_words"] += sum(not word.strip() for word in texts)
+        converted = None
+        if labelled:
+            raw_tags = _texts(row, tags, "data.label", where)
+            converted = reader.read(raw_tags, len(texts), lambda _, where=where: where)
+        document += "document" not in row or row["document"] != name or not number
+        name = row.get("document")
+        yield TaggedExample(where, str(row.get("id", number)), texts, converted, document)
+    if number < 0:
+        raise ValueError(f"{path} has no sentences.")
+    if labelled:
+        reader.finish()
+
+
+def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:
+    values = field(row, name, role, where)
+    if not isinstance(values, list):
+        raise ValueError(f"{where}: {name!r} ({role}) is not a list but a {type(values).__name__}.")
+    return tuple(text(value, f"an element of {name!r} ({role})", where) for value in values)
+
+
+def read_plain_words(
+    path: str, counts: Counter, by_character: bool = False
+) -> Iterator[TaggedExample]:
+    """Streams the lines of a file as sentences without tags; blank lines have no words.
+
+    Args:
+      by_character: each character except white space is a word, as in Chinese data sets;
+        otherwise, words are separated by white space.
+
+    Raises:
+      ValueError: there is no such file, no line, or a line is not UTF-8.
+    """
+    number = 0
+    for number, line in read_lines(path, counts):
+        words = line.split()
+        counts["empty_sentences"] += not words
+        if by_character:
+            words = [character for word in words for character in word]
+        yield TaggedExample(place(path, number), str(number - 1), tuple(words), None, number - 1)
+    if not number:
+        raise ValueError(f"{path} has no lines.")

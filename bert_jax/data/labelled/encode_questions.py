@@ -1,0 +1,210 @@
+"""Encodes questions with their contexts: [CLS] question [SEP] a window of the context [SEP].
+
+As in `run_squad.py`, windows of a context begin a stride apart, an answer that is not entirely in a
+window is absent there (position 0, [CLS]), and a token of several windows counts in the one where
+it has most context. Answers are mapped to tokens by characters.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.labelled.rows import SequenceWriter, TaskRows, flat, most_context, pick
+from bert_jax.data.labelled.schema import Question
+from bert_jax.text.offsets import character_spans
+from bert_jax.text.tokenization import Tokenizer
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a context that a row holds.
+
+    Attributes:
+      row: number of the row.
+      first: position in the row of the first token of the context.
+      spans: int32[tokens, 2], the characters [start, stop) of the context of each token.
+      is_max_context: bool[tokens], whether no window shows the token with more context.
+    """
+
+    row: int
+    first: int
+    spans: np.ndarray
+    is_max_context: np.ndarray
+
+
+@dataclass(frozen=True)
+class QuestionRows(TaskRows):
+    """Attributes:
+    window_starts: int32[rows], the token of the context that a row's window begins with.
+    start_positions, end_positions: int32[rows], first and last token of the answer; 0: none here.
+    weights: float32[rows], 0 where the answer is not known.
+    example_starts: int64[examples + 1], each example's first row.
+    contexts: int32[examples], which context a question is about.
+    context_starts: int64[contexts + 1], each context's first token in `spans`.
+    spans: int32[tokens, 2], the characters of the tokens of all contexts.
+    """
+
+    window_starts: np.ndarray
+    start_positions: np.ndarray
+    end_positions: np.ndarray
+    weights: np.ndarray
+    example_starts: np.ndarray
+    contexts: np.ndarray
+    context_starts: np.ndarray
+    spans: np.ndarray
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`."""
+        return super().take(row_numbers, length) | {
+            "start_positions": pick(self.start_positions, row_numbers),
+            "end_positions": pick(self.end_positions, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds the same, [batch, N]; positions count from the begin of the packed row."""
+        batch = super().take_packed(row_numbers, length)
+        begins = batch["cls_positions"]
+        return batch | {
+            "start_positions": pick(self.start_positions, row_numbers) + begins,
+            "end_positions": pick(self.end_positions, row_numbers) + begins,
+            "weights": pick(self.weights, row_numbers),
+        }
+
+    def windows(self, example: int) -> list[Window]:
+        """The windows of an example, in the order of its context."""
+        rows = range(*self.example_starts[example : example + 2].tolist())
+        firsts = self.sequences.first_lengths[rows.start : rows.stop]
+        starts = self.window_starts[rows.start : rows.stop]
+        sizes = self.lengths[rows.start : rows.stop] - firsts - 1
+        context = self.contexts[example]
+        spans = self.spans[self.context_starts[context] : self.context_starts[context + 1]]
+        best = most_context(np.arange(len(spans)), starts, starts + sizes)
+        return [
+            Window(row, int(first), spans[here := slice(start, start + size)], best[here] == number)
+            for number, (row, first, start, size) in enumerate(
+                zip(rows, firsts, starts.tolist(), sizes.tolist(), strict=True)
+            )
+        ]
+
+
+def encode_questions(
+    examples: Iterable[Question],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    counts: Counter,
+) -> QuestionRows:
+    """Encodes questions.
+
+    Args:
+      examples: read once. Questions about a context are best given together: it is encoded once.
+      tokenizer: any.
+      max_sequence_length: most tokens of a row; at least a quarter of them are for the context.
+      doc_stride: tokens from the beginning of a window to that of the next.
+      max_query_length: most tokens of a question; longer ones are truncated.
+      counts: of `questions_truncated`, `questions_of_several_rows`, `questions_not_learned` (no
+        answer is at its offset, or it has no token: their weight is 0) and `answers_in_no_window`
+        (too long for every window: trained as absent).
+
+    Raises:
+      ValueError: `doc_stride` or `max_query_length` is not positive; there are no examples.
+    """
+    for name, value in (("doc_stride", doc_stride), ("max_query_length", max_query_length)):
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1.")
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    longest_query = min(max_query_length, 3 * max_sequence_length // 4 - 3)
+    contexts = _Contexts(tokenizer)
+    window_starts, example, example_starts = array("i"), array("i"), array("q", [0])
+    answers, weights, context_numbers = array("i"), array("f"), array("i")
+    for number, question in enumerate(examples):
+        query = tokenizer.encode(question.question)
+        counts["questions_truncated"] += len(query) > longest_query
+        query = query[:longest_query]
+        ids, spans = contexts.get(question.context)
+        answer = _answer(question, spans)
+        is_known = question.is_impossible or answer is not None
+        counts["questions_not_learned"] += bool(question.answers) and not is_known
+        windows = _windows(len(ids), writer.room_of_pair - len(query), doc_stride)
+        places = [_place(answer, window, first=len(query) + 2) for window in windows]
+        for window, place in zip(windows, places, strict=True):
+            writer.add(query, ids[window.start : window.stop])
+            window_starts.append(window.start)
+            answers.extend(place)
+        counts["questions_of_several_rows"] += len(windows) > 1
+        counts["answers_in_no_window"] += answer is not None and not any(map(any, places))
+        weights.extend([is_known] * len(windows))
+        example.extend([number] * len(windows))
+        context_numbers.append(contexts.number)
+        example_starts.append(len(writer))
+    positions = flat(answers).reshape(-1, 2)
+    return QuestionRows(
+        sequences=writer.finish(),
+        example=flat(example),
+        window_starts=flat(window_starts),
+        start_positions=positions[:, 0],
+        end_positions=positions[:, 1],
+        weights=flat(weights),
+        example_starts=flat(example_starts),
+        contexts=flat(context_numbers),
+        context_starts=flat(contexts.starts),
+        spans=flat(contexts.spans).reshape(-1, 2),
+    )
+
+
+class _Contexts:
+    """Encodes contexts; successive questions about a context encode it once."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.starts, self.spans = array("q", [0]), array("i")
+        self._tokenizer = tokenizer
+        self._text: str | None = None
+        self._last: tuple[list[int], np.ndarray] = ([], np.empty((0, 2), np.int32))
+
+    @property
+    def number(self) -> int:
+        """Number of the last context."""
+        return len(self.starts) - 2
+
+    def get(self, text: str) -> tuple[list[int], np.ndarray]:
+        """Returns the ids of a context, and int32[tokens, 2], the characters of each."""
+        if text != self._text:
+            spans = np.array(character_spans(self._tokenizer, text), np.int32).reshape(-1, 2)
+            self._text, self._last = text, (self._tokenizer.encode(text), spans)
+            self.spans.frombytes(spans.tobytes())
+            self.starts.append(len(self.spans) // 2)
+        return self._last
+
+
+def _windows(num_tokens: int, room: int, doc_stride: int) -> list[range]:
+    """Returns the windows of a context; at least one, even without tokens."""
+    windows = [range(min(room, num_tokens))]
+    while windows[-1].stop < num_tokens:
+        start = windows[-1].start + min(doc_stride, room)
+        windows.append(range(start, min(start + room, num_tokens)))
+    return windows
+
+
+def _answer(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
+    """Returns first and last token of the first answer that is at its offset, if there is one."""
+    for text, start in () if question.is_impossible else question.answers:
+        # The tokens that have a character of the answer. (SentencePiece has some without any.)
+        first, stop = np.maximum(spans[:, 0], start), np.minimum(spans[:, 1], start + len(text))
+        tokens = np.flatnonzero(first < stop)
+        if start >= 0 and len(tokens):
+            return int(tokens[0]), int(tokens[-1])
+    return None
+
+
+def _place(answer: tuple[int, int] | None, window: range, first: int) -> tuple[int, int]:
+    """Returns the positions of an answer in a row; 0 if it is not entirely in the window."""
+    if answer is None or answer[0] not in window or answer[1] not in window:
+        return 0, 0
+    shift = first - window.start
+    return answer[0] + shift, answer[1] + shift

@@ -1,0 +1,152 @@
+"""Encodes texts and pairs of texts, a row each: classification, multi-label and regression."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.text.tokenization import Tokenizer
+
+# The label of a text: one class, any number of classes, a number.
+LABEL_KINDS = ("single", "multi", "regression")
+
+
+@dataclass(frozen=True)
+class TextRows(TaskRows):
+    """Attributes:
+    labels: int32[rows] (single), float32[rows, classes] of 0 and 1 (multi) or float32[rows].
+    weights: float32[rows], 0 where there is no gold label.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds `labels` and float32[batch] `weights`."""
+        return super().take(row_numbers, length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds `labels` and `weights`, [batch, N, ...]."""
+        return super().take_packed(row_numbers, length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+
+@dataclass(frozen=True)
+class BothOrdersRows(TextRows):
+    """A row is a pair in both orders: sequences 2 * row (A, B) and 2 * row + 1 (B, A)."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32[rows], tokens of the longer sequence of each row."""
+        return self.sequences.lengths.reshape(-1, 2).max(axis=1)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """The arrays are [batch, 2, length] and [batch, 2, 1]; `labels` and `weights` as above."""
+        sequences = 2 * row_numbers[:, None] + np.arange(2)
+        is_row = row_numbers[:, None] >= 0
+        return self.sequences.take(np.where(is_row, sequences, -1), length) | {
+            "labels": pick(self.labels, row_numbers),
+            "weights": pick(self.weights, row_numbers),
+        }
+
+
+def encode_texts(
+    examples: Iterable[TextExample],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    labels: Labels | None,
+    kind: str,
+    counts: Counter,
+    both_orders: bool = False,
+) -> TextRows:
+    """Encodes texts; overlong ones are truncated at the end, of a pair the longer text first.
+
+    Args:
+      examples: read once; only their ids are kept.
+      tokenizer: any.
+      max_sequence_length: most tokens of a row, special ones included.
+      labels: the classes; None for a regression.
+      kind: of LABEL_KINDS.
+      counts: of `texts_truncated` and `tokens_cut_off`; of both orders the first counts.
+      both_orders: whether a row is a pair in both orders (Radford et al. 2018, section 3.3).
+
+    Raises:
+      ValueError: naming the place, for an unknown label or the wrong number of labels, or for a
+        single text where both orders are encoded; or there are no examples.
+    """
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    numbers, weights = array("f" if kind != "single" else "i"), array("f")
+    for example in examples:
+        first = tokenizer.encode(example.text_a)
+        second = None if example.text_b is None else tokenizer.encode(example.text_b)
+        _add(writer, first, second, counts)
+        if both_orders:
+            if second is None:
+                raise ValueError(
+                    f"{example.where}: head.both_orders=True needs a second text: set"
+                    " config.data.text_b, or head.both_orders=False."
+                )
+            _add(writer, second, first, Counter())
+        weights.append(example.labels is not None)
+        numbers.extend(_numbers(example, labels, kind))
+    sequences = writer.finish()
+    values = flat(numbers)
+    if kind == "multi":
+        values = values.reshape(len(weights), -1)
+    make = BothOrdersRows if both_orders else TextRows
+    return make(sequences, np.arange(len(weights), dtype=np.int32), values, flat(weights))
+
+
+def _add(
+    writer: SequenceWriter, first: Sequence[int], second: Sequence[int] | None, counts: Counter
+) -> None:
+    num_tokens = len(first) + len(second or ())
+    if second is None:
+        first = first[: writer.room]
+    else:
+        kept_a, kept_b = fit_pair(len(first), len(second), writer.room_of_pair)
+        first, second = first[:kept_a], second[:kept_b]
+    if cut := num_tokens - len(first) - len(second or ()):
+        counts["texts_truncated"] += 1
+        counts["tokens_cut_off"] += cut
+    writer.add(first, second)
+
+
+def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[float]:
+    """Returns the labels of an example as numbers; zeros if it is not labelled."""
+    given, where = example.labels, example.where
+    if kind == "multi":
+        assert labels is not None
+        row = [0.0] * len(labels)
+        for label in given or ():
+            row[labels.number(label, where)] = 1.0
+        return row
+    if given is None:
+        return [0]
+    if len(given) != 1:
+        raise ValueError(
+            f"{where}: {len(given)} labels, but a text of this task has one; texts with several"
+            " need a multi-label task."
+        )
+    if labels is not None:
+        return [labels.number(given[0], where)]
+    try:
+        number = float(given[0])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
+        )
+    return [number]

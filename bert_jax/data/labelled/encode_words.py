@@ -1,0 +1,290 @@
+"""Encodes sentences of words for tagging: a word is predicted at its first piece.
+
+A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
+predicted in the one where it has most context (`rows.most_context`). With document
+context (paper, section 5.3: "the maximal document context provided by the data"), the rest of a row
+is filled with words of the sentences before and after it in the same document, which are not
+predicted there.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain, count, groupby, islice, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, flat, most_context
+from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.text.tokenization import Tokenizer
+
+# A longer document is read in parts of this many sentences, in bounded memory.
+_LONGEST_DOCUMENT = 1024
+# The word dimension of batches is one of these.
+_WIDTHS = (16, 32, 64, 128, 256, 512)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class WordRows(TaskRows):
+    """Words are numbered over all examples; a row has some words of its sentence, in order.
+
+    Attributes:
+      starts: int64[rows + 1], where each row begins in `positions` and `is_predicted`.
+      positions: int32[words of rows], of a word's first piece in the row.
+      is_predicted: bool[words of rows], whether this row predicts the word.
+      first_words: int64[rows], the number of each row's first word.
+      labels: int32[words].
+      weights: float32[words], 0 where there is no gold label.
+      example_starts: int64[examples + 1], the number of each example's first word.
+    """
+
+    starts: np.ndarray
+    positions: np.ndarray
+    is_predicted: np.ndarray
+    first_words: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+    example_starts: np.ndarray
+
+    @cached_property
+    def width(self) -> int:
+        """The word dimension of batches, one for the data set; at most the length of the batch."""
+        most = int(np.diff(self.starts).max())
+        return next((width for width in _WIDTHS if width >= most), most)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds int32[batch, words] `word_positions` and `labels`, bool[batch, words] `is_word`
+        (words first) and float32[batch, words] `weights`, 1 for the words that the row predicts
+        and that have a gold label. `words` is the least of `length` and `width`.
+        """
+        at, is_word, words = self._words(row_numbers, length)
+        weights = self.weights[words] * self.is_predicted[at]
+        return super().take(row_numbers, length) | {
+            "word_positions": np.where(is_word, self.positions[at], 0),
+            "is_word": is_word,
+            "labels": np.where(is_word, self.labels[words], 0),
+            "weights": np.where(is_word, weights, np.float32(0)),
+        }
+
+    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Adds the same with `length` words, those of a packed row in order."""
+        batch, shape = super().take_packed(row_numbers, length), (len(row_numbers), length)
+        fields = {
+            "word_positions": np.zeros(shape, np.int32),
+            "is_word": np.zeros(shape, bool),
+            "labels": np.zeros(shape, np.int32),
+            "weights": np.zeros(shape, np.float32),
+        }
+        filled = np.zeros(len(row_numbers), np.int64)
+        for column, numbers in enumerate(row_numbers.T):
+            one = self.take(numbers, length)
+            at, word = np.nonzero(one["is_word"])
+            to = filled[at] + word
+            begins = batch["cls_positions"][at, column]
+            for name, values in fields.items():
+                values[at, to] = one[name][at, word] + (begins if name == "word_positions" else 0)
+            filled += one["is_word"].sum(axis=1)
+        return batch | fields
+
+    def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:
+        """Returns the number of the word that each place of a batch predicts, -1 for none.
+
+        int64[batch, words]; over all rows every word comes exactly once.
+        """
+        at, is_word, words = self._words(row_numbers, length)
+        return np.where(is_word & self.is_predicted[at], words, -1)
+
+    def _words(
+        self, row_numbers: np.ndarray, length: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[batch, words]: place in `positions`, whether it is a word, the word's number."""
+        rows = np.maximum(row_numbers, 0)[:, None]
+        place = np.arange(min(length, self.width))
+        at = self.starts[rows] + place
+        is_word = (row_numbers[:, None] >= 0) & (at < self.starts[rows + 1])
+        at = np.where(is_word, at, 0)
+        return at, is_word, np.where(is_word, self.first_words[rows] + place, 0)
+
+
+def encode_words(
+    examples: Iterable[TaggedExample],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    labels: Labels | None,
+    counts: Counter,
+    document_context: bool = False,
+) -> WordRows:
+    """Encodes sentences word by word.
+
+    Args:
+      examples: read once, a sentence (with document context, a document) at a time.
+      tokenizer: any; a word without pieces, such as control characters, is [UNK].
+      max_sequence_length: most tokens of a row.
+      labels: the tags; None: tags are ignored.
+      counts: of `words_without_pieces`, `words_truncated` (to the pieces that fit into a
+        row) and `sentences_of_several_rows`.
+      document_context: whether to fill rows with the sentences before and after; not those of a
+        sentence of several rows.
+
+    Raises:
+      ValueError: naming the place, for an unknown tag or different numbers of tags and words; or
+        there are no examples, or tags without words.
+    """
+    rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
+    for sentences in documents(examples, document_context):
+        pieces = [
+            _encode_word(word, tokenizer, rows.writer.room, counts)
+            for sentence in sentences
+            for word in sentence.words
+        ]
+        starts = [0, *accumulate(map(len, pieces))]
+        first = 0
+        for sentence in sentences:
+            stop = first + len(sentence.words)
+            windows = _windows(starts, first, stop, rows.writer.room)
+            counts["sentences_of_several_rows"] += len(windows) > 1
+            predicted = _predicted(starts, windows, first, stop)
+            for window, words in zip(windows, predicted, strict=True):
+                rows.add(pieces, starts, window, range(first, stop), words)
+            rows.add_example(sentence, labels)
+            first = stop
+    return rows.finish()
+
+
+def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]]:
+    """Yields the examples that share rows: those of a document, or each example alone."""
+    numbers = count()
+
+    def document(example: Any) -> int:
+        return example.document if document_context else next(numbers)
+
+    for _, group in groupby(examples, document):
+        while piece := list(islice(group, _LONGEST_DOCUMENT)):
+            yield piece
+
+
+def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) -> list[int]:
+    # Tokenizers of whole words do not split a word that is given.
+    ids = getattr(tokenizer, "encode_word", tokenizer.encode)(word)
+    counts["words_without_pieces"] += not ids
+    counts["words_truncated"] += len(ids) > room
+    return ids[:room] or [tokenizer.unk_id]
+
+
+class _Rows:
+    """The arrays of WordRows as they grow."""
+
+    def __init__(self, writer: SequenceWriter):
+        self.writer = writer
+        self._example, self._starts, self._positions = array("i"), array("q", [0]), array("i")
+        self._is_predicted, self._first_words = array("b"), array("q")
+        self._labels, self._weights, self._example_starts = array("i"), array("f"), array("q", [0])
+        self._are_tagged = False
+
+    def add(
+        self,
+        pieces: Sequence[list[int]],
+        starts: Sequence[int],
+        window: range,
+        sentence: range,
+        predicted: range,
+    ) -> None:
+        """Adds a row. Ranges are of word numbers in the document.
+
+        Args:
+          pieces: of each word.
+          starts: how many pieces there are before each word.
+          window: the words in the row.
+          sentence: the words of the example.
+          predicted: the words of the example that the row predicts.
+        """
+        self.writer.add(list(chain.from_iterable(pieces[window.start : window.stop])))
+        words = range(max(window.start, sentence.start), min(window.stop, sentence.stop))
+        shift = 1 - starts[window.start]  # [CLS] comes first
+        self._positions.extend(starts[word] + shift for word in words)
+        self._is_predicted.extend(word in predicted for word in words)
+        self._starts.append(len(self._positions))
+        self._first_words.append(self._example_starts[-1] + words.start - sentence.start)
+        self._example.append(len(self._example_starts) - 1)
+
+    def add_example(self, example: TaggedExample, labels: Labels | None) -> None:
+        """Adds the tags of the example whose rows were added last."""
+        num_words, tags = len(example.words), example.tags
+        self._are_tagged |= tags is not None
+        if tags is not None and len(tags) != num_words:
+            raise ValueError(f"{example.where}: {len(tags)} tags for {num_words} words.")
+        if labels is None or tags is None:
+            self._labels.extend([0] * num_words)
+            self._weights.extend([0] * num_words)
+        else:
+            self._labels.extend(labels.number(tag, example.where) for tag in tags)
+            self._weights.extend([1] * num_words)
+        self._example_starts.append(len(self._labels))
+
+    def finish(self) -> WordRows:
+        sequences = self.writer.finish()
+        if not self._labels:
+            if self._are_tagged:
+                raise ValueError("There are no words to tag.")
+            # A word in no row; places without a word refer to it.
+            for values in (self._positions, self._is_predicted, self._labels, self._weights):
+                values.append(0)
+        return WordRows(
+            sequences=sequences,
+            example=flat(self._example),
+            starts=flat(self._starts),
+            positions=flat(self._positions),
+            is_predicted=flat(self._is_predicted).astype(bool),
+            first_words=flat(self._first_words),
+            labels=flat(self._labels),
+            weights=flat(self._weights),
+            example_starts=flat(self._example_starts),
+        )
+
+
+def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[range]:
+    """Returns the words of each row of a sentence.
+
+    Args:
+      starts: how many pieces of the document there are before each word, and altogether.
+      first, stop: the sentence is the words `first` to `stop - 1` of the document.
+      room: pieces of a row.
+    """
+    spare = room - (starts[stop] - starts[first])
+    if spare >= 0:
+        # Half of the room on each side, and more where the other side has fewer words.
+        left = max(spare // 2, spare - (starts[-1] - starts[stop]))
+        begin = bisect_left(starts, starts[first] - left)
+        return [range(begin, bisect_right(starts, starts[begin] + room) - 1)]
+    windows, begin = [], first
+    while starts[stop] - starts[begin] > room:
+        end = bisect_right(starts, starts[begin] + room) - 1
+        windows.append(range(begin, end))
+        half_on = bisect_left(starts, starts[begin] + room // 2)
+        begin = min(max(half_on, begin + 1), end)
+    # The last one begins as early as possible, for the most context.
+    return [*windows, range(bisect_left(starts, starts[stop] - room), stop)]
+
+
+def _predicted(
+    starts: Sequence[int], windows: Sequence[range], first: int, stop: int
+) -> list[range]:
+    """Returns the words of the sentence that each of its windows predicts.
+
+    A word is predicted where its first piece has most context.
+    """
+    if len(windows) == 1:
+        return [range(first, stop)]
+    begins = np.array([starts[window.start] for window in windows])
+    ends = np.array([starts[window.stop] for window in windows])
+    best = most_context(np.array(starts[first:stop]), begins, ends)
+    # The best windows of successive words are in order, so that each has a range of words.
+    cuts = np.searchsorted(best, np.arange(len(windows) + 1)) + first
+    return [range(*pair) for pair in pairwise(cuts.tolist())]

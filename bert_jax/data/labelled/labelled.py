@@ -1,0 +1,131 @@
+"""A file of labelled examples as the rows of a run (`corpus.batch.Rows`)."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.corpus.batch import Batch, EvaluationBatch
+from bert_jax.data.labelled.loaders import BucketedLoader, PackedLoader, evaluation_batches
+from bert_jax.data.labelled.rows import TaskRows
+from bert_jax.files.checksums import file_sha256
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledRows:
+    """A file of labelled examples, encoded as rows in memory.
+
+    Attributes:
+      name: `train`, `eval`, or a name in config.data.more_eval.
+      source: the file, or tfds:NAME[SPLIT].
+      sha256: `source_sha256` of the source.
+      examples: as the file has them.
+      rows: of the examples; an example may have several.
+      counts: what was repaired, cut or left out, by name; counts of 0 are left out.
+      pad_lengths: lengths in tokens that batches are padded to, ascending.
+      loader: which rows each training batch has; None: the rows are evaluated only.
+    """
+
+    name: str
+    source: str
+    sha256: str
+    examples: Sequence[Any]
+    rows: TaskRows
+    counts: dict[str, int]
+    pad_lengths: tuple[int, ...]
+    loader: BucketedLoader | PackedLoader | None = None
+
+    def padded_to(self, pad_lengths: tuple[int, ...]) -> "LabelledRows":
+        """Returns the same rows with other lengths."""
+        return dataclasses.replace(self, pad_lengths=pad_lengths)
+
+    def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
+        """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
+
+        Raises:
+          ValueError: there are no rows, a row is too long, or `batch_size` is not positive.
+        """
+        loader = BucketedLoader(self.rows.lengths, batch_size, seed, self.pad_lengths, even_tokens)
+        return dataclasses.replace(self, loader=loader)
+
+    def for_packed_training(
+        self, batch_size: int, seed: int, most: int, multiple: int
+    ) -> "LabelledRows":
+        """Returns the same rows with several in a row of the longest of `pad_lengths`.
+
+        See `PackedLoader` for the arguments and errors.
+        """
+        longest = self.pad_lengths[-1]
+        loader = PackedLoader(self.rows.lengths, batch_size, seed, longest, most, multiple)
+        return dataclasses.replace(self, loader=loader)
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the source."""
+        return self.sha256
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """Batches of an epoch times `batch_size`; without a loader, the number of rows.
+
+        One batch of an epoch may not be full, and batches may have different numbers of rows.
+        """
+        if self.loader is None:
+            return self.rows.num_rows
+        return self.loader.batches_per_epoch * self.loader.batch_size
+
+    def batch_rows(self, number: int) -> int:
+        """Returns the number of rows of global training batch `number`, padding rows included.
+
+        Raises:
+          ValueError: there is no loader.
+        """
+        return len(self._training_batch(number)[0])
+
+    def batch(self, number: int, start: int, stop: int) -> Batch:
+        """Returns rows [start, stop) of global training batch `number` (`TaskRows.take`).
+
+        Raises:
+          ValueError: there is no loader.
+        """
+        row_numbers, length = self._training_batch(number)
+        take = self.rows.take if row_numbers.ndim == 1 else self.rows.take_packed
+        return take(row_numbers[start:stop], length)
+
+    def describe(self) -> list[str]:
+        """Returns the line of the banner about the file."""
+        numbers = [f"{len(self.examples):,} examples, {self.rows.num_rows:,} rows"]
+        numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()]
+        return [f"{self.name:<10} {self.source}: {', '.join(numbers)}; SHA-256 {self.sha256[:12]}"]
+
+    def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
+        """Yields all rows once, the longest first; the last batch is filled up with padding.
+
+        Raises:
+          ValueError: there are no rows, a row is too long, or `batch_size` is not positive.
+        """
+        for numbers, length in evaluation_batches(self.rows.lengths, batch_size, self.pad_lengths):
+
+            def read(
+                start: int, stop: int, numbers: np.ndarray = numbers, length: int = length
+            ) -> Batch:
+                return self.rows.take(numbers[start:stop], length)
+
+            yield EvaluationBatch(numbers, length, read)
+
+    def _training_batch(self, number: int) -> tuple[np.ndarray, int]:
+        if self.loader is None:
+            raise ValueError(
+                f"{self.name!r} ({self.source}) has no training batches: call for_training first."
+            )
+        return self.loader.batch(number)
+
+
+def source_sha256(source: str, examples: Sequence[Any]) -> str:
+    """Returns the SHA-256 of a file; of the examples, where `source` is no file."""
+    if os.path.isfile(source):
+        return file_sha256(source)
+    return hashlib.sha256(repr(examples).encode()).hexdigest()

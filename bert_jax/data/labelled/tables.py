@@ -1,0 +1,293 @@
+r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, plain lines.
+
+    form     recognized by                        rules
+    TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
+    CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends
+    JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
+             line 1
+
+Names of compressed files end in .gz, .bz2, .xz or .zst after that. Repairs are counted, besides
+those of bert_jax.data.labelled.reading:
+
+    blank_lines          between rows: left out
+    empty_texts          rows whose text_a or text_b is empty: kept
+    labels_stripped      white space around a label: dropped
+    broken_rows          rows with too few columns: left out, where the caller allows it
+    long_rows            rows with too many, there: the last columns are left out
+    rows_left_out        rows that `Columns.keep` does not keep
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bert_jax.data.labelled.reading import (
+    ending_of,
+    field,
+    is_json,
+    place,
+    read_lines,
+    read_objects,
+    text_field,
+)
+from bert_jax.data.labelled.schema import TextExample
+
+Row = dict[Any, Any]
+
+# Python's own limit is 131072 characters; a document may be longer.
+_MAX_FIELD = 1 << 30
+_TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, by name in the header or, without header, by number from 0.
+
+    Attributes:
+      label: a column with the label, or several columns with 1 or 0, one for each class
+        (multi-label).
+      separator: of several labels in the label's column (multi-label); None: it has one.
+      id: column of the ids; None: the number of the row is the id.
+      keep: (column, value): only rows with that value are read.
+    """
+
+    text_a: str | int
+    text_b: str | int | None = None
+    label: str | int | tuple[str, ...] | None = None
+    separator: str | None = None
+    id: str | int | None = None
+    keep: tuple[str, str] | None = None
+
+    def __post_init__(self):
+        kinds = {type(name) for name in self.names(labelled=True)}
+        if len(kinds) > 1:
+            raise ValueError(
+                "Name all columns by the header (names) or all by numbers (no header), not"
+                f" {', '.join(map(repr, self.names(labelled=True)))}."
+            )
+
+    @property
+    def has_header(self) -> bool:
+        return isinstance(self.text_a, str)
+
+    def names(self, labelled: bool) -> tuple[str | int, ...]:
+        """Returns the columns that every row must have."""
+        label = self.label if isinstance(self.label, tuple) else (self.label,)
+        names = (self.text_a, self.text_b, self.id, *(self.keep or ())[:1])
+        return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
+
+    def are_in(self, cells: Sequence[str]) -> bool:
+        """Returns whether a TSV table with this first line has the columns, apart from labels."""
+        names = {name.strip() for name in cells} if self.has_header else set(range(len(cells)))
+        is_table = self.has_header or len(cells) > 1
+        return is_table and names.issuperset(self.names(labelled=False))
+
+
+def parse_column(name: str) -> str | int | None:
+    """Returns a column of the configuration: digits are a number, "" is None, no column."""
+    return int(name) if name.isdecimal() else name or None
+
+
+def form_of(path: str) -> str:
+    """Returns `tsv`, `csv` or `json`, the form of a file.
+
+    Raises:
+      ValueError: it cannot be recognized from the name or the first line.
+    """
+    if (ending := ending_of(path)) in (".tsv", ".csv"):
+        return ending[1:]
+    if is_json(path):
+        return "json"
+    if ending == ".txt" or len(first_row(path)) > 1:
+        return "tsv"
+    raise ValueError(
+        f"{path} is not a table: its name must end in .tsv, .csv or .json, or line 1 have a tab."
+    )
+
+
+def read_table(
+    path: str,
+    columns: Columns,
+    counts: Counter,
+    labelled: bool = True,
+    quoted: bool | None = None,
+    leave_out_broken_rows: bool = False,
+) -> Iterator[TextExample]:
+    """Streams the examples of a table.
+
+    Args:
+      path: a file.
+      columns: what to read.
+      counts: of the list above.
+      labelled: whether labels are read; every row must have one then.
+      quoted: whether fields may be in double quotes; None: in CSV they may, in TSV not.
+      leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
+        instead of raising.
+
+    Raises:
+      ValueError: naming the line, for malformed rows, missing columns, labels or texts; or the
+        file has no row.
+    """
+    if labelled and columns.label is None:
+        raise ValueError(f"{path}: data.label is missing: name the column of the labels.")
+    number = -1
+    rows = read_rows(path, counts, columns.has_header, quoted, leave_out_broken_rows)
+    for where, row in rows:
+        if columns.keep and field(row, columns.keep[0], "its rows", where) != columns.keep[1]:
+            counts["rows_left_out"] += 1
+            continue
+        number += 1
+        yield _example(where, number, row, columns, counts, labelled)
+    if number < 0:
+        raise ValueError(f"{path} has no examples.")
+
+
+def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
+    """Streams the lines of a file as texts without labels; blank lines are empty texts.
+
+    Raises:
+      ValueError: there is no such file, no line, or a line is not UTF-8.
+    """
+    number = 0
+    for number, line in read_lines(path, counts):
+        counts["empty_texts"] += not line.strip()
+        yield TextExample(place(path, number), str(number - 1), line)
+    if not number:
+        raise ValueError(f"{path} has no lines.")
+
+
+def read_rows(
+    path: str,
+    counts: Counter,
+    has_header: bool,
+    quoted: bool | None = None,
+    leave_out_broken_rows: bool = False,
+) -> Iterator[tuple[str, Row]]:
+    """Streams (place, row) of a table; a row is a dict by column name, or by number from 0.
+
+    Raises:
+      ValueError: as `read_table`.
+    """
+    form = form_of(path)
+    if form == "json":
+        yield from read_objects(path, counts)
+        return
+    cells = _cells(path, form, form == "csv" if quoted is None else quoted, counts)
+    header: list[Any] = []
+    for number, row in cells:
+        if not header:
+            header = _checked_header(row, path) if has_header else list(range(len(row)))
+            if has_header:
+                continue
+        if len(row) != len(header):
+            if not leave_out_broken_rows:
+                raise ValueError(
+                    f"{place(path, number)}: {len(row)} columns where"
+                    f" {'the header has' if has_header else 'the first row has'} {len(header)}."
+                )
+            counts["broken_rows" if len(row) < len(header) else "long_rows"] += 1
+            if len(row) < len(header):
+                continue
+        yield place(path, number), dict(zip(header, row, strict=False))
+
+
+def first_row(path: str) -> list[str]:
+    """The cells of the first line of a TSV; none in an empty file."""
+    return next((row for _, row in _cells(path, "tsv", False, Counter())), [])
+
+
+def _checked_header(row: list[str], path: str) -> list[str]:
+    header = [name.strip() for name in row]
+    twice = [name for name, count in Counter(header).items() if count > 1 and name]
+    if twice:
+        raise ValueError(f"{path}: the header has {', '.join(map(repr, twice))} more than once.")
+    return header
+
+
+def _cells(
+    path: str, form: str, is_quoted: bool, counts: Counter
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the first line, cells) of each row."""
+    if is_quoted:
+        yield from _quoted_cells(path, "," if form == "csv" else "\t", counts)
+        return
+    for number, line in read_lines(path, counts):
+        if line.strip():
+            yield number, line.split("," if form == "csv" else "\t")
+        else:
+            counts["blank_lines"] += 1
+
+
+def _quoted_cells(path: str, delimiter: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(_MAX_FIELD)
+    lines = (line + "\n" for _, line in read_lines(path, counts))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for row in reader:
+            if row:
+                yield number, row
+            else:
+                counts["blank_lines"] += 1
+            number = reader.line_num + 1
+    except csv.Error as error:
+        problem = "a quote that is never closed" if "end of data" in str(error) else str(error)
+        raise ValueError(f"{place(path, number)}: a broken row of CSV ({problem}).") from None
+
+
+def _example(
+    where: str, number: int, row: Row, columns: Columns, counts: Counter, labelled: bool
+) -> TextExample:
+    text_a = text_field(row, columns.text_a, "data.text_a", where)
+    text_b = None
+    if columns.text_b is not None:
+        text_b = text_field(row, columns.text_b, "data.text_b", where)
+    counts["empty_texts"] += not text_a.strip() or (text_b is not None and not text_b.strip())
+    id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
+    labels = read_labels(row, columns, where, counts) if labelled else None
+    return TextExample(where, id, text_a, text_b, labels)
+
+
+def read_labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...]:
+    """Returns the labels of a row.
+
+    Raises:
+      ValueError: the row has no label, or an invalid one.
+    """
+    assert columns.label is not None
+    if isinstance(columns.label, tuple):
+        return tuple(
+            str(name)
+            for name in columns.label
+            if _truth(field(row, name, "data.label", where), name, where)
+        )
+    value = field(row, columns.label, "data.label", where)
+    if isinstance(value, list):
+        return tuple(_label(label, where, counts) for label in value)
+    if columns.separator is not None and isinstance(value, str):
+        parts = value.split(columns.separator) if value.strip() else []
+        return tuple(_label(part, where, counts) for part in parts)
+    return (_label(value, where, counts),)
+
+
+def _label(value: Any, where: str, counts: Counter) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str | None):
+        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of a label.")
+    label = (value or "").strip()
+    if not label:
+        raise ValueError(f"{where}: no label (data.label), which only rows to predict may lack.")
+    counts["labels_stripped"] += label != value
+    return label
+
+
+def _truth(value: Any, name: str, where: str) -> bool:
+    text = str(value).strip().lower()
+    if text not in _TRUTH:
+        raise ValueError(f"{where}: {value!r} for the label {name!r}, instead of 1 or 0.")
+    return _TRUTH[text]

@@ -1,0 +1,218 @@
+"""Published sets of texts and pairs: GLUE's nine tasks and its diagnostic set, and Chinese sets.
+
+The formats of their files are described by values: the columns, whether there is a header, the
+spelling of labels. A few rows of QQP are malformed (a question continues in the next line); as in
+published scores, they are left out, and counted.
+"""
+
+import dataclasses
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.tables import Columns, first_row, read_table
+from bert_jax.data.labelled.tfds import read_tfds_texts
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """A published set.
+
+    Attributes:
+      columns: of its files; the first that the first line of a file has are read.
+      test_columns: of files without labels, if they differ.
+      tfds: columns of its dataset in tensorflow-datasets, if it has one.
+      labels: in the order of their numbers; empty: a regression.
+      aliases: other spellings of labels in files -> label.
+      submissions: split -> name of the file to submit.
+      limits: of a regression's numbers.
+    """
+
+    columns: tuple[Columns, ...]
+    test_columns: tuple[Columns, ...] = ()
+    tfds: Columns | None = None
+    labels: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    submissions: dict[str, str] = field(default_factory=dict)
+    limits: tuple[float, float] | None = None
+
+    @property
+    def is_regression(self) -> bool:
+        return self.limits is not None
+
+    def read(self, source: str, counts: Counter, labelled: bool = True) -> Iterator[TextExample]:
+        """Streams the examples of one of the set's files, or of `tfds:NAME[SPLIT]`.
+
+        Raises:
+          ValueError: naming the line, for missing columns or an unknown label.
+        """
+        if source.startswith("tfds:"):
+            if self.tfds is None:
+                raise ValueError(f"{source}: tensorflow-datasets does not have this set.")
+            examples = read_tfds_texts(source.removeprefix("tfds:"), self.tfds, counts, labelled)
+        else:
+            columns = self._columns(source, labelled)
+            examples = read_table(source, columns, counts, labelled, leave_out_broken_rows=True)
+        return map(self._known, examples) if labelled else examples
+
+    def _columns(self, path: str, labelled: bool) -> Columns:
+        if not os.path.isfile(path):
+            raise ValueError(f"{path}: there is no such file.")
+        choices = self.columns if labelled else (*self.test_columns, *self.columns)
+        header = first_row(path)
+        names = {*(name.strip() for name in header), *range(len(header))}
+        for columns in choices:
+            if names.issuperset(columns.names(labelled)):
+                # GLUE's files have their own column of ids in some splits only.
+                ids = [name for name in ("index", "id") if name in names and columns.has_header]
+                return dataclasses.replace(columns, id=ids[0] if ids else None)
+        expected = " or ".join(str(list(columns.names(labelled))) for columns in choices)
+        raise ValueError(f"{path}, line 1: no columns {expected}; it has {header}.")
+
+    def _known(self, example: TextExample) -> TextExample:
+        assert example.labels is not None
+        label = self.aliases.get(example.labels[0], example.labels[0])
+        if self.limits is not None:
+            low, high = self.limits
+            if not low <= number_of(label) <= high:
+                raise ValueError(
+                    f"{example.where}: {label!r} is not a number from {low} to {high}."
+                )
+        elif label not in self.labels:
+            known = ", ".join((*self.labels, *self.aliases))
+            raise ValueError(f"{example.where}: unknown label {label!r}. Available: {known}.")
+        return dataclasses.replace(example, labels=(label,))
+
+
+def number_of(text: str) -> float:
+    """Returns the number in a text, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _numbered(labels: tuple[str, ...]) -> dict[str, str]:
+    return {str(number): label for number, label in enumerate(labels)}
+
+
+def _pairs(text_a: str, text_b: str, label: str = "label") -> Columns:
+    return Columns(text_a, text_b, label)
+
+
+_ACCEPTABLE = ("unacceptable", "acceptable")
+_SENTIMENT = ("negative", "positive")
+_PARAPHRASE = ("not_equivalent", "equivalent")
+_DUPLICATE = ("not_duplicate", "duplicate")
+_INFERENCE = ("entailment", "neutral", "contradiction")
+_ENTAILMENT = ("entailment", "not_entailment")
+_WINOGRAD = ("not_entailment", "entailment")
+
+# train.tsv has label1 before gold_label, the others label1 to label5; the labels of the diagnostic
+# set are in diagnostic-full.tsv.
+_MNLI = (
+    _pairs("sentence1", "sentence2", "gold_label"),
+    _pairs("Premise", "Hypothesis", "Label"),
+)
+
+# Labels in the order of tensorflow-datasets; file names as gluebenchmark.com takes them.
+GLUE: dict[str, TextTask] = {
+    "cola": TextTask(
+        # No header, but for the test file: source, label, the author's mark, sentence.
+        columns=(Columns("sentence", label="label"), Columns(3, label=1)),
+        test_columns=(Columns("sentence"),),
+        tfds=Columns("sentence", label="label"),
+        labels=_ACCEPTABLE,
+        aliases=_numbered(_ACCEPTABLE),
+        submissions={"test": "CoLA.tsv"},
+    ),
+    "sst2": TextTask(
+        columns=(Columns("sentence", label="label"),),
+        tfds=Columns("sentence", label="label"),
+        labels=_SENTIMENT,
+        aliases=_numbered(_SENTIMENT),
+        submissions={"test": "SST-2.tsv"},
+    ),
+    "mrpc": TextTask(
+        columns=(_pairs("#1 String", "#2 String", "Quality"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_PARAPHRASE,
+        aliases=_numbered(_PARAPHRASE),
+        submissions={"test": "MRPC.tsv"},
+    ),
+    "qqp": TextTask(
+        columns=(_pairs("question1", "question2", "is_duplicate"),),
+        tfds=_pairs("question1", "question2"),
+        labels=_DUPLICATE,
+        aliases=_numbered(_DUPLICATE),
+        submissions={"test": "QQP.tsv"},
+    ),
+    "stsb": TextTask(
+        columns=(_pairs("sentence1", "sentence2", "score"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        submissions={"test": "STS-B.tsv"},
+        limits=(0.0, 5.0),
+    ),
+    "mnli": TextTask(
+        columns=_MNLI,
+        tfds=_pairs("premise", "hypothesis"),
+        labels=_INFERENCE,
+        submissions={
+            "test_matched": "MNLI-m.tsv",
+            "test_mismatched": "MNLI-mm.tsv",
+            "test_diagnostic": "AX.tsv",
+        },
+    ),
+    "qnli": TextTask(
+        columns=(_pairs("question", "sentence"),),
+        tfds=_pairs("question", "sentence"),
+        labels=_ENTAILMENT,
+        submissions={"test": "QNLI.tsv"},
+    ),
+    "rte": TextTask(
+        columns=(_pairs("sentence1", "sentence2"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_ENTAILMENT,
+        submissions={"test": "RTE.tsv"},
+    ),
+    "wnli": TextTask(
+        columns=(_pairs("sentence1", "sentence2"),),
+        tfds=_pairs("sentence1", "sentence2"),
+        labels=_WINOGRAD,
+        aliases=_numbered(_WINOGRAD),
+        submissions={"test": "WNLI.tsv"},
+    ),
+    # The diagnostic set, predicted by a model of MNLI.
+    "ax": TextTask(
+        columns=(_pairs("sentence1", "sentence2"), *_MNLI),
+        tfds=_pairs("premise", "hypothesis"),
+        labels=_INFERENCE,
+        submissions={"test": "AX.tsv"},
+    ),
+}
+
+CHINESE: dict[str, TextTask] = {
+    # Training on MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
+    "xnli": TextTask(
+        columns=(
+            _pairs("premise", "hypo"),
+            Columns("sentence1", "sentence2", "gold_label", keep=("language", "zh")),
+            _pairs("text_a", "text_b"),
+        ),
+        labels=_INFERENCE,
+        aliases={"contradictory": "contradiction"},
+    ),
+    "chnsenticorp": TextTask(
+        columns=(Columns("text_a", label="label"), Columns(1, label=0)),
+        labels=_SENTIMENT,
+        aliases=_numbered(_SENTIMENT),
+    ),
+    "lcqmc": TextTask(
+        columns=(_pairs("text_a", "text_b"), Columns(0, 1, 2)),
+        labels=_DUPLICATE,
+        aliases=_numbered(_DUPLICATE),
+    ),
+}

@@ -1,0 +1,124 @@
+"""Measures what packing gives: real tokens a second, several examples in a row against one.
+
+    python -m bert_jax benchmark pack --config=FILE --config.data.pack=8 [--steps=100] [--rounds=3]
+
+Both sides are trained as a user does it, in turns: one with the configuration, one with
+config.data.pack=1, where batches of labelled examples are by length. The first `steps` updates of a
+run, with its compilation, do not count; then as many do. Real tokens are positions that are not
+padding, counted in the rows of these updates.
+"""
+
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.config.fields import has_corpus
+from bert_jax.data.corpus.batch import Rows
+from bert_jax.tools.benchmark.machine import describe_machine
+from bert_jax.training.metrics import read_metrics
+from bert_jax.training.open import open_run
+
+SINGLE, PACKED = "one example a row", "packed"
+_COLUMNS = "{:20} {:>10} {:>14} {:>18}  {}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One of the two.
+
+    Attributes:
+      fill: fraction of the positions that are not padding, in the updates measured.
+      speeds: positions a second, for each round.
+    """
+
+    fill: float
+    speeds: list[float]
+
+    @property
+    def real(self) -> list[float]:
+        """Tokens a second that are not padding."""
+        return [speed * self.fill for speed in self.speeds]
+
+
+def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> None:
+    """Prints the table.
+
+    Args:
+      config: resolved from `words`.
+      words: flags of `python -m bert_jax train`.
+      steps: updates before those measured, and measured, of each run.
+      rounds: runs of each side.
+
+    Raises:
+      ValueError: the configuration does not pack, or has several phases.
+    """
+    if config.data.pack < 2:
+        raise ValueError(f"config.data.pack={config.data.pack} does not pack: give 2 or more.")
+    if len(config.phases) > 1:
+        raise ValueError(f"config.phases={config.phases} has several phases: give one.")
+    print(describe_machine())
+    with tempfile.TemporaryDirectory() as folder:
+        shorter = [
+            *(f"--config.{name}=0" for name in ("epochs", "examples", "tokens")),
+            *(f"--config.steps={2 * steps}", f"--config.log.every={steps}"),
+            *("--config.eval.every=0", "--config.checkpoint.every=0"),
+        ]
+        sides = {}
+        for name, pack in ((SINGLE, 1), (PACKED, config.data.pack)):
+            more = [*words, *shorter, f"--config.data.pack={pack}"]
+            config.data.pack = pack
+            if has_corpus(config):
+                config.data.dir = os.path.join(folder, f"data-{pack}")
+                more.append(f"--config.data.dir={config.data.dir}")
+            opened = open_run(config, os.path.join(folder, f"run-{pack}"))
+            rows = opened.training_rows(opened.phases[0])
+            sides[name] = (more, Side(fill_rate(rows, steps, 2 * steps), []))
+        for i in range(rounds):
+            for name in list(sides)[:: -1 if i % 2 else 1]:
+                more, side = sides[name]
+                with tempfile.TemporaryDirectory(dir=folder) as workdir:
+                    side.speeds.append(_train(more, workdir))
+        print("\n".join(table({name: side for name, (_, side) in sides.items()})))
+
+
+def fill_rate(rows: Rows, start: int, stop: int) -> float:
+    """Returns the fraction of real tokens in the updates from `start` to before `stop`."""
+    real = positions = 0
+    for number in range(start, stop):
+        ids = rows.batch(number, 0, rows.batch_rows(number))["example_ids"]
+        real, positions = real + int(np.count_nonzero(ids)), positions + ids.size
+    return real / positions
+
+
+def table(sides: Mapping[str, Side]) -> Iterator[str]:
+    """Yields a line for each side, and how much of what the padding took is won."""
+    yield _COLUMNS.format("", "fill", "positions/s", "real tokens/s", "in each round")
+    for name, side in sides.items():
+        yield _COLUMNS.format(
+            name,
+            f"{side.fill:.1%}",
+            f"{statistics.median(side.speeds):,.0f}",
+            f"{statistics.median(side.real):,.0f}",
+            " ".join(f"{speed:,.0f}" for speed in side.real),
+        )
+    single, packed = sides[SINGLE], sides[PACKED]
+    ratio = statistics.median(packed.real) / statistics.median(single.real)
+    yield (
+        f"packed rows have {ratio:.2f} times as many real tokens a second; the inverse of the fill"
+        f" rate of single rows is {1 / single.fill:.2f}, a fraction of {ratio * single.fill:.2f}"
+    )
+
+
+def _train(words: Sequence[str], workdir: str) -> float:
+    """Returns the positions a second of the second half of a run."""
+    command = [sys.executable, "-m", "bert_jax", "train", *words, f"--workdir={workdir}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    rows = [row for row in read_metrics(workdir) if row["split"] == "train"]
+    return rows[-1]["speed"]["tokens_per_second"]

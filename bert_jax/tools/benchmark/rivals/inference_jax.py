@@ -1,0 +1,67 @@
+"""This program in the inference benchmark: texts through a trained model."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config import store
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.texts import Text
+from bert_jax.devices.allocator import keep_freed_memory
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.feature_extraction import FeatureExtractor
+from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.predict import Predictor
+
+
+def build(
+    workdir: str, texts: str, classifies: bool, output: str
+) -> tuple[dict[str, Any], Callable[[], list[float]]]:
+    """A measurement is the seconds from all texts to their outputs, which are then saved.
+
+    Args:
+      workdir: of the model.
+      texts: file with a text a line.
+      classifies: whether outputs are probabilities of classes, instead of sentence vectors.
+      output: .npy file to write.
+    """
+    keep_freed_memory()
+    with open(texts, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    config = store.load(workdir)
+    compute = _classes(config, workdir) if classifies else _vectors(config, workdir)
+
+    def measure() -> list[float]:
+        start = time.perf_counter()
+        values = compute(lines)
+        seconds = time.perf_counter() - start
+        np.save(output, np.array(values, np.float32))
+        return [seconds]
+
+    return {}, measure
+
+
+def _vectors(config: Any, workdir: str) -> Callable[[list[str]], Any]:
+    model = TrainedModel(config, workdir)
+    extractor = FeatureExtractor(model, Choice(level="sentence"))
+
+    def compute(lines: list[str]) -> list[np.ndarray]:
+        vectors = [np.empty(0)] * len(lines)
+        for number, _, features in extractor.run(model.row(Text(line)) for line in lines):
+            vectors[number] = features["embeddings"]
+        return vectors
+
+    return compute
+
+
+def _classes(config: Any, workdir: str) -> Callable[[list[str]], Any]:
+    predictor = Predictor(config, workdir)
+
+    def compute(lines: list[str]) -> list[list[float]]:
+        examples = [TextExample("", str(i), line) for i, line in enumerate(lines)]
+        windows = predictor.predict(examples)
+        return [list(p["probabilities"].values()) for window in windows for p in window]
+
+    return compute

@@ -1,0 +1,31 @@
+"""The commands of `python -m bert_jax`, one module each. This one imports nothing heavy."""
+
+import importlib
+from types import ModuleType
+
+# Name of the command and of its module -> what it does.
+COMMANDS = {
+    "train": "Trains a model, or resumes a run that was stopped.",
+    "evaluate": "Evaluates a run on its held-out data.",
+    "predict": "Writes the predictions of a trained model for a file.",
+    "sweep": "Runs many trainings that depend on each other, and prints tables of their results.",
+    "report": "Writes the report of runs or of a sweep, as an HTML file.",
+    "doctor": "Looks at the machine, and at a run before it starts: problems, fixes, memory, time.",
+    "compile": "Compiles a run, also for TPUs that are not there: memory, FLOPs, fit.",
+    "prepare": "Makes a vocabulary and training shards of a corpus.",
+    "tokenize": "Prints the ids or the pieces of each line of text.",
+    "features": "Writes vectors of tokens, words or sentences.",
+    "score": "Prints or writes pseudo-log-likelihoods of texts.",
+    "attention": "Shows what attention heads look at, and what layers predict.",
+    "fill_mask": "Predicts the [MASK] tokens of texts.",
+    "generate": "Continues texts, word by word.",
+    "serve": "Serves a page and a JSON API of a trained model on this machine.",
+    "convert": "Imports, exports, lists and compares checkpoints.",
+    "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
+    "benchmark": "Measures speed and memory, also of other programs.",
+}
+
+
+def load(name: str) -> ModuleType:
+    """Returns the module of a command; its `main(argv)` runs it, with `name` as argv[0]."""
+    return importlib.import_module(f"bert_jax.tools.cli.{name}")

@@ -1,0 +1,145 @@
+"""Shows what the attention heads of a model look at, and what its layers would predict.
+
+    python -m bert_jax attention --workdir=DIR "The [MASK] of the list." --output=attention.html
+    python -m bert_jax attention --workdir=DIR "A question?" "Its answer." --output=attention.npz
+    python -m bert_jax attention --workdir=DIR --held_out --output=heads.html
+    python -m bert_jax attention --workdir=DIR --input=FILE "A text." --output=attention.html
+
+One text is shown, or a pair: all heads, any of them between the tokens or words, and what every
+layer would predict for a [MASK], or as the next token. Statistics of the heads (entropy, distance,
+attention to the separator, to the next token, ...) are those of the text; with --held_out or
+--input also those of some texts of the held-out split, or of a file as `predict` reads it. The
+ending of --output determines the form: a page, which opens offline, or the arrays.
+docs/attention.md explains both.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.data.labelled.texts import Text
+from bert_jax.files.atomic import whole_file, write_bytes
+from bert_jax.inference.input_files import check_files
+from bert_jax.scores.attention import STATISTICS, strongest_heads
+from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.pages.attention import Origin, attention_page, check_size
+
+if TYPE_CHECKING:
+    from bert_jax.inference.attention import AttentionReader
+
+ENDINGS = (".html", ".npz")
+_SHOWN_HEADS = 3
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax attention", __doc__)
+    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
+    parser.flag("output", "", "File to write: .html or .npz.")
+    parser.switch("held_out", "Also statistics over the held-out split, or config.data.eval.")
+    parser.flag("input", "", "Also statistics over a file, as predict reads it.")
+    parser.flag("sample", 200, "Rows or examples that these are computed from.", least=1)
+    parser.flag("top_k", 5, "Words that are listed of each prediction.", least=1)
+    run_flags.add_cache(parser)
+    parser.words("TEXT", "one text, or the two of a pair", "*")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    _check(config, flags)
+
+    run_flags.use_cache(flags)
+    from bert_jax.inference.attention import AttentionReader
+
+    reader = AttentionReader(config, flags.workdir, flags.top_k)
+    arrays, sample = _compute(reader, config, flags)
+    _print_heads(arrays)
+    if flags.text and reader.no_lens:
+        print(f"no predictions of the layers: {reader.no_lens}")
+    if _is_page(flags):
+        name = os.path.basename(os.path.abspath(flags.workdir))
+        texts = tuple(flags.text)
+        origin = Origin(name, _describe(config), texts, sample, reader.no_lens)
+        # An argument that is not UTF-8 has lone surrogates.
+        page = attention_page(origin, arrays).encode(errors="replace")
+        write_bytes(flags.output, page)
+        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
+    else:
+        _write_arrays(arrays, flags.output)
+
+
+def _check(config: ConfigDict, flags: argparse.Namespace) -> None:
+    if not flags.workdir:
+        raise ValueError("--workdir is missing: the folder of a trained run.")
+    if len(flags.text) > 2:
+        raise ValueError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
+    if flags.held_out and flags.input:
+        raise ValueError("--held_out and --input are two samples: give one of them.")
+    if not flags.text and not flags.held_out and not flags.input:
+        raise ValueError('Give a text, for example "The list is returned.", or --held_out.')
+    if os.path.splitext(flags.output)[1] not in ENDINGS:
+        raise ValueError(f"--output={flags.output}: the ending says the form, .html or .npz.")
+    check_files(flags.input, flags.output)
+    if "num_heads" not in config.model:
+        raise ValueError(
+            f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
+            " workdir of a Transformer."
+        )
+
+
+def _is_page(flags: argparse.Namespace) -> bool:
+    return flags.output.endswith(".html")
+
+
+def _compute(
+    reader: "AttentionReader", config: ConfigDict, flags: argparse.Namespace
+) -> tuple[dict[str, np.ndarray], str]:
+    """Returns the arrays of the text, of the sample or of both, and what the sample is."""
+    from bert_jax.inference.attention import make_statistics
+    from bert_jax.inference.head_statistics import sample_batches, sample_statistics
+
+    arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
+    if flags.text:
+        row = reader.encode(Text(*flags.text))
+        if _is_page(flags):
+            check_size(reader.config.num_layers, reader.config.num_heads, len(row.input_ids))
+        arrays |= reader.read(row)
+    if not flags.held_out and not flags.input:
+        return arrays, ""
+    batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
+    values, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
+    where = flags.input or "the held-out split"
+    return (
+        arrays | {"sample_statistics": values},
+        f"{rows:,} rows of {where}, in which {tokens:,} tokens attend",
+    )
+
+
+def _describe(config: ConfigDict) -> str:
+    """Returns "bert for pretraining: 12 layers of 12 heads, ..."."""
+    model = config.model
+    mask = f"{model.mask} of {model.window}" if model.window else model.mask
+    return (
+        f"{model.name} for {config.task}: {model.num_layers} layers of {model.num_heads} heads,"
+        f" hidden size {model.hidden_size}, {mask} attention"
+    )
+
+
+def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
+    """Prints the heads with the highest value of each statistic, counted from 1."""
+    name = "sample_statistics" if "sample_statistics" in arrays else "text_statistics"
+    print(f"heads with the highest values over the {name.split('_')[0]}")
+    for statistic, values in zip(STATISTICS.values(), arrays[name], strict=True):
+        heads = ", ".join(
+            f"layer {layer + 1} head {head + 1} {value:.3f}"
+            for layer, head, value in strongest_heads(values, _SHOWN_HEADS)
+        )
+        print(f"{statistic.title:<28} {heads}")
+
+
+def _write_arrays(arrays: Mapping[str, np.ndarray], path: str) -> None:
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+    for name, array in arrays.items():
+        print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")

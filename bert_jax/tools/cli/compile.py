@@ -1,0 +1,81 @@
+"""Compiles the programs of a run, also for devices that are not there: memory, FLOPs, links, fit.
+
+    python -m bert_jax compile --config=configs/base.py
+    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
+    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
+    python -m bert_jax compile --config=configs/large.py --topology=h100:8
+    python -m bert_jax compile --config=configs/base.py --measure
+
+All numbers are those of one device. A corpus is not read, and nothing is executed or written.
+Without --topology the programs are compiled for the devices of this machine, and with --measure run
+once, with zeros in the place of a corpus. The bound is the
+shortest time of a program by the peak rates of the device, and the largest MFU. The exit code is 1
+if a program does not fit into the memory. A slice of TPUs needs the extra tpu, NVIDIA GPUs (a100,
+h100, h200, b200) the extra nvidia.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.tools.cli.flags import overrides
+from bert_jax.tools.cli.flags.command_line import Parser
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax compile", __doc__)
+    parser.flag("workdir", "", "Folder of a run, whose configuration is compiled.")
+    parser.flag("topology", "", "Devices to compile for: v5e:4x4, h100:8.")
+    parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
+    parser.switch("measure", "Run each program once, with zeros, and print the memory it took.")
+    parser.switch("json", "Print one JSON object in the place of lines.")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if flags.topology:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
+        if flags.measure:
+            raise ValueError("--measure runs programs: leave --topology out, on such devices.")
+    from bert_jax.tools.compile import describe, target
+    from bert_jax.tools.compile.measure import measured_peak
+
+    devices, all_fit, found = target.find(flags.topology), True, []
+    for compiled in _compile(config, devices, flags):
+        fits = compiled.fits(devices.room)
+        all_fit = all_fit and fits
+        measured = measured_peak(compiled) if flags.measure and fits else 0
+        found.append(describe.as_json(compiled, devices, measured))
+        if not flags.json:
+            print("\n".join(describe.lines(compiled, devices)), flush=True)
+            if flags.measure and fits:
+                print(describe.measured_line(compiled, measured), flush=True)
+    if flags.json:
+        print(json.dumps({"programs": found}, indent=2))
+    sys.stdout.flush()
+    if not all_fit:
+        sys.exit(1)
+
+
+def _compile(config: ConfigDict, target: Any, flags: argparse.Namespace) -> Iterator[Any]:
+    """Yields what was compiled, as soon as it is."""
+    from bert_jax.tools.compile.largest import largest_microbatch
+    from bert_jax.tools.compile.plan import plan, programs
+    from bert_jax.tools.compile.program import compile_program
+    from bert_jax.training.run import make_checked_mesh
+
+    def show(line: str) -> None:
+        if not flags.json:
+            print(line, flush=True)
+
+    run = plan(config, make_checked_mesh(config, target.devices))
+    mesh = ", ".join(f"{axis}={size}" for axis, size in run.mesh.shape.items())
+    show(f"{len(target.devices)} x {target.devices[0].device_kind} ({mesh}); {config.dtype}")
+    if not flags.largest_batch:
+        yield from map(compile_program, programs(run))
+        return
+    for phase in (phase for phase in run.phases if phase.share):
+        show(f"\nphase of {phase.sequence_length} tokens, batches of {phase.batch_size:,} rows")
+        yield largest_microbatch(run, phase, target.room, show)

@@ -1,0 +1,57 @@
+"""Predicts the [MASK] tokens of texts.
+
+    python -m bert_jax fill_mask --workdir=DIR "The [MASK] of the list is returned."
+    python -m bert_jax fill_mask --workdir=DIR --held_out=5
+
+The second form masks frequent words of held-out sentences, and prints the masked words too.
+"""
+
+from collections.abc import Sequence
+
+from bert_jax.config.fields import data_dir
+from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags.command_line import Parser
+
+# Positions of a batch: a single text is answered sooner than in a large batch.
+_BATCH_TOKENS = 256
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax fill_mask", __doc__)
+    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
+    parser.flag("top_k", 5, "Candidates for each [MASK].", least=1)
+    parser.flag("held_out", 0, "Number of held-out sentences.", least=0)
+    parser.words("TEXT", "text with one or more [MASK]", "*")
+    run_flags.add_cache(parser)
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if not flags.workdir:
+        raise ValueError("--workdir is missing: the folder of a trained run.")
+    if not flags.text and not flags.held_out:
+        raise ValueError('Give a text with a mask, for example "The [MASK] of the list.".')
+    for text in flags.text:
+        if "[MASK]" not in text:
+            raise ValueError(f"There is no [MASK] in {text!r}.")
+
+    from bert_jax.data.corpus.manifest import Manifest
+    from bert_jax.data.labelled.texts import Text
+    from bert_jax.inference.held_out import held_out_sentences
+    from bert_jax.inference.model import check_fills_masks
+    from bert_jax.inference.predict import Predictor
+
+    run_flags.use_cache(flags)
+    check_fills_masks(config, flags.workdir)
+    predictor = Predictor(config, flags.workdir, flags.top_k, _BATCH_TOKENS)
+    texts = [(text, "") for text in flags.text]
+    if flags.held_out:
+        manifest = Manifest.load(data_dir(config, flags.workdir))
+        texts += held_out_sentences(manifest, flags.held_out)
+    examples = [Text(text) for text, _ in texts]
+    for example in examples:
+        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
+    windows = predictor.predict(examples)
+    predictions = (prediction for window in windows for prediction in window)
+    for (text, word), prediction in zip(texts, predictions, strict=True):
+        print(f"\n{text}" + (f"   ({word})" if word else ""))
+        for mask in prediction["masks"]:
+            for candidate in mask["candidates"]:
+                print(f"  {candidate['probability']:6.1%}  {candidate['token']}")

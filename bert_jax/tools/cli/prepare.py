@@ -1,0 +1,71 @@
+"""Makes a vocabulary and training shards of a corpus; training does the same if they are missing.
+
+    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR
+    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
+    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
+    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --task=0/4
+    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --runner=FlinkRunner -- \\
+        --flink_master=HOST:8081
+
+Several programs, on one machine or on several that share a file system, divide the work between
+them: --task=0/4 to --task=3/4. All run at the same time; one that is killed is started again. If
+some never come back, --merge does what they have left. All tasks have the same N.
+
+With --runner, the workers of an engine do the work (Apache Beam; extra `beam`). They read and write
+the same folder. Flags after two dashes are Beam's own.
+
+The result depends on the text and the settings, not on who does the work.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from bert_jax.config.data import data_config
+from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.data.corpus import dump
+from bert_jax.data.corpus.prepare import has_unfinished, prepare
+from bert_jax.files.beam import RUNNERS, Beam
+from bert_jax.files.shares import parse_share
+from bert_jax.tools.cli.flags import overrides
+from bert_jax.tools.cli.flags.command_line import Parser
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax prepare", __doc__)
+    parser.flag("workdir", "", "Folder of the run that the data is for.")
+    parser.flag("data_dir", "", "Folder for the data; without it, the run's.")
+    parser.flag("dump", 0, "Number of training examples to print.", least=0)
+    parser.flag("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
+    parser.flag("task", "", "Share of the work, I/N: program I of N, from 0 on.", metavar="I/N")
+    parser.switch("merge", "Finish alone what tasks have left.")
+    parser.flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS)
+    words, beam_flags = list(argv), []
+    if "--" in words:
+        end = words.index("--")
+        words, beam_flags = words[:end], words[end + 1 :]
+    config, flags = overrides.parse_config(parser, words, workdir_is_enough=True)
+    if beam_flags and not flags.runner:
+        raise ValueError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
+    if flags.runner and flags.task:
+        raise ValueError(f"--runner and --task={flags.task} exclude each other: leave one out.")
+    if not has_corpus(config):
+        print(f"task        {config.task}: its files are read when training starts")
+        return
+    if not (flags.data_dir or flags.workdir or config.data.dir):
+        raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
+    folder = flags.data_dir or data_dir(config, flags.workdir)
+    if flags.merge and flags.task:
+        raise ValueError(f"--merge and --task={flags.task} exclude each other: leave one out.")
+    if flags.merge and not has_unfinished(folder):
+        raise ValueError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
+    task = parse_share(flags.task) if flags.task else (0, 1)
+    beam = Beam(flags.runner, beam_flags) if flags.runner else None
+    manifest = prepare(data_config(config), folder, config.data.num_processes, task=task, beam=beam)
+    if flags.dump:
+        tokenizer = manifest.tokenizer()
+        rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])
+        for example in itertools.islice(rows, flags.dump):
+            print(f"\n{dump.describe(example, tokenizer, manifest.weighted_classes)}")
+    if flags.dump_jsonl:
+        count = dump.write_jsonl(manifest, flags.dump_jsonl)
+        print(f"Wrote {count:,} examples to {flags.dump_jsonl}.")

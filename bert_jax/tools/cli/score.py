@@ -1,0 +1,111 @@
+"""Prints or writes log-likelihoods of texts, or pseudo-log-likelihoods.
+
+    python -m bert_jax score --workdir=DIR "The list is returned." "List the returned is."
+    python -m bert_jax score --workdir=DIR --input=FILE [--output=FILE.jsonl]
+
+The input has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
+a table, or with --output writes a JSON object for each text:
+
+    {"pseudo_log_likelihood": -9.1, "tokens": 5, "unknown_tokens": 0, "per_token": -1.82,
+     "perplexity": 6.2, "log_probabilities": [{"token": "the", "log_probability": -0.6}, ...]}
+
+With a masked language model the score is the pseudo-log-likelihood, the sum of ln p(token | all
+others) over all tokens except [CLS] and [SEP], with each token masked in turn. With a model that
+predicts next tokens it is the log-likelihood, the sum of ln p(token | those before it), and the
+field is `log_likelihood`. The perplexity is exp(-per_token).
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bert_jax.data.labelled.texts import Text, read_texts
+from bert_jax.files.atomic import whole_file
+from bert_jax.inference.input_files import check_files
+from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags.command_line import Parser
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Progress
+    from bert_jax.inference.scoring import CausalScorer, Scorer
+
+    AnyScorer = Scorer | CausalScorer
+
+Texts = Callable[[], Iterable[Text]]
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax score", __doc__)
+    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
+    parser.flag("input", "", "File to read, a text or a JSON object a line.")
+    parser.flag("output", "", "File to write, a JSON object a line; without it, prints a table.")
+    parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+    run_flags.add_cache(parser)
+    parser.words("TEXT", "text to score, instead of --input", "*")
+    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    if not flags.workdir:
+        raise ValueError("--workdir is missing: the folder of a trained run.")
+    if bool(flags.text) == bool(flags.input):
+        raise ValueError('Give either texts, for example "The list is returned.", or --input=FILE.')
+    check_files(flags.input, flags.output)
+
+    def texts() -> Iterable[Text]:
+        return read_texts(flags.input) if flags.input else map(Text, flags.text)
+
+    run_flags.use_cache(flags)
+    from bert_jax.inference.scoring import make_scorer
+
+    scorer = make_scorer(config, flags.workdir, flags.batch_tokens)
+    if flags.output:
+        write_scores(scorer, texts, flags.output)
+    else:
+        print_scores(scorer, texts)
+
+
+def write_scores(scorer: "AnyScorer", texts: Texts, output: str) -> None:
+    """Writes a JSON object for each text; an incomplete file is not left behind."""
+    with whole_file(output) as path, open(path, "w", encoding="utf-8") as file:
+
+        def write(_: Text, score: dict[str, Any], __: "Progress") -> None:
+            file.write(json.dumps(score, ensure_ascii=False) + "\n")
+
+        _score(scorer, texts, write, f"texts scored in {output}")
+
+
+def print_scores(scorer: "AnyScorer", texts: Texts) -> None:
+    """Prints a line for each text: score, mean score per token, tokens, perplexity, text."""
+    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
+
+    def show(text: Text, score: dict[str, Any], progress: "Progress") -> None:
+        mean = perplexity = "-"
+        if score["tokens"]:
+            mean, perplexity = f"{score['per_token']:.3f}", f"{score['perplexity']:,.1f}"
+        total = score[scorer.name]
+        progress.line(f"{total:10.3f} {mean:>10} {score['tokens']:>7} {perplexity:>11}  {text}")
+
+    _score(scorer, texts, show, "texts scored")
+
+
+def _score(
+    scorer: "AnyScorer",
+    texts: Texts,
+    take: Callable[[Text, dict[str, Any], "Progress"], None],
+    what: str,
+) -> None:
+    """Calls `take` with each text and its score; all texts are validated first."""
+    from bert_jax.inference.model import Progress
+
+    lengths, passes = [], 0
+    for row in map(scorer.model.row, texts()):
+        lengths.append(len(row.word_positions))
+        passes += scorer.count_passes(row)
+    progress = Progress(passes)
+    total = 0.0
+    scores = scorer.score(map(scorer.model.row, texts()), progress)
+    for text, score in zip(texts(), scores, strict=True):
+        total += score[scorer.name]
+        take(text, score, progress)
+    progress.finish(len(lengths), what)
+    if tokens := sum(lengths):
+        print(f"all {tokens:,} tokens together: perplexity {math.exp(-total / tokens):,.1f}")

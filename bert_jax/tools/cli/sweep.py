@@ -1,0 +1,277 @@
+"""Runs many trainings that depend on each other, and prints tables of their results.
+
+    python -m bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
+        --set corpus=text:FILE --set data=FOLDER --seeds=3
+    python -m bert_jax sweep --workdir=DIR                 resumes it
+    python -m bert_jax sweep --workdir=DIR --report        prints the tables again
+    python -m bert_jax sweep --sweep=FILE --set NAME=VALUE --dry_run
+
+--config.FIELD=VALUE changes a field of all runs. The exit code is 1 if a run failed, and 130 or 143
+after Ctrl-C or SIGTERM, after which the same command resumes.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import checks
+from bert_jax.files.atomic import write_text
+from bert_jax.files.buckets import address_of
+from bert_jax.tools.cli.flags import init_from, overrides
+from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.sweep import (
+    jobs,
+    kubernetes,
+    load,
+    page,
+    record,
+    report,
+    results,
+    schedule,
+    slots,
+    slurm,
+)
+from bert_jax.tools.sweep.progress import Board
+from bert_jax.tools.sweep.record import Plan
+
+_OVERRIDE = re.compile(r"--?config\.([^=]+)=(.*)", re.DOTALL)
+_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax sweep", __doc__)
+    parser.flag("sweep", "", "Sweep file, such as configs/sweeps/table5.py; see docs/sweeps.md.")
+    parser.repeated("set", "Setting of the sweep file; may be given several times.", "NAME=VALUE")
+    parser.flag("workdir", "", "Folder of the sweep: plan, runs, results.")
+    parser.flag("seeds", 0, "Seeds of each fine-tuning; 0: 1.", least=0)
+    parser.flag("parallel", 1, "Runs at the same time, each on a part of the devices.", least=1)
+    parser.flag("only", "", "Regular expression: only runs with such names, and what they need.")
+    parser.switch("dry_run", "Validate all runs, print their commands, and run nothing.")
+    parser.switch("report", "Print the tables of the complete runs, and run nothing.")
+    parser.switch("slurm", "Print a script that submits job arrays to SLURM.")
+    parser.switch("submit", "With --slurm: run that script.")
+    parser.flag("sbatch", "", "With --slurm: options of sbatch, such as '--gpus=1 --time=4:00:00'.")
+    parser.switch("kubernetes", "Print a list of Kubernetes Jobs.")
+    parser.flag("image", "bert_jax", "With --kubernetes: the container image.")
+    parser.flag("volume", "runs", "With --kubernetes: the PersistentVolumeClaim of the workdir.")
+    parser.flag("mount", "/runs", "With --kubernetes: where the volume is mounted.")
+    parser.flag("gpus", 0, "With --kubernetes: GPUs of each pod.", least=0)
+    parser.flag("job_name", "sweep", "With --kubernetes: prefix of the names of the Jobs.")
+    parser.flag("stage", -1, "Of a cluster's job: the stage.", least=0)
+    parser.flag("number", -1, "Of a cluster's job: its number in the stage.", least=0)
+    parser.switch("wait", "Of a cluster's job: wait until what it needs is complete.")
+    of_all_runs = [match for word in argv if (match := _OVERRIDE.fullmatch(word))]
+    flags = parser.parse([word for word in argv if not _OVERRIDE.fullmatch(word)])
+    run(flags, {match[1]: match[2] for match in of_all_runs})
+
+
+def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
+    """Runs the command with its parsed flags.
+
+    Args:
+      flags: as `main` defines them.
+      of_all_runs: overrides of all runs.
+
+    Raises:
+      ValueError: for a flag, a sweep file or a run that cannot be used.
+    """
+    if not flags.workdir and not flags.dry_run:
+        raise ValueError("--workdir is missing: the folder that the sweep is kept in.")
+    if address := address_of(flags.workdir):
+        raise ValueError(
+            f"--workdir={address}: the runs of a sweep share files, which a bucket does not: give a"
+            " folder of a file system. Text, data and vocabularies may be in buckets."
+        )
+    plan = _plan(flags, of_all_runs)
+    if flags.report:
+        _report(plan, flags.workdir)
+        print(page.write_page(flags.workdir))
+        return
+    selected = jobs.select(plan.jobs, flags.only) if flags.only else plan.jobs
+    if flags.dry_run:
+        for line in _missing_files(selected):
+            print(f"missing  {line}")
+        for job in selected:
+            print(f"stage {job.stage}  {jobs.shown_command(job, flags.workdir or 'DIR')}")
+        print(f"{len(selected)} jobs in {len(plan.stages())} stages")
+        return
+    by_name = {job.name: job for job in plan.jobs}
+    _check_unchanged(selected, by_name, flags.workdir)
+    if flags.sweep:
+        record.save_plan(plan, flags.workdir)
+    if flags.slurm or flags.submit:
+        text = slurm.script(
+            plan,
+            flags.workdir,
+            shlex.split(flags.sbatch),
+            flags.parallel if flags.parallel > 1 else 0,
+        )
+        print(slurm.submit(text) if flags.submit else text, end="")
+    elif flags.kubernetes:
+        cluster = kubernetes.Cluster(
+            flags.image, flags.volume, flags.mount, flags.gpus, flags.job_name
+        )
+        limit = flags.parallel if flags.parallel > 1 else 0
+        print(kubernetes.manifest(plan, flags.workdir, cluster, limit), end="")
+    elif flags.stage >= 0 or flags.number >= 0:
+        _run_one(plan, by_name, flags)
+    else:
+        if missing := _missing_files(selected):
+            more = f" ({len(missing) - 1} more files are missing.)" if len(missing) > 1 else ""
+            raise ValueError(f"Missing file: {missing[0]}.{more}")
+        _run_all(plan, selected, by_name, flags)
+
+
+def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
+    """Returns the plan of the sweep file, or without one that of the workdir."""
+    if not flags.sweep:
+        for name, value in (("set", flags.set), ("seeds", flags.seeds), ("config", of_all_runs)):
+            if value:
+                raise ValueError(
+                    f"--{name} changes the runs of a sweep file: give --sweep=FILE too."
+                )
+        return record.load_plan(flags.workdir)
+    settings = load.parse_settings(flags.set)
+    sweep = load.load_sweep(flags.sweep, settings)
+    made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=of_all_runs)
+    _check_tasks(made)
+    words = [f"--sweep={flags.sweep}", *(x for word in flags.set for x in ("--set", word))]
+    words += [f"--seeds={flags.seeds or 1}", *(f"--config.{k}={v}" for k, v in of_all_runs.items())]
+    source = f"Made by `{shlex.join(words)}`."
+    return Plan(sweep.title, sweep.note, made, sweep.tables, source)
+
+
+def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> ConfigDict:
+    """Returns the configuration of a run, parsed and validated as the run will do it.
+
+    Args:
+      file: its --config.
+      values: dotted field -> text.
+      source: configuration of the run whose parameters it starts from, which does not exist yet.
+
+    Raises:
+      ValueError: as `overrides.parse_config`; or the source has another kind of model.
+    """
+    sys.modules.pop("config_config", None)  # ml_collections loads every file under this name
+    parser = Parser("bert_jax sweep", "")
+    words = ["sweep", f"--config={file}", *(f"--config.{k}={v}" for k, v in values.items())]
+    config, _ = overrides.parse_config(parser, words)
+    config = ConfigDict(config.to_dict())
+    if source is not None:
+        fields = init_from.model_fields(config, source.model, values)
+        config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})
+        checks.check(config)
+    return config
+
+
+def _check_tasks(made: Sequence[jobs.Job]) -> None:
+    """Validates what only tasks, models and optimizers know, before hours of work.
+
+    Raises:
+      ValueError: with the name of the run.
+    """
+    from bert_jax.training.run import make_model_config, make_task_data, optimizer_config
+
+    for job in made:
+        if job.kind == "train":
+            config = ConfigDict(job.settings)
+            try:
+                optimizer_config(config)
+                make_task_data(config)
+                make_model_config(config)
+            except ValueError as error:
+                raise ValueError(f"Run {job.name}: {error}") from error
+
+
+def _missing_files(selected: Sequence[jobs.Job]) -> list[str]:
+    """Returns "FILE, of the run NAME" for each labelled file that does not exist."""
+    missing = {}
+    for job in selected:
+        data = job.settings.get("data", {}) if job.kind == "train" else {}
+        more = [item.partition("=")[2] for item in data.get("more_eval", ())]
+        for path in filter(None, (data.get("train"), data.get("eval"), *more)):
+            if not path.startswith("tfds:") and not os.path.isfile(path):
+                missing.setdefault(path, f"{path}, of the run {job.name}")
+    return list(missing.values())
+
+
+def _check_unchanged(
+    selected: Sequence[jobs.Job], by_name: dict[str, jobs.Job], workdir: str
+) -> None:
+    problems = []
+    for job in selected:
+        try:
+            record.check_unchanged(job, by_name, workdir)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        more = f" ({len(problems) - 1} more runs were changed too.)" if len(problems) > 1 else ""
+        raise ValueError(problems[0] + more)
+
+
+def _run_all(
+    plan: Plan,
+    selected: Sequence[jobs.Job],
+    by_name: dict[str, jobs.Job],
+    flags: argparse.Namespace,
+) -> None:
+    board = Board(flags.workdir)
+    complete = sum(record.is_finished(job.name, flags.workdir) for job in selected)
+    board.event(f"{len(selected)} jobs, {complete} of them complete before")
+    parts = slots.make_slots(flags.parallel)
+    outcome = schedule.run_jobs(
+        selected, by_name, parts, flags.workdir, board, lambda _: _write(plan, flags.workdir)
+    )
+    if outcome.signal_name:
+        board.event(
+            f"Stopped by {outcome.signal_name}. The same command resumes, or:"
+            f" python -m bert_jax sweep --workdir={shlex.quote(flags.workdir)}"
+        )
+        sys.exit(_EXIT_CODES[outcome.signal_name])
+    print()
+    _report(plan, flags.workdir)
+    print(page.write_page(flags.workdir))
+    for line in schedule.describe_failures(outcome, flags.workdir):
+        print(line)
+    if outcome.failed:
+        sys.exit(1)
+
+
+def _run_one(plan: Plan, by_name: dict[str, jobs.Job], flags: argparse.Namespace) -> None:
+    """Runs one job of a stage, on a cluster."""
+    stages, workdir = plan.stages(), flags.workdir
+    if not 0 <= flags.stage < len(stages) or not 0 <= flags.number < len(stages[flags.stage]):
+        raise ValueError(
+            f"--stage={flags.stage} --number={flags.number} is no job: the sweep has stages with"
+            f" {', '.join(str(len(stage)) for stage in stages)} jobs, both counted from 0."
+        )
+    job, board = stages[flags.stage][flags.number], Board(workdir)
+    if bad := schedule.wait_for(job, workdir, board, flags.wait):
+        record.mark_failed(job.name, workdir, f"it needs {bad}")
+        board.event(f"{job.name}: skipped, since it needs {bad}, which is not complete")
+        sys.exit(1)
+    outcome = schedule.run_jobs([job], by_name, slots.make_slots(1), workdir, board)
+    if outcome.signal_name:
+        sys.exit(_EXIT_CODES[outcome.signal_name])
+    _write(plan, workdir)
+    for line in schedule.describe_failures(outcome, workdir):
+        print(line)
+    if outcome.failed:
+        sys.exit(1)
+
+
+def _write(plan: Plan, workdir: str) -> list[dict]:
+    """Writes results.jsonl and results.md, and returns the results."""
+    found = results.collect(plan, workdir)
+    results.write(found, workdir)
+    write_text(os.path.join(workdir, record.REPORT), report.markdown(plan, found))
+    return found
+
+
+def _report(plan: Plan, workdir: str) -> None:
+    print(report.terminal(plan, _write(plan, workdir)), end="")

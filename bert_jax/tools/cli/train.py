@@ -1,0 +1,43 @@
+"""Trains a model, or resumes a run that was stopped.
+
+    python -m bert_jax train --config=configs/tiny.py --workdir=DIR
+    python -m bert_jax train --config=configs/base.py --workdir=DIR --config.data.source=text:PATH
+    python -m bert_jax train --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
+
+The same command continues a run that was stopped, with exactly the same results.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from ml_collections import ConfigDict
+
+from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags.command_line import Parser
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = Parser("bert_jax train", __doc__)
+    run_flags.add(parser)
+    run(*overrides.parse_config(parser, argv))
+
+
+def run(config: ConfigDict, flags: argparse.Namespace) -> None:
+    """Runs the command with its parsed flags.
+
+    Raises:
+      ValueError: for a missing flag, and as bert_jax.training.train.train.
+    """
+    run_flags.check(flags)
+    run_flags.start(flags)
+    if config.get("seeds", 1) > 1:
+        from bert_jax.training.seeds import train_seeds as train
+    else:
+        from bert_jax.training.train import train
+    _, is_complete = train(config, flags.workdir)
+    from bert_jax.devices import processes
+
+    if is_complete and processes.is_main():
+        from bert_jax.tools.report.report import write_report
+
+        print(write_report(flags.workdir))

@@ -1,0 +1,206 @@
+"""A run without data or devices of its own: shapes, shardings and programs, but no arrays.
+
+A corpus is not read: the shapes of its batches follow from the configuration, and of a vocabulary
+that does not exist yet they need the size only. Labelled files are read, since the lengths of their
+batches are chosen by them; the longest length is taken.
+"""
+
+import dataclasses
+import tempfile
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from bert_jax.config.data import data_config
+from bert_jax.config.fields import has_corpus
+from bert_jax.config.phases import Phase, make_phases
+from bert_jax.data.corpus.stages import make_forms
+from bert_jax.devices import sharding
+from bert_jax.devices.footprint import bytes_of
+from bert_jax.models import complete_example, reads_new_words
+from bert_jax.optim.make import make_optimizer
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
+from bert_jax.text.vocabulary import check_vocabulary
+from bert_jax.text.word_tokenizer import WORD_SPECIALS
+from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
+from bert_jax.training.feed import Feed
+from bert_jax.training.open import open_run
+from bert_jax.training.run import Run, make_model_config, make_task_data, optimizer_config
+from bert_jax.training.shapes import shapes
+from bert_jax.training.state import abstract_params, abstract_state
+from bert_jax.training.step import flops_per_token
+from bert_jax.training.train import num_microbatches, step_of_phase
+
+_PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Updates of a run that knows its length only with its data. They are constants of the programs,
+# whose sizes do not depend on them.
+_STEPS, _WARMUP = 100_000, 1_000
+
+# Name of an array of a batch -> its shape, dtype and sharding.
+AbstractBatch = dict[str, jax.ShapeDtypeStruct]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program that is not compiled yet.
+
+    Attributes:
+      name: "update", "gradient" (of an update in two programs) or "evaluation".
+      phase: of the run.
+      rows, length: of its batch, over all devices.
+      microbatches: that an update goes through one after the other.
+      flops: of the matrix products of the model, over all devices; 0: none.
+      sizes: bytes on each device of what it reads, by name.
+      step: jitted.
+      arguments: of `step`, shapes with their shardings.
+    """
+
+    name: str
+    phase: Phase
+    rows: int
+    length: int
+    microbatches: int
+    flops: float
+    sizes: dict[str, int]
+    step: Any
+    arguments: tuple[Any, ...]
+
+    def lower(self) -> Any:
+        """Returns jax's lowered program."""
+        return self.step.lower(*self.arguments)
+
+
+def plan(config: ConfigDict, mesh: Mesh) -> Run:
+    """Returns the run of a configuration on a mesh, without rows if it has a corpus.
+
+    Raises:
+      ValueError: for settings, a vocabulary or labelled files that cannot be used.
+    """
+    optimizer_config(config)
+    data = make_task_data(config)
+    if not has_corpus(config):
+        with tempfile.TemporaryDirectory(prefix="bert_jax_compile_") as folder:
+            return open_run(config, folder, mesh=mesh)
+    model = make_model_config(config)
+    tokenizer = _tokenizer(config, reads_new_words(model))
+    run = Run(
+        config=config,
+        workdir="",
+        mesh=mesh,
+        tokenizer=tokenizer,
+        vocabulary_path="",
+        phases=make_phases(config, config.steps or _STEPS),
+        data=data,
+        task=data.make_task(model, tokenizer),  # pyright: ignore[reportArgumentType]
+        training=(),
+        evaluation=(),
+        fingerprint="",
+        description=(),
+    )
+    _ = run.add_fields  # the encoder may refuse the tokenizer
+    return run
+
+
+def _tokenizer(config: ConfigDict, of_words: bool) -> Tokenizer:
+    """Returns the tokenizer of a vocabulary file, or one with as many pieces as will be trained."""
+    path, size = config.data.vocab, config.model.vocab_size
+    if not path.startswith("train:"):
+        tokenizer = load_tokenizer(path, config.data.lowercase, of_words)
+        check_vocabulary(tokenizer, size, path)
+        return tokenizer
+    specials = WORD_SPECIALS if path == "train:words" else _PIECE_SPECIALS
+    pieces = (*specials, *(f"w{number}" for number in range(size - len(specials))))
+    content = "".join(f"{piece}\n" for piece in pieces).encode()
+    return make_tokenizer(".txt", content, config.data.lowercase, path, of_words)
+
+
+def programs(run: Run, microbatch: int = 0) -> list[Program]:
+    """Returns the programs of each phase, in the order in which a run compiles them.
+
+    Args:
+      run: from `plan`.
+      microbatch: rows of a microbatch of updates, in place of the configuration's.
+    """
+    if microbatch:
+        config = ConfigDict(run.config.to_dict())
+        config.microbatch_size = microbatch
+        run = dataclasses.replace(run, config=config)
+    found = []
+    for phase in run.phases:
+        if phase.share:
+            found += [*_updates(run, phase), _evaluation(run, phase)]
+    return found
+
+
+def _updates(run: Run, phase: Phase) -> list[Program]:
+    batch = _training_batch(run, phase)
+    rows, length = batch["input_ids"].shape
+    step = step_of_phase(run, phase, phase.batch_size, _WARMUP)
+    tx, _ = make_optimizer(optimizer_config(run.config), run.steps, _WARMUP)
+    state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
+    keys = {purpose: _abstract_key(run, purpose) for purpose in ("dropout", "masking")}
+    sizes = {
+        "parameters": bytes_of(state.params),
+        "optimizer": bytes_of(state.opt_state),
+        "batch": bytes_of(batch),
+    }
+    flops = flops_per_token(run.task_at(phase), length) * rows * length
+    first, *second = step.programs
+    name = "gradient" if second else "update"
+    parts = num_microbatches(run.config, rows)
+    arguments = state, batch, keys
+    found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
+    if second:
+        results = jax.eval_shape(first, *arguments)
+        where = jax.tree.map(lambda x: x.sharding, state.params)
+        rest = sharding.abstract(results[1:], sharding.replicated(run.mesh))
+        arguments = (state, sharding.abstract(results[0], where), *rest)
+        found.append(Program("update", phase, rows, length, 1, 0, sizes, second[0], arguments))
+    return found
+
+
+def _evaluation(run: Run, phase: Phase) -> Program:
+    task = run.task_at(phase).to_evaluate()
+    rows = evaluation_batch_size(run.config, phase)
+    batch = _with_rows(_training_batch(run, phase), rows)
+    params = abstract_params(run.task_at(phase), run.mesh)
+    carry = jax.eval_shape(lambda: task.init_carry(rows))
+    carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
+    key, number = _abstract_key(run, "eval_masking"), np.int32(0)
+    step = jitted_eval_step(task, run.mesh)
+    length = batch["input_ids"].shape[1]
+    flops = flops_per_token(task, length) * rows * length / 3  # without the backward pass
+    sizes = {"parameters": bytes_of(params), "batch": bytes_of(batch)}
+    arguments = params, batch, key, number, carry
+    return Program("evaluation", phase, rows, length, 1, flops, sizes, step, arguments)
+
+
+def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
+    if run.training:
+        longest = shapes(run, phase)[-1]
+        feed = Feed(run.mesh, phase, run.training_rows(phase), run.add_fields)
+        return _abstract(run, feed.host_batch(phase.first_step + longest.number))
+    form = make_forms(data_config(run.config), run.tokenizer)[phase.sequence_length]
+    batch = _with_rows(_abstract(run, form.make_batch([form.padding])), phase.batch_size)
+    full = jax.eval_shape(lambda batch: complete_example(run.task.model, batch), batch)
+    return _abstract(run, full)
+
+
+def _abstract(run: Run, batch: Any) -> AbstractBatch:
+    return sharding.abstract(dict(batch), sharding.batch_sharding(run.mesh))
+
+
+def _with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
+    return {
+        name: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=x.sharding)
+        for name, x in batch.items()
+    }
+
+
+def _abstract_key(run: Run, purpose: str) -> jax.ShapeDtypeStruct:
+    key = jax.eval_shape(lambda: run.key(purpose))
+    return sharding.abstract(key, sharding.replicated(run.mesh))

@@ -1,0 +1,118 @@
+"""The certificate of a conversion: counts of tensors, a checksum, differences of outputs.
+
+{"source": "DIR", "format": "Hugging Face",
+ "tensors": {"in": 104, "out": 110, "renamed": {...}, "transposed": [...],
+             "known_non_parameters": {...}, "cast": {}, "fresh": [...], "fresh_rows": {}},
+ "weights_sha256": "...", "notes": [...], "labels": [],
+ "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_jax.files.buckets import shown
+from bert_jax.formats import FORMATS
+from bert_jax.tools.convert.imported import Imported
+from bert_jax.training.initial import words_param
+
+
+def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of certificate.json of an imported checkpoint.
+
+    Args:
+      imported: the checkpoint.
+      comparison: as `comparison.compare_with_source` returns it.
+    """
+    checkpoint, params, report = imported.checkpoint, imported.params, imported.report
+    return {
+        "source": shown(checkpoint.path),
+        "format": FORMATS[checkpoint.format].title,
+        "task": checkpoint.task,
+        "tensors": {
+            "in": len(checkpoint.shapes),
+            "out": len(params),
+            "renamed": report.renamed,
+            "transposed": list(report.transposed),
+            "known_non_parameters": report.known_non_parameters,
+            "cast": report.cast,
+            "fresh": list(report.missing),
+            "fresh_rows": _fresh_rows(imported),
+        },
+        "parameters": sum(array.size for array in imported.own_params.values()),
+        "fresh_parameters": sum(array.size for array in params.values())
+        - sum(array.size for array in imported.own_params.values()),
+        "weights_sha256": weights_sha256(params),
+        "notes": list(checkpoint.notes),
+        "labels": list(checkpoint.labels),
+        "comparison": comparison,
+    }
+
+
+def weights_sha256(params: Mapping[str, np.ndarray]) -> str:
+    """Returns a hash of names, shapes and float32 bytes (little-endian), sorted by name."""
+    digest = hashlib.sha256()
+    for name in sorted(params):
+        array = np.ascontiguousarray(params[name], "<f4")
+        digest.update(f"{name} {list(array.shape)}\n".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+def import_lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of an import's certificate."""
+    tensors = certificate["tensors"]
+    known = sorted(tensors["known_non_parameters"].items())
+    return [
+        f"source      {certificate['source']} ({certificate['format']}, {certificate['task']})",
+        *(f"note        {note}" for note in certificate["notes"]),
+        f"tensors     {tensors['in']} in, {tensors['out']} out; {len(tensors['transposed'])}"
+        f" transposed, {len(tensors['renamed'])} with an older name",
+        f"parameters  {certificate['parameters']:,} of the source,"
+        f" {certificate['fresh_parameters']:,} random",
+        *(f"left out    {names}" for names in _by_reason(known)),
+        *([f"cast        {_casts(tensors['cast'])} to float32"] if tensors["cast"] else []),
+        *(f"random      {name}" for name in tensors["fresh"]),
+        *(
+            f"random      {rows}: {', '.join(words)}"
+            for rows, words in tensors["fresh_rows"].items()
+        ),
+        f"weights     sha256 {certificate['weights_sha256']}",
+        *comparison_lines(certificate["comparison"]),
+    ]
+
+
+def _fresh_rows(imported: Imported) -> dict[str, list[str]]:
+    """Returns "path[first row:]" -> what the rows stand for, of tables with some random rows."""
+    if not (words := imported.checkpoint.new_words):
+        return {}
+    path = words_param(imported.config.model.name)
+    return {f"{path}[{imported.own_config.model.vocab_size}:]": list(words)}
+
+
+def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns a line for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in known:
+        names_by_reason.setdefault(reason, []).append(name)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+        for reason, names in names_by_reason.items()
+    ]
+
+
+def _casts(cast: dict[str, str]) -> str:
+    dtypes = sorted(set(cast.values()))
+    return ", ".join(f"{list(cast.values()).count(dtype)} tensors of {dtype}" for dtype in dtypes)
+
+
+def comparison_lines(comparison: dict[str, Any]) -> list[str]:
+    """Returns lines with the largest differences, or with the reason why there are none."""
+    if reason := comparison.get("none_because"):
+        return [f"comparison  none: {reason}"]
+    return [
+        f"comparison  with {comparison['with']}, largest absolute difference:",
+        *(f"  {name:<22} {value:.1e}" for name, value in comparison["largest_difference"].items()),
+    ]

@@ -1,0 +1,114 @@
+"""Outputs of a model on a fixed batch: hidden states of all layers, pooled, logits."""
+
+import dataclasses
+import importlib.metadata
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.data.corpus.batch import Batch, token_fields
+from bert_jax.devices.trees import unflatten
+from bert_jax.formats.weight_table import Arrays
+from bert_jax.models import make_encoder
+from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
+from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.models.task_heads import LinearHead
+from bert_jax.tasks import TASKS
+from bert_jax.training.run import make_model_config
+
+_MAX_LENGTH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Outputs of a program.
+
+    Attributes:
+      program: name and version.
+      values: float32 arrays by name, without positions of padding.
+    """
+
+    program: str
+    values: Arrays
+
+
+def make_batch(vocab_size: int, max_length: int) -> Batch:
+    """Returns random ids in four padded rows of different lengths, with two segments each."""
+    length = min(_MAX_LENGTH, max_length)
+    lengths = np.maximum(2, length * np.array([8, 6, 4, 1]) // 8)[:, None]
+    ids = np.random.default_rng(0).integers(0, vocab_size, (len(lengths), length), np.int32)
+    starts = length * np.arange(len(lengths))
+    return token_fields(ids.ravel(), starts, lengths, lengths // 2, length, pad_id=0)
+
+
+def without_padding(values: Arrays, batch: Batch) -> Arrays:
+    """Removes the positions of padding from the outputs of `batch`."""
+    is_token = batch["example_ids"] > 0
+    values["hidden states"] = values["hidden states"][:, is_token]
+    for name in ("masked-LM logits", "next-word logits", "task logits"):
+        if name in values and values[name].ndim == 3:  # of each token, not of each row
+            values[name] = values[name][is_token]
+    return values
+
+
+def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
+    """Runs our model; heads whose parameters are missing are skipped."""
+    model = make_model_config(config)
+    tree: Any = unflatten(params)
+    task = TASKS[config.task]
+
+    def forward(tree: Any) -> dict[str, jax.Array]:
+        has_pooler = "pooler" in tree[model.name]
+        module = EncoderWithPooler(model) if has_pooler else make_encoder(model)
+        outputs: Any = module.apply(
+            {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
+        )
+        encoded, pooled = outputs if has_pooler else (outputs, None)
+        values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
+        if pooled is not None:
+            values["pooled"] = pooled[:, 0]
+        if head := tree.get("masked_lm"):
+            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
+            logits: Any = MaskedLMHead(model).apply({"params": head}, encoded.hidden, embedding)
+            values["masked-LM logits"] = logits
+        if model.lm_head == "tied" and not task.head:
+            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
+            values["next-word logits"] = encoded.hidden @ embedding[: model.vocab_size].T
+        if head := tree.get("next_sentence"):
+            logits = NextSentenceHead(model).apply({"params": head}, pooled)
+            values["next-sentence logits"] = logits[:, 0]
+        if task.head and _is_linear(config, tree, model.name):
+            head = tree[task.head]
+            features = values["pooled"] if task.pools else encoded.hidden
+            linear = LinearHead(model, len(head["bias"]))
+            values["task logits"] = linear.apply({"params": head}, features)
+        return values
+
+    with jax.default_matmul_precision("highest"):
+        values = {name: np.asarray(value) for name, value in jax.jit(forward)(tree).items()}
+    program = f"bert_jax {importlib.metadata.version('bert_jax')} on jax {jax.__version__}"
+    return Outputs(program, without_padding(values, batch))
+
+
+def _is_linear(config: ConfigDict, tree: Any, encoder: str) -> bool:
+    """Returns whether the task's head is a dense layer on the last hidden states only."""
+    has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
+    read = {"layers": "last", "pool": "cls", "pooler": True, "both_orders": False}
+    return has_one_head and all(config.head.get(n, value) == value for n, value in read.items())
+
+
+def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:
+    """Returns the largest absolute difference of each output that both have.
+
+    Raises:
+      ValueError: the models have different sizes.
+    """
+    differences = {}
+    for name in a.values.keys() & b.values.keys():
+        x, y = a.values[name], b.values[name]
+        if x.shape != y.shape:
+            raise ValueError(f"The models have different sizes: {name} {x.shape} and {y.shape}.")
+        differences[name] = float(np.abs(x - y).max())
+    return {name: differences[name] for name in a.values if name in differences}

@@ -1,0 +1,242 @@
+"""The page of a model's attention: all heads, one head, their statistics, predictions of layers.
+
+The page draws from the weights in it, which are in the order of layers, heads, tokens that attend
+and tokens attended to. A weight is a number of thousandths as two digits of base 64, the higher one
+first.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.scores.attention import STATISTICS, strongest_heads
+from bert_jax.tools.pages import tables
+from bert_jax.tools.pages.document import Section, document, note, switch
+from bert_jax.tools.pages.lens import lens
+from bert_jax.tools.pages.markup import Content, Markup, tag
+
+DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# Of a page, which has two bytes for each.
+MOST_WEIGHTS = 3_000_000
+PARTS = ("attention.css", "attention_views.js", "attention.js")
+_STRONGEST = 3
+# What a head is known by first: by these a page finds the head that it begins with.
+_TELLING = ("previous", "next")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the numbers come from.
+
+    Attributes:
+      name: of the workdir.
+      model: in a few words.
+      texts: the text, or the two of a pair; () if there is none.
+      sample: what statistics are computed from besides the text; "" if nothing is.
+      no_lens: why the layers predict no words.
+    """
+
+    name: str
+    model: str
+    texts: tuple[str, ...] = ()
+    sample: str = ""
+    no_lens: str = ""
+
+
+def check_size(layers: int, heads: int, tokens: int) -> None:
+    """Raises ValueError if a page would be too large."""
+    most = int((MOST_WEIGHTS / (layers * heads)) ** 0.5)
+    if tokens > most:
+        raise ValueError(
+            f"The text has {tokens} tokens, and a page has room for {most} of a model of {layers}"
+            f" layers with {heads} heads: shorten the text, or write the arrays, --output=FILE.npz."
+        )
+
+
+def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
+    """Returns the page.
+
+    Args:
+      origin: of the arrays.
+      arrays: of a text, of a sample or of both, as docs/attention.md lists them.
+    """
+    samples = {
+        name: arrays[f"{name}_statistics"]
+        for name in ("text", "sample")
+        if f"{name}_statistics" in arrays
+    }
+    _, layers, heads = next(iter(samples.values())).shape
+    if has_text := "attention" in arrays:
+        check_size(layers, heads, len(arrays["tokens"]))
+    sections = [Section("Heads", _heads(origin, arrays, samples))]
+    if has_text:
+        sections.append(Section("Predictions of the layers", lens(arrays, origin.no_lens)))
+    tables_of_all = [_all_values(name, values) for name, values in samples.items()]
+    sections.append(Section("Statistics of all heads", [_legend(), tables_of_all]))
+    names = ("A", "B") if len(origin.texts) > 1 else ("",)
+    lead = [
+        tag("p.quiet", origin.model),
+        [
+            tag("p.text", tag("span.quiet", f"{name} ") if name else None, text)
+            for name, text in zip(names, origin.texts, strict=False)
+        ],
+    ]
+    return document(f"Attention of {origin.name}", sections, lead=lead, parts=PARTS)
+
+
+def encode_weights(weights: np.ndarray) -> str:
+    """Returns weights from 0 to 1 as the page holds them, rounded to thousandths."""
+    numbers = np.rint(np.clip(weights, 0, 1) * 1000).astype(np.uint16).ravel()
+    digits = np.frombuffer(DIGITS, np.uint8)
+    return np.stack([digits[numbers >> 6], digits[numbers & 63]], axis=1).tobytes().decode()
+
+
+# ------------------------------------------------------------------ the heads
+
+
+def _heads(
+    origin: Origin, arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]
+) -> Content:
+    has_text = "attention" in arrays
+    data = Markup(json.dumps(_data(arrays, samples)).replace("<", "\\u003c"))
+    shown = {"attention": "Attention of the text"} if has_text else {}
+    shown |= {name: statistic.title for name, statistic in STATISTICS.items()}
+    all_heads = tag(
+        "div.all-heads",
+        tag(
+            "p.choices",
+            _select("show", "Cells", shown),
+            _select("of", "Statistics of", {name: f"the {name}" for name in samples}),
+        ),
+        tag("div", id="grid"),
+        tag("p.note", id="ramp"),
+        _strongest(origin, samples),
+    )
+    return [
+        tag("noscript", note("The heads are drawn by a script, which is turned off here.")),
+        tag("div.attention", all_heads, _one_head(arrays) if has_text else None, id="attention"),
+        tag("script", data, type="application/json", id="attention-data"),
+    ]
+
+
+def _one_head(arrays: Mapping[str, np.ndarray]) -> Markup:
+    ways = {"all": "All"}
+    if arrays["segments"].any():
+        ways |= {"01": "A → B", "10": "B → A", "00": "A → A", "11": "B → B"}
+    return tag(
+        "div.one-head",
+        tag("h3", id="head"),
+        tag("p.note", id="head-values"),
+        tag(
+            "div.choices",
+            switch("view", "View", {"lines": "Lines", "matrix": "Matrix"}),
+            switch("unit", "Unit", {"words": "Words", "tokens": "Sub-words"}),
+            switch("way", "Way", ways) if len(ways) > 1 else None,
+            _check("special", "Special tokens", True),
+            _check("scale", "Scale to the strongest", False),
+        ),
+        tag("p.readout", id="readout", aria_live="polite"),
+        tag("div", id="drawing"),
+    )
+
+
+def _select(name: str, text: str, options: Mapping[str, str]) -> Markup:
+    items = [tag("option", shown, value=value) for value, shown in options.items()]
+    label = tag("label", text, " ", tag("select", items, name=name))
+    return label if len(options) > 1 else tag("span", label, hidden=True)
+
+
+def _check(name: str, text: str, is_on: bool) -> Markup:
+    return tag("label.check", tag("input", type="checkbox", name=name, checked=is_on), " ", text)
+
+
+def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -> dict[str, object]:
+    _, layers, heads = next(iter(samples.values())).shape
+    data: dict[str, object] = {
+        "layers": layers,
+        "heads": heads,
+        "start": _first_head(next(iter(samples.values()))),
+        "statistics": [
+            {"key": name, "title": statistic.title, "unit": statistic.unit}
+            for name, statistic in STATISTICS.items()
+        ],
+        "values": {name: _rounded(values) for name, values in samples.items()},
+    }
+    if "attention" in arrays:
+        spans = arrays["word_spans"]
+        data |= {
+            "tokens": arrays["tokens"].tolist(),
+            "words": arrays["words"].tolist(),
+            "spans": spans.tolist(),
+            "segments": arrays["segments"].tolist(),
+            "special": arrays["is_special"].astype(int).tolist(),
+            "weights": encode_weights(arrays["attention"]),
+        }
+    return data
+
+
+def _rounded(values: np.ndarray) -> list[list[float]]:
+    """float[statistics, layers, heads] -> lists of [statistics][layers * heads]."""
+    return np.round(values.reshape(len(values), -1).astype(np.float64), 4).tolist()
+
+
+def _first_head(values: np.ndarray) -> list[int]:
+    telling = values[[list(STATISTICS).index(name) for name in _TELLING]].max(axis=0)
+    ((layer, head, _),) = strongest_heads(telling, 1)
+    return [layer, head]
+
+
+# ------------------------------------------------------------------ their statistics
+
+
+def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Content:
+    name, values = list(samples.items())[-1]
+    where = origin.sample if name == "sample" else "the text"
+    rows = []
+    for statistic, of_heads in zip(STATISTICS.values(), values, strict=True):
+        links = [_link(*head) for head in strongest_heads(of_heads, _STRONGEST) if head[2] >= 0.005]
+        rows.append([statistic.title, tag("span.places", links or "none")])
+    header = ["Highest", "layer.head value"]
+    table = tables.table(header, rows, caption="Heads by what they look at", text_columns=2)
+    return [
+        tag("h3", "Heads by what they look at"),
+        tag("div.strongest", table),
+        note("Over ", where, "."),
+    ]
+
+
+def _link(layer: int, head: int, value: float) -> Markup:
+    shown = f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    return tag(
+        "a",
+        tag("b", f"{layer + 1}.{head + 1}"),
+        f" {shown}",
+        href="#head",
+        data_head=f"{layer},{head}",
+        aria_label=f"Layer {layer + 1}, head {head + 1}: {shown}",
+    )
+
+
+def _legend() -> Content:
+    meanings = {f"{name}": f"{s.title}: {s.meaning}" for name, s in STATISTICS.items()}
+    items = [tag("div", tag("dt", name), tag("dd", text)) for name, text in meanings.items()]
+    return [
+        note("Means over the tokens that attend, all but [CLS] and [SEP]."),
+        tag("dl.meanings", items),
+    ]
+
+
+def _all_values(name: str, values: np.ndarray) -> Markup:
+    _, layers, heads = values.shape
+    rows = [
+        [layer + 1, head + 1, *(f"{value:.4f}" for value in values[:, layer, head].tolist())]
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+    header = ["layer", "head", *STATISTICS]
+    caption = f"All statistics of the {name}"
+    return tables.opened(
+        caption, tables.table(header, rows, caption=caption, text_columns=0, copy=True)
+    )

@@ -1,0 +1,324 @@
+"""Lines against updates, tokens or seconds, as SVG.
+
+A plot is drawn once for each axis; a switch on the page shows one of them. Its table holds every
+value once: the script reads it to show the values under the pointer, and copies it as CSV.
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bert_jax.tools.pages import scales, tables
+from bert_jax.tools.pages.markup import Content, Markup, render, tag
+from bert_jax.tools.pages.scales import Scale
+
+COLORS = 8  # of plot.css
+_WIDTH, _HEIGHT = 400, 236
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 390, 14, 190
+_EDGE = 16  # between the ends of the axis and the first and the last of a few values
+_POINTS_IN_ALL = 600  # of the lines of a plot, so that a page stays small
+_NAME = 46  # characters of the name of an axis that fit below it
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values along one or several axes.
+
+    Attributes:
+      name: in the legend and in the table.
+      x: axis -> where the values are, ascending; all lines of a plot have the same axes.
+      y: the values; None where there is none, which interrupts the line.
+      color: number of the color and of the dashes; names of the same color share a legend.
+      has_points: whether each value has a mark, as those have that are few.
+      has_line: whether the values are connected.
+      is_reference: drawn thin and dashed, such as a diagonal.
+    """
+
+    name: str
+    x: Mapping[str, Sequence[float]]
+    y: Sequence[float | None]
+    color: int = 0
+    has_points: bool = False
+    has_line: bool = True
+    is_reference: bool = False
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value to compare with, drawn from left to right."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened, at a place on each axis.
+
+    Attributes:
+      text: shown under the pointer.
+      x: axis -> place; on an axis that it lacks it is not drawn.
+      is_bad: drawn to be noticed.
+    """
+
+    text: str
+    x: Mapping[str, float]
+    is_bad: bool = False
+
+
+def line_plot(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    levels: Sequence[Level] = (),
+    marks: Sequence[Mark] = (),
+    percent: bool = False,
+    is_log: bool = False,
+    few: bool = False,
+    note: Content = None,
+) -> Markup:
+    """Returns a figure: title, legend, picture, and its table to open.
+
+    Args:
+      title: what the vertical axis is, with its unit.
+      lines: at least one value in all.
+      levels, marks: drawn behind the lines.
+      percent: whether values are shares, shown as percentages.
+      is_log: whether the vertical axis is logarithmic; all values are positive.
+      few: whether the horizontal axis has a tick for each value (`scales.at_values`).
+      note: small print below.
+    """
+    drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
+    picture = line_picture(
+        title, drawn, levels=levels, marks=marks, percent=percent, is_log=is_log, few=few
+    )
+    has_legend = len(drawn) > 1 or drawn[0].has_points
+    legend = legend_of(drawn) if has_legend else None
+    thinned = any(len(a.y) < len(b.y) for a, b in zip(drawn, lines, strict=True))
+    remark = "Each point is the mean of several reports." if thinned else None
+    return figure(title, legend, picture, _table(title, drawn), note=[note, " ", remark])
+
+
+def line_picture(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    levels: Sequence[Level] = (),
+    marks: Sequence[Mark] = (),
+    percent: bool = False,
+    is_log: bool = False,
+    few: bool = False,
+) -> Markup:
+    """Returns the SVG of `line_plot`."""
+    values = [y for line in lines for y in line.y if y is not None]
+    values += [level.value for level in levels]
+    make = scales.logarithmic if is_log else scales.linear
+    y_scale = make(values, _BOTTOM, _TOP)
+    axes, edge = list(lines[0].x), _EDGE if few else 0
+    sizes, x_scales = {}, {}
+    for axis in axes:
+        places = [x for line in lines for x in line.x[axis]]
+        size, _ = sizes[axis] = scales.time_unit(max(places)) if axis == "seconds" else (1.0, axis)
+        values = [x / size for x in places]
+        if few:
+            x_scales[axis] = scales.at_values(values, _LEFT + edge, _RIGHT - edge)
+        else:
+            x_scales[axis] = scales.linear(values, _LEFT, _RIGHT, tight=True)
+    groups = []
+    for number, axis in enumerate(axes):
+        (size, name), x_scale = sizes[axis], x_scales[axis]
+        groups.append(
+            tag(
+                "g.axis",
+                _x_axis(x_scale, name),
+                [_mark(mark, mark.x[axis] / size, x_scale) for mark in marks if axis in mark.x],
+                [_line(line, axis, size, x_scale, y_scale) for line in lines],
+                data_axis=axis,
+                hidden=number > 0,
+            )
+        )
+    ranges = {
+        axis: [x_scales[axis].low * sizes[axis][0], x_scales[axis].high * sizes[axis][0]]
+        for axis in axes
+    }
+    frame = {
+        "box": [_LEFT + edge, _RIGHT - edge, _TOP, _BOTTOM],
+        "x": ranges,
+        "x_log": x_scales[axes[0]].is_log,
+        "y": [y_scale.low, y_scale.high],
+        "log": is_log,
+        "percent": percent,
+    }
+    return tag(
+        "svg.plot",
+        _y_axis(y_scale, percent),
+        [tag("path.line.ref", d=f"M{_LEFT} {y_scale.place(v.value):.1f}H{_RIGHT}") for v in levels],
+        groups,
+        _level_names(levels, y_scale, percent),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        height=_HEIGHT,
+        role="img",
+        aria_label=_spoken(title, lines),
+        tabindex=0,
+        data_plot=json.dumps(frame),
+    )
+
+
+def standalone(title: str, lines: Sequence[Line]) -> str:
+    """Returns an SVG with title and legend, as a file of its own, in the light colors."""
+    first = {line.color: line for line in reversed(lines)}
+    named = [first[color] for color in sorted(first)]
+    top = 24 + 18 * len(named)
+    names = [
+        tag(
+            "g",
+            tag(f"path.line.c{line.color % COLORS}", d="M0 -4H22"),
+            tag("text.name", line.name, x=30, y=0),
+            transform=f"translate({_LEFT} {36 + 18 * number})",
+        )
+        for number, line in enumerate(named)
+    ]
+    style = (pathlib.Path(__file__).parent / "plot.css").read_text(encoding="utf-8")
+    whole = tag(
+        "svg.plot",
+        tag("style", Markup(style)),
+        tag("rect", width="100%", height="100%", fill="white"),
+        tag("text.name", title, x=_LEFT, y=16, font_weight="bold"),
+        names,
+        tag("g", line_picture(title, lines), transform=f"translate(0 {top})"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT + top}",
+    )
+    return f"{whole}\n"
+
+
+def figure(
+    title: str, legend: Content, picture: Content, data: Content, *, note: Content
+) -> Markup:
+    """Returns a plot with everything around it."""
+    text = Markup(render(note).strip())
+    small = tag("p.note", text) if text else None
+    shown = tables.opened("Data", data) if data else None
+    return tag("figure", tag("figcaption", title), legend, picture, small, shown)
+
+
+def legend_of(lines: Iterable[Line]) -> Markup:
+    """Returns the names of lines with their colors and dashes, each color once."""
+    lines = list(lines)
+    first = {line.color: line for line in reversed(lines)}
+    items = []
+    for line in sorted(first.values(), key=lambda line: line.color):
+        kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
+        same = [other for other in lines if other.color == line.color]
+        has_line, has_points = any(x.has_line for x in same), any(x.has_points for x in same)
+        sample = tag(f"path.line.{kind}", d="M0 5H22") if has_line else None
+        point = tag(f"circle.dot.{kind}", cx=11, cy=5, r=3) if has_points else None
+        swatch = tag("svg.swatch", sample, point, viewBox="0 0 22 10", aria_hidden="true")
+        items.append(tag("li", swatch, line.name))
+    return tag("ul.legend", items)
+
+
+def _table(title: str, lines: Sequence[Line]) -> Markup:
+    axes = list(lines[0].x)
+    header = ["line", *axes, "value"]
+    rows = [
+        [line.name, *(line.x[axis][i] for axis in axes), y]
+        for line in lines
+        for i, y in enumerate(line.y)
+        if y is not None
+    ]
+    roles = {"line": "line", "value": "y"} | {axis: f"x {axis}" for axis in axes}
+    return tables.table(header, rows, caption=title, roles=roles, copy=True)
+
+
+def _thinned(line: Line, most: int) -> Line:
+    """Returns a line of at most so many points, each the mean of equally many values."""
+    if len(line.y) <= most:
+        return line
+    every = -(-len(line.y) // most)
+    starts = range(0, len(line.y), every)
+
+    def means(values: Sequence[float | None]) -> list[float | None]:
+        parts = ([v for v in values[i : i + every] if v is not None] for i in starts)
+        return [sum(part) / len(part) if part else None for part in parts]
+
+    x = {
+        axis: [places[min(i + every, len(places)) - 1] for i in starts]
+        for axis, places in line.x.items()
+    }
+    return dataclasses.replace(line, x=x, y=means(line.y))
+
+
+# ---------------------------------------------------------------------------------- of the picture
+
+
+def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
+    yield tag("path.base", d=f"M{_LEFT} {_BOTTOM}H{_RIGHT}")
+    for tick, label in scales.labels(scale):
+        x = scale.place(tick)
+        yield tag("path.tick", d=f"M{x:.1f} {_BOTTOM}v4")
+        anchor = "end" if x > _RIGHT - 12 else "middle"
+        yield tag("text", label, x=x, y=_BOTTOM + 18, text_anchor=anchor)
+    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
+
+
+def _y_axis(scale: Scale, percent: bool) -> Iterator[Content]:
+    for tick, label in scales.labels(scale, percent):
+        y = scale.place(tick)
+        yield tag("path.grid", d=f"M{_LEFT} {y:.1f}H{_RIGHT}")
+        yield tag("text", label, x=_LEFT - 6, y=y + 4, text_anchor="end")
+
+
+def _level_names(levels: Sequence[Level], scale: Scale, percent: bool) -> Iterator[Content]:
+    taken: list[float] = []
+    for level in sorted(levels, key=lambda level: -level.value):
+        y = scale.place(level.value)
+        label = y - 4 if y - 4 > _TOP + 8 else y + 13
+        while any(abs(label - other) < 13 for other in taken):
+            label += 13
+        taken.append(label)
+        value = f"{100 * level.value:.1f}%" if percent else f"{level.value:.3g}"
+        text = f"{level.name} {value}"
+        yield tag("text.level", text, x=_RIGHT, y=label, text_anchor="end")
+
+
+def _mark(mark: Mark, place: float, scale: Scale) -> Markup:
+    x = scale.place(place)
+    kind = ".bad" if mark.is_bad else ""
+    return tag(
+        f"g.mark{kind}",
+        tag("path", d=f"M{x:.1f} {_TOP}V{_BOTTOM}"),
+        tag("path.head", d=f"M{x - 5:.1f} {_TOP - 8}h10l-5 8z"),
+        tag("path.target", d=f"M{x - 9:.1f} 0h18v{_TOP + 8}h-18z", data_tip=mark.text),
+    )
+
+
+def _line(line: Line, axis: str, size: float, x_scale: Scale, y_scale: Scale) -> Iterator[Content]:
+    kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
+    path, points, is_first = [], [], True
+    for x, y in zip(line.x[axis], line.y, strict=True):
+        if y is None:
+            is_first = True
+            continue
+        place = f"{x_scale.place(x / size):.1f} {y_scale.place(y):.1f}"
+        path.append(f"{'M' if is_first else 'L'}{place}")
+        points.append(place)
+        is_first = False
+    if line.has_line:
+        yield tag(f"path.line.{kind}", d="".join(path))
+    if line.has_points or len(points) == 1:
+        yield tag(f"path.points.{kind}", d="".join(f"M{place}h0" for place in points))
+
+
+def _spoken(title: str, lines: Sequence[Line]) -> str:
+    """ "Loss: training from 9.1 to 6.2, held-out from 8 to 6.5"."""
+    parts = []
+    for line in lines[:6]:
+        values = [y for y in line.y if y is not None]
+        if values and not line.is_reference:
+            parts.append(f"{line.name} from {values[0]:.4g} to {values[-1]:.4g}")
+    more = f" and {len(lines) - 6} more" if len(lines) > 6 else ""
+    return f"{title}: {', '.join(parts)}{more}"

@@ -1,0 +1,199 @@
+"""The curves of one run, or of several on top of each other."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bert_jax.tools.pages.document import switch
+from bert_jax.tools.pages.markup import Content, Markup
+from bert_jax.tools.pages.plot import Level, Line, Mark, line_plot
+from bert_jax.tools.pages.titles import title_of
+from bert_jax.tools.report.workdir import (
+    HELD_OUT,
+    TRAINING,
+    Workdir,
+    axes_of,
+    metrics_of,
+    names_of,
+    place_of,
+)
+
+# Of the updates themselves: name in metrics.jsonl -> title, and whether the scale is logarithmic
+# where the values spread.
+_UPDATES = {
+    "learning_rate": ("Learning rate", False),
+    "gradient_norm": ("Norm of the gradient", True),
+    "update_norm": ("Norm of the update", True),
+    "skipped_share": ("Updates that were not finite", False),
+}
+_SPEED = {
+    "tokens_per_second": "Tokens per second",
+    "mfu": "Model FLOPs utilization",
+    "waiting_for_data": "Time that waits for data",
+}
+_SPREAD = 20.0  # from here on the ratio of the largest to the smallest is shown logarithmically
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is shown in percent."""
+    return metric.endswith(("accuracy", "_share", "mfu", "waiting_for_data"))
+
+
+def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
+    """Returns the choice of the horizontal axis of all plots of a page; None if there is one."""
+    axes = _axes(runs)
+    if len(axes) == 1:
+        return None
+    return switch("axis", "Horizontal axis", {axis: axis for axis in axes})
+
+
+def learning(runs: Sequence[Workdir]) -> list[Content]:
+    """Returns a plot for each metric; of several runs one for each split."""
+    plots: list[Content] = []
+    marks = marks_of(runs[0]) if len(runs) == 1 else []
+    for metric in _metric_names(runs):
+        if len(runs) == 1:
+            run = runs[0]
+            lines = [
+                *_lines(runs, HELD_OUT, metric, ["held-out"], color=1),
+                *_lines(runs, TRAINING, metric, ["training"]),
+            ]
+            plots += _plot(title_of(metric), lines, metric, marks, levels_of(run, metric))
+            continue
+        for split, what in ((HELD_OUT, "held-out"), (TRAINING, "training")):
+            lines = _lines(runs, split, metric, names_of(runs))
+            levels = levels_of(runs[0], metric) if _share_data(runs) else []
+            plots += _plot(f"{title_of(metric)}, {what}", lines, metric, marks, levels)
+    return plots
+
+
+def updates(runs: Sequence[Workdir]) -> list[Content]:
+    """Returns the plots of learning rate, norms and speed."""
+    plots: list[Content] = []
+    names = names_of(runs) if len(runs) > 1 else ["training"]
+    marks = marks_of(runs[0]) if len(runs) == 1 else []
+    for metric, (title, can_be_log) in _UPDATES.items():
+        lines = _lines(runs, TRAINING, metric, names)
+        values = [y for line in lines for y in line.y if y is not None]
+        is_log = can_be_log and bool(values) and 0 < min(values) < max(values) / _SPREAD
+        plots += _plot(title, lines, metric, marks, is_log=is_log)
+    for metric, title in _SPEED.items():
+        plots += _plot(title, _lines(runs, TRAINING, metric, names), metric, marks)
+    return plots
+
+
+def levels_of(run: Workdir, metric: str) -> list[Level]:
+    """Returns what a model reaches that knows only how frequent tokens, pairs or answers are."""
+    if metric == next(iter(run.config.get("metrics", ())), "") and "baseline" in run.results:
+        return [Level("same answer to everything", run.results["baseline"])]
+    train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
+    if not train:
+        return []
+    pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
+    chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
+    has_pairs = any("next_sentence_loss" in row for row in run.rows)
+    entropy = train["unigram_entropy"]
+    if metric == "next_sentence_accuracy":
+        return [Level("same answer to everything", max(pairs, 1 - pairs))]
+    if metric == "next_sentence_loss":
+        return [Level("entropy of the pairs", chance)]
+    if metric == "loss" and has_pairs:
+        return [Level("unigram entropy + pairs", entropy + chance)]
+    if metric == "loss" or metric.endswith("_lm_loss"):
+        return [Level("unigram entropy", entropy)]
+    if metric.endswith("_lm_accuracy"):
+        return [Level("most frequent token", train["most_frequent_token"]["share"])]
+    return []
+
+
+def marks_of(run: Workdir) -> list[Mark]:
+    """Returns resumptions, the beginnings of phases, and updates that were not finite."""
+    marks = [
+        Mark(f"resumed after update {start['step']}", run.places(start["step"]))
+        for start in run.starts[1:]
+    ]
+    marks += [
+        Mark(
+            f"phase of {phase.sequence_length} tokens after update {phase.first_step}",
+            run.places(phase.first_step),
+        )
+        for phase in run.phases[1:]
+        if 0 < phase.first_step <= run.steps
+    ]
+    return marks + [
+        Mark(f"update {step} was not finite: not applied", run.places(step), is_bad=True)
+        for step in run.skipped
+    ]
+
+
+def _metric_names(runs: Sequence[Workdir]) -> list[str]:
+    """Returns the metrics to plot, those that select checkpoints first."""
+    found: dict[str, None] = {}
+    for run in runs:
+        names: dict[str, None] = {}
+        for row in (*run.split(HELD_OUT), *run.split(TRAINING)):
+            names |= dict.fromkeys(metrics_of(row))
+        if not run.has_corpus:  # no scores of single classes
+            first = dict.fromkeys(run.config.get("metrics", ()))
+            names = {n: None for n in (*first, *names) if n in first or "loss" in n}
+        found |= names
+    rows = [row for run in runs for row in run.rows]
+    known = [name for name in found if name not in _UPDATES]
+    return [name for name in known if not is_repeated(name, known, rows)]
+
+
+def is_repeated(name: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a loss is another name of the only one: `loss` of a corpus, `task_loss` of a task."""
+    others = [n for n in names if n != name and "loss" in n]
+    if "loss" not in name or len(others) != 1:
+        return False
+    pairs = [(row[name], row[others[0]]) for row in rows if name in row and others[0] in row]
+    is_weaker = name == "task_loss" or (name == "loss" and others[0] != "task_loss")
+    return is_weaker and bool(pairs) and all(a == b for a, b in pairs)
+
+
+def _axes(runs: Sequence[Workdir]) -> tuple[str, ...]:
+    return axes_of(row for run in runs for row in run.rows)
+
+
+def _lines(
+    runs: Sequence[Workdir], split: str, metric: str, names: Sequence[str], color: int = 0
+) -> list[Line]:
+    axes, lines = _axes(runs), []
+    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
+        found = []
+        for row in run.split(split):
+            value = row.get(metric, (row.get("speed") or {}).get(metric))
+            if isinstance(value, int | float) and math.isfinite(value):
+                found.append((row, value))
+            elif metric in row:
+                found.append((row, None))
+        if any(value is not None for _, value in found):
+            x = {axis: [place_of(row, axis) for row, _ in found] for axis in axes}
+            y = [value for _, value in found]
+            lines.append(Line(name, x, y, color + number, has_points=split == HELD_OUT))
+    return lines
+
+
+def _plot(
+    title: str,
+    lines: Sequence[Line],
+    metric: str,
+    marks: Sequence[Mark],
+    levels: Sequence[Level] = (),
+    is_log: bool = False,
+) -> Iterable[Content]:
+    if lines:
+        yield line_plot(
+            title, lines, levels=levels, marks=marks, percent=is_share(metric), is_log=is_log
+        )
+
+
+def _share_data(runs: Sequence[Workdir]) -> bool:
+    """Whether the levels of the first run are those of all."""
+    return all(
+        run.statistics(split) == runs[0].statistics(split)
+        and run.results.get("baseline") == runs[0].results.get("baseline")
+        for run in runs
+        for split in (TRAINING, HELD_OUT)
+    )

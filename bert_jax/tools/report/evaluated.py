@@ -1,0 +1,229 @@
+"""What an evaluation found: verdict, scores over seeds, confusions, calibration, errors."""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_jax.scores.classification import Counts
+from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map
+from bert_jax.tools.pages.document import columns, note
+from bert_jax.tools.pages.markup import Content, Markup, tag
+from bert_jax.tools.pages.plot import Line, line_plot
+from bert_jax.tools.pages.tables import opened, table
+from bert_jax.tools.pages.titles import title_of
+from bert_jax.tools.report.workdir import Workdir
+
+_GOOD = "health: good"
+_OPEN_ERRORS = 5
+
+
+def verdict(run: Workdir) -> Markup | None:
+    """Returns the health verdict of the newest evaluation that wrote one."""
+    lines = [seed.evaluation.get("verdict", []) for seed in run.seeds or (run,)]
+    lines = [found for found in lines if found]
+    if not lines:
+        return None
+    good = sum(found[-1].startswith(_GOOD) for found in lines)
+    text = next((f[-1] for f in lines if not f[-1].startswith(_GOOD)), lines[0][-1])
+    text = text.removeprefix("health: ")
+    many = len(lines) > 1
+    text = text.removeprefix("good, " if many else "")
+    text = f"{good} of {len(lines)} seeds are good. " * many + text[:1].upper() + text[1:]
+    details = [re.split(r"\s{2,}", line.strip()) for line in lines[0][:-1]]
+    rows = [tag("tr", [tag("td", cell) for cell in line]) for line in details if len(lines) == 1]
+    return tag(
+        "div.verdict" if good == len(lines) else "div.verdict.bad",
+        tag("p", tag("strong", "Health: "), text),
+        tag("div.scroll", tag("table", tag("caption", "Verdict"), rows)) if rows else None,
+    )
+
+
+def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
+    """Returns the scores of one or several runs, the points being their seeds."""
+    metrics: dict[str, None] = {}
+    for run in runs:
+        values = run.results.get("eval", {})
+        metrics |= dict.fromkeys(m for m in run.config.get("metrics", ()) if m in values)
+    plots = []
+    for i, metric in enumerate(metrics):
+        rows = [
+            Dots(
+                name,
+                {seed.name: seed.results["eval"][metric] for seed in _evaluated(run, metric)},
+                paper=run.config.get("published_score") or None if i == 0 else None,
+                baseline=_baseline(run) if i == 0 else None,
+            )
+            for run, name in zip(runs, names, strict=True)
+            if _evaluated(run, metric)
+        ]
+        sources = {run.config.get("published_in", "") for run in runs} - {""}
+        small = [f"Paper: {source}. " for source in sorted(sources) if i == 0]
+        if rows:
+            plots.append(dot_plot(title_of(metric), rows, note=small))
+    return columns(plots) if plots else None
+
+
+def spread_of(run: Workdir, metric: str) -> str:
+    """Returns "0.8123 ± 0.0121" over the seeds of a run; "" without scores."""
+    values = [seed.results["eval"][metric] for seed in _evaluated(run, metric)]
+    if not values:
+        return ""
+    more = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.4g}{more}"
+
+
+def _evaluated(run: Workdir, metric: str) -> list[Workdir]:
+    seeds = run.seeds or (run,)
+    return [s for s in seeds if s.results.get("eval", {}).get(metric) is not None]
+
+
+def _baseline(run: Workdir) -> float | None:
+    return next((s.results["baseline"] for s in (run, *run.seeds) if "baseline" in s.results), None)
+
+
+def review(run: Workdir) -> list[Content]:
+    """Returns what evaluation.json keeps of the predictions, of the first seed that has it."""
+    seed = next((s for s in run.seeds or (run,) if s.evaluation), None)
+    if seed is None:
+        return []
+    found = seed.evaluation
+    plots: list[Content] = []
+    if "confusion" in found:
+        plots.append(heat_map("Confusion matrix", list(found["classes"]), found["confusion"]))
+    if found.get("calibration"):
+        plots.append(_calibration(found["calibration"]))
+    if "values" in found:
+        plots.append(_values(found["values"]))
+    if found.get("layer_weights"):
+        plots.append(_layers(run))
+    if "classes" in found:
+        plots.append(_f1(found["classes"]))
+    if not plots and not found.get("errors"):
+        return []
+    which = f" of {seed.name}" if run.seeds else ""
+    about = f"The evaluation{which} after update {found['step']}, {found['examples']:,} examples."
+    return [note(about), columns(plots), _classes(found.get("classes", {})), _errors(found)]
+
+
+def _calibration(bins: Sequence[Sequence[float]]) -> Markup:
+    sure = [confidence for confidence, _, _ in bins]
+    ideal = Line("as sure as right", {"probability": [0.0, 1.0]}, [0, 1], 1, is_reference=True)
+    line = Line("answers", {"probability": sure}, [right for _, right, _ in bins], has_points=True)
+    total = sum(count for *_, count in bins)
+    gap = sum(count * abs(sure - right) for sure, right, count in bins) / total
+    small = f"Share of correct answers against their probability; mean difference {gap:.1%}."
+    counts = table(
+        ["mean probability", "correct", "answers"],
+        bins,
+        caption="Answers by probability",
+        text_columns=0,
+    )
+    plot = line_plot("Calibration", [line, ideal], percent=True, note=small)
+    return tag("div", plot, opened("Number of answers", counts))
+
+
+def _values(pairs: Sequence[Sequence[float]]) -> Markup:
+    pairs = sorted(map(tuple, pairs))
+    low, high = min(map(min, pairs)), max(map(max, pairs))
+    ideal = Line("equal", {"gold": [low, high]}, [low, high], 1, is_reference=True)
+    gold, found = (list(side) for side in zip(*pairs, strict=True))
+    points = Line("examples", {"gold": gold}, found, has_points=True, has_line=False)
+    return line_plot("Predicted values", [points, ideal])
+
+
+def _layers(run: Workdir) -> Markup:
+    seeds = [s for s in run.seeds or (run,) if s.evaluation.get("layer_weights")]
+    number = len(seeds[0].evaluation["layer_weights"])
+    layers = [f"layer {1 + i}" for i in range(run.config.model.num_layers)]
+    names = ["embeddings", *layers][-number:]  # a mix always reads the last ones
+    means = {
+        name: statistics.fmean(s.evaluation["layer_weights"][i] for s in seeds)
+        for i, name in enumerate(names)
+    }
+    small = "The learned weights of the scalar mix"
+    small += f"; means over {len(seeds)} seeds." if len(seeds) > 1 else "."
+    return bar_chart("Layer weights", means, percent=True, note=small)
+
+
+def _f1(classes: Mapping[str, Sequence[int]]) -> Markup:
+    """The classes that are most frequent, at most 12."""
+    often = sorted(classes, key=lambda name: -classes[name][2])[:12]
+    rows = {name: Counts(*classes[name]).f1 for name in often}
+    return bar_chart("F1 by class", rows, percent=True)
+
+
+def _classes(classes: Mapping[str, Sequence[int]]) -> Content:
+    if not classes:
+        return None
+    rows = []
+    for name, numbers in classes.items():
+        counts = Counts(*numbers)
+        shares = counts.precision, counts.recall, counts.f1
+        rows.append([name, *(f"{share:.3f}" for share in shares), counts.gold])
+    header = ["class", "precision", "recall", "F1", "gold"]
+    return [tag("h3", "Classes"), table(header, rows, caption="Scores of classes", copy=True)]
+
+
+# ----------------------------------------------------------------------------------------- errors
+
+
+def _errors(found: Mapping[str, Any]) -> Content:
+    if not found.get("errors"):
+        return None
+    items = [_error(error) for error in found["errors"]]
+    more = items[_OPEN_ERRORS:]
+    has_spans = any(t["spans"] for error in found["errors"] for t in error["texts"])
+    legend = [
+        [tag("mark", "correct"), " · ", tag("mark.gold", "gold"), " · "],
+        [tag("mark.wrong", "predicted"), " · ", tag("mark.gold.wrong", "both, but different")],
+        "; a label after → is the predicted one",
+    ]
+    return [
+        tag("h3", "Worst errors"),
+        note(f"{found['wrong']:,} of {found['examples']:,} examples have an error."),
+        tag("p.note", legend) if has_spans else None,
+        items[:_OPEN_ERRORS],
+        opened(f"{len(more)} more", more) if more else None,
+    ]
+
+
+def _error(error: Mapping[str, Any]) -> Markup:
+    sure = f" ({error['probability']:.1%})" if "probability" in error else ""
+    head = [
+        "gold ",
+        tag("strong", error["gold"]),
+        ", predicted ",
+        tag("strong", error["predicted"]),
+    ]
+    texts = [
+        tag("div", tag("span.quiet", f"{t['name']}: ") if t["name"] else None, _marked(t))
+        for t in error["texts"]
+    ]
+    return tag("div.text", tag("div.quiet", f"Example {error['id']}: ", head, sure), texts)
+
+
+def _marked(text: Mapping[str, Any]) -> list[Content]:
+    """Returns a text with its spans, which may overlap, cut at the ends of all of them."""
+    content, spans = text["text"], text["spans"]
+    cuts = sorted({0, len(content), *(edge for start, stop, *_ in spans for edge in (start, stop))})
+    parts: list[Content] = []
+    for start, stop in zip(cuts, cuts[1:], strict=False):
+        over = [span for span in spans if span[0] <= start and stop <= span[1]]
+        piece = content[start:stop]
+        if not over:
+            parts.append(piece)
+            continue
+        sides = {what for _, _, what, _ in over}
+        labels = [
+            f"→ {label}" if what == "predicted" else label
+            for _, end, what, label in sorted(over, key=lambda span: span[2] == "predicted")
+            if end == stop and label
+        ]
+        classes = [name for side, name in _MARKS.items() if side in sides]
+        small = tag("small", " ".join(labels)) if labels else None
+        parts.append(tag(".".join(["mark", *classes]), piece, small))
+    return parts
+
+
+_MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class

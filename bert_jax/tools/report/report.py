@@ -1,0 +1,159 @@
+"""The report of a run, or of several beside each other, as one HTML file."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from bert_jax.config.durations import duration
+from bert_jax.files.atomic import write_text
+from bert_jax.tools.pages.document import Section, columns, document, note
+from bert_jax.tools.pages.markup import Content, tag
+from bert_jax.tools.pages.tables import table
+from bert_jax.tools.pages.titles import REPORT
+from bert_jax.tools.report import curves, evaluated
+from bert_jax.tools.report.corpus import corpus, tiles
+from bert_jax.tools.report.settings import differences, settings
+from bert_jax.tools.report.workdir import HELD_OUT, Workdir, load, metrics_of, names_of
+
+
+def report(workdirs: Sequence[str], more: Sequence[Section] = ()) -> str:
+    """Returns the page of the runs in these folders.
+
+    Args:
+      workdirs: one or several.
+      more: sections of a single run, after its curves.
+
+    Raises:
+      ValueError: a folder holds no run.
+    """
+    runs = [load(path) for path in workdirs]
+    return _one(runs[0], more) if len(runs) == 1 else _several(runs)
+
+
+def write_report(workdir: str) -> str:
+    """Writes report.html of a complete run; returns a line that says where, or why not.
+
+    A page is worth less than the run that it shows: no error leaves this function.
+    """
+    path = os.path.join(workdir, REPORT)
+    try:
+        write_text(path, report([workdir]))
+    except Exception as error:  # noqa: BLE001
+        return f"report     not written: {type(error).__name__}: {error}"
+    return f"report     {path}"
+
+
+def _one(run: Workdir, more: Sequence[Section]) -> str:
+    lines = run.seeds or (run,)
+    sections = []
+    if run.seeds:
+        sections.append(Section("Scores", evaluated.scores([run], [run.name])))
+    sections += [*_curve_sections(lines), *more]
+    if run.manifest:
+        sections.append(Section("Data", corpus(run.manifest)))
+    elif run.has_corpus:
+        sections.append(Section("Data", note("The folder of the prepared data is not there.")))
+    sections.append(Section("Predictions", evaluated.review(run)))
+    sections.append(Section("Settings", settings(run)))
+    lead = [
+        tag("p.quiet", _about(run)),
+        evaluated.verdict(run) or note("There is no evaluation of this run with a verdict."),
+        _newest(run) if run.has_corpus else None,
+        tiles(_facts(run)),
+    ]
+    return document(run.name, [s for s in sections if s.body], lead=lead, footer=_FOOTER)
+
+
+def _several(runs: Sequence[Workdir]) -> str:
+    names = names_of(runs)
+    sections = [
+        Section("Results", [_results(runs, names), evaluated.scores(runs, names)]),
+        Section("Settings that differ", differences(runs)),
+        *_curve_sections(runs),
+    ]
+    lead = tag("p.quiet", ", ".join(names))
+    return document(f"{len(runs)} runs", sections, lead=lead, footer=_FOOTER)
+
+
+_FOOTER = (
+    "Point at a plot, or tap it, for values; the arrow keys move from point to point. A triangle"
+    " above a plot is an event."
+)
+
+
+def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
+    runs = [line for run in runs for line in run.seeds or (run,)]
+    runs = [run for run in runs if run.rows]
+    if not runs:
+        return []
+    return [
+        Section("Curves", [curves.axis_switch(runs), columns(curves.learning(runs))]),
+        Section("Updates and speed", columns(curves.updates(runs))),
+    ]
+
+
+def _about(run: Workdir) -> str:
+    """ "bert, 2 layers, hidden 128; pretraining" """
+    model = run.config.model
+    sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
+    parts = [run.config.task, f"{model.name}, {sizes}", f"{model.vocab_size:,} tokens"]
+    return "; ".join(parts)
+
+
+def _newest(run: Workdir) -> Content:
+    """Returns the metrics of the newest evaluation of a corpus."""
+    rows = run.split(HELD_OUT)
+    if not rows:
+        return None
+    found = {k: v for k, v in metrics_of(rows[-1]).items() if isinstance(v, float)}
+    values = {
+        curves.title_of(name): f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
+        for name, value in found.items()
+        if not curves.is_repeated(name, list(found), rows)
+    }
+    return [note(f"On held-out text, after update {rows[-1]['step']:,}:"), tiles(values)]
+
+
+def _facts(run: Workdir) -> dict[str, str]:
+    """Returns name -> value of what is asked first."""
+    facts: dict[str, str] = {}
+    seeds = run.seeds or (run,)
+    if not run.has_corpus:
+        for metric in run.config.metrics:
+            if spread := evaluated.spread_of(run, metric):
+                facts[curves.title_of(metric)] = spread
+    done, planned = seeds[-1].steps, seeds[-1].all_steps
+    facts["updates"] = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+    if run.seeds:
+        facts["seeds"] = str(len(run.seeds))
+    costs = [seed.cost for seed in seeds]
+    seconds, tokens = (sum(cost.get(key, 0) for cost in costs) for key in ("seconds", "tokens"))
+    if seconds:
+        facts["tokens"] = f"{tokens:,.0f}"
+        facts["training time"] = duration(seconds)
+        facts["tokens per second"] = f"{tokens / seconds:,.0f}"
+    return facts
+
+
+def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
+    metrics: dict[str, None] = {}
+    for run in runs:
+        values = _last_values(run)
+        metrics |= dict.fromkeys(name for name, x in values.items() if isinstance(x, float))
+    header = ["run", *map(curves.title_of, metrics), "updates", "tokens", "time"]
+    rows: list[list[Any]] = []
+    for run, name in zip(runs, names, strict=True):
+        values, cost = _last_values(run), run.cost
+        shown = [f"{values[m]:.4g}" if values.get(m) is not None else "" for m in metrics]
+        time = duration(cost["seconds"]) if cost else ""
+        tokens = f"{cost['tokens']:,}" if cost else ""
+        rows.append([name, *shown, str(run.steps), tokens, time])
+    return table(header, rows, caption="Results", copy=True)
+
+
+def _last_values(run: Workdir) -> dict[str, Any]:
+    """Returns results.json's metrics, or those of the last evaluation."""
+    if run.results.get("eval") and not run.has_corpus:
+        names = (*run.config.metrics, "loss")
+        return {name: run.results["eval"].get(name) for name in names}
+    return {k: v for k, v in run.last_evaluation.items() if run.split(HELD_OUT)}

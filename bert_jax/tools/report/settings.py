@@ -1,0 +1,112 @@
+"""What a run was: settings that differ from the defaults, devices, versions, checksums."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import defaults, presets
+from bert_jax.config.fields import fields
+from bert_jax.tools.pages.markup import Content, tag
+from bert_jax.tools.pages.tables import opened, table
+from bert_jax.tools.report.workdir import Workdir, names_of, shown
+
+_DEFAULTS = (
+    defaults.pretraining,
+    defaults.causal_lm,
+    defaults.bidirectional_lm,
+    defaults.classification,
+    defaults.tagging,
+    defaults.span,
+    defaults.multiple_choice,
+)
+
+
+def settings(run: Workdir) -> list[Content]:
+    """Returns the section of one run."""
+    usual = dict(fields(_defaults_of(run.config)))
+    found = dict(fields(run.config))
+    changed = [
+        [name, shown(value), shown(usual[name]) if name in usual else "-"]
+        for name, value in found.items()
+        if name not in usual or value != usual[name]
+    ]
+    header = ["field", "value", "default"]
+    everything = [[name, shown(value)] for name, value in found.items()]
+    return [
+        [tag("p", line) for line in presets.describe(run.config)],
+        tag("p.note", "The fields that differ from bert_jax/config/defaults.py."),
+        table(header, changed, caption="Changed settings", text_columns=3, copy=True),
+        opened(
+            f"All {len(everything)} settings",
+            table(header[:2], everything, caption="All settings", text_columns=2, copy=True),
+        ),
+        _starts(run),
+        _checksums(run),
+    ]
+
+
+def differences(runs: Sequence[Workdir]) -> Content:
+    """Returns a table of the fields in which runs differ; none if they do not."""
+    flat = [dict(fields(run.config)) for run in runs]
+    names = sorted({name for values in flat for name in values})
+    rows = [
+        [name, *(shown(values[name]) if name in values else "-" for values in flat)]
+        for name in names
+        if any(values.get(name) != flat[0].get(name) for values in flat)
+    ]
+    if not rows:
+        return tag("p.note", "All settings are equal.")
+    header = ["field", *names_of(runs)]
+    return table(header, rows, caption="Settings that differ", text_columns=len(header), copy=True)
+
+
+def _defaults_of(config: ConfigDict) -> ConfigDict:
+    """Returns the defaults of the task; of a task that others added, the nearest."""
+    made = [make() for make in _DEFAULTS]
+    same = [usual for usual in made if usual.task == config.task] or made
+    found = set(dict(fields(config)))
+    return min(same, key=lambda usual: len(found ^ set(dict(fields(usual)))))
+
+
+def _starts(run: Workdir) -> Content:
+    """Returns a table with a row for each start, or each of several seeds."""
+    starts = [(run.name, start) for start in run.starts]
+    starts += [(seed.name, start) for seed in run.seeds for start in seed.starts]
+    if not starts:
+        return tag("p.note", "Devices and versions were not recorded by this version's forerunner.")
+    packages = list(starts[-1][1]["versions"])
+    header = ["run", "from update", "devices", *packages]
+    rows = [
+        [name, str(start["step"]), start["devices"], *map(start["versions"].get, packages)]
+        for name, start in starts
+    ]
+    return [
+        tag("h3", "Devices and versions"),
+        table(header, rows, caption="Starts", text_columns=len(header), copy=True),
+    ]
+
+
+def _checksums(run: Workdir) -> Content:
+    rows: list[list[Any]] = []
+    if run.manifest:
+        source = run.manifest["source"]
+        files = source.get("files", ()) if isinstance(source, dict) else ()
+        rows += [[f["name"], "source", f["sha256"]] for f in files if "sha256" in f]
+        tokenizer = run.manifest["tokenizer"]
+        rows.append([tokenizer["name"], "vocabulary", tokenizer["sha256"]])
+    data = run.results.get("data")
+    if isinstance(data, dict):
+        rows += [[item["source"], name, item["sha256"]] for name, item in data.items()]
+    for seed in run.seeds or (run,):
+        where = f"{seed.name}/" if run.seeds else ""
+        rows += [
+            [f"{where}checkpoints/{step}.sha256.json", "checkpoint", digest]
+            for step, digest in seed.checkpoints.items()
+        ]
+    if not rows:
+        return None
+    for row in rows:
+        row[2] = tag("span.code", row[2])
+    header = ["file", "kind", "SHA-256"]
+    return opened("Checksums", table(header, rows, caption="Checksums", text_columns=3, copy=True))

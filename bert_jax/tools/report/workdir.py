@@ -1,0 +1,180 @@
+"""What the folder of a run keeps, read for a report."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import store
+from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.config.phases import Phase, make_phases
+from bert_jax.data.corpus import manifest
+from bert_jax.files.atomic import read_json, read_json_lines
+from bert_jax.files.checksums import file_sha256
+
+TRAINING, HELD_OUT = "train", "validation"
+# The fields of a line of metrics.jsonl that are not metrics.
+_NO_METRICS = {"step", "split", "speed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Workdir:
+    """A run.
+
+    Attributes:
+      name: of its folder.
+      config: config.json.
+      rows: lines of metrics.jsonl.
+      starts: lines of starts.jsonl.
+      evaluation: evaluation.json, {} without one.
+      results: results.json, {} without one.
+      manifest: manifest.json of the data; None if the run has no corpus, or its folder is gone.
+      skipped: updates that were not finite.
+      checkpoints: step -> SHA-256 of its list of checksums.
+      seeds: the runs of a folder with several.
+    """
+
+    name: str
+    config: ConfigDict
+    rows: tuple[dict[str, Any], ...]
+    starts: tuple[dict[str, Any], ...]
+    evaluation: dict[str, Any]
+    results: dict[str, Any]
+    manifest: dict[str, Any] | None
+    skipped: tuple[int, ...]
+    checkpoints: dict[int, str]
+    seeds: tuple["Workdir", ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Updates done."""
+        return max((row["step"] for row in self.rows), default=0)
+
+    @property
+    def all_steps(self) -> int:
+        """Updates of the whole run, or those done where the folder does not tell."""
+        return self.starts[-1]["steps"] if self.starts else self.steps
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return make_phases(self.config, self.all_steps)
+
+    @property
+    def has_corpus(self) -> bool:
+        return has_corpus(self.config)
+
+    def split(self, name: str) -> list[dict[str, Any]]:
+        """Returns the lines of a split."""
+        return [row for row in self.rows if row["split"] == name]
+
+    @property
+    def last_evaluation(self) -> dict[str, Any]:
+        """The metrics of the newest evaluation; {} without one."""
+        rows = self.split(HELD_OUT)
+        return metrics_of(rows[-1]) if rows else {}
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """`seconds` and `tokens` of the training so far, as far as they are known."""
+        speeds = [row["speed"] for row in self.rows if row.get("speed")]
+        return {
+            key: speeds[-1][key] for key in ("seconds", "tokens") if key in (speeds or [{}])[-1]
+        }
+
+    def places(self, step: int) -> dict[str, float]:
+        """Returns where a step is on each axis, between the lines before and after it."""
+        places: dict[str, float] = {"updates": step}
+        for axis in axes_of(self.rows)[1:]:
+            before = (0, 0.0)
+            for row in self.rows:
+                here = (row["step"], place_of(row, axis))
+                if here[0] >= step:
+                    share = (step - before[0]) / max(1, here[0] - before[0])
+                    places[axis] = before[1] + share * (here[1] - before[1])
+                    break
+                before = here
+        return places
+
+    def statistics(self, split: str) -> dict[str, Any]:
+        """Returns the statistics of the rows of a split at the last phase; {} without them."""
+        if not (self.manifest and self.config.phases):
+            return {}
+        parts = self.manifest["splits"].get(split, {}).get("sequence_lengths", {})
+        return parts.get(str(self.phases[-1].sequence_length), {}).get("statistics", {})
+
+
+def load(path: str) -> Workdir:
+    """Reads the folder of a run, or of one configuration with several seeds.
+
+    Raises:
+      ValueError: it holds no run.
+    """
+    folder = pathlib.Path(path)
+    seeds = sorted(folder.glob("seed-*/config.json"), key=lambda p: int(p.parent.name[5:]))
+    if not (folder / store.NAME).is_file() and seeds:  # it is written after the last seed
+        config = store.load(str(seeds[0].parent))
+    else:
+        config = store.load(path)
+    found = folder.resolve().glob("nonfinite-step-*.npz")
+    skipped = {int(match[1]) for p in found if (match := re.search(r"-step-(\d+)-", p.name))}
+    return Workdir(
+        name=folder.resolve().name,
+        config=config,
+        rows=tuple(read_json_lines(folder / "metrics.jsonl")),
+        starts=tuple(read_json_lines(folder / "starts.jsonl")),
+        evaluation=_json(folder / "evaluation.json"),
+        results=_json(folder / "results.json"),
+        manifest=_manifest(config, path),
+        skipped=tuple(sorted(skipped)),
+        checkpoints=_checkpoints(folder / "checkpoints"),
+        seeds=tuple(load(str(seed.parent)) for seed in seeds),
+    )
+
+
+def metrics_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the metrics of a line."""
+    return {name: value for name, value in row.items() if name not in _NO_METRICS}
+
+
+def axes_of(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """Returns the axes that all lines have a place on: updates, tokens, seconds."""
+    speeds = [row.get("speed") or {} for row in rows]
+    return ("updates", *(axis for axis in ("tokens", "seconds") if all(axis in s for s in speeds)))
+
+
+def place_of(row: dict[str, Any], axis: str) -> float:
+    """Returns the place of a line on an axis."""
+    return row["step"] if axis == "updates" else row["speed"][axis]
+
+
+def names_of(runs: Sequence[Workdir]) -> list[str]:
+    """Returns a different name for each run."""
+    names = [run.name for run in runs]
+    return [
+        name if names.count(name) == 1 else f"{name} ({1 + names[:i].count(name)})"
+        for i, name in enumerate(names)
+    ]
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _manifest(config: ConfigDict, workdir: str) -> dict[str, Any] | None:
+    path = os.path.join(data_dir(config, workdir), manifest.NAME) if has_corpus(config) else ""
+    return _json(pathlib.Path(path)) or None if path else None
+
+
+def _checkpoints(folder: pathlib.Path) -> dict[int, str]:
+    paths = {int(path.name.split(".")[0]): path for path in folder.glob("*.sha256.json")}
+    return {step: file_sha256(path) for step, path in sorted(paths.items())}
+
+
+def shown(value: Any) -> str:
+    """Returns the value of a setting as text."""
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value

@@ -1,0 +1,82 @@
+"""How far the jobs of a sweep are: lines for a terminal, refreshed in place, or for a file."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from bert_jax.config.durations import duration
+from bert_jax.tools.sweep import record
+from bert_jax.tools.sweep.process import Process
+
+_SECONDS_BETWEEN_LINES = 60.0  # of a running job, where lines cannot be refreshed
+
+
+def describe(process: Process, workdir: str) -> str:
+    """Returns the line of a running job: step, metrics, speed, remaining time."""
+    job = process.job
+    parts = [job.name]
+    rows = record.read_rows(job.name, workdir) if job.kind == "train" else []
+    training = [row for row in rows if row["split"] == "train"]
+    steps = record.total_steps(job.name, workdir)
+    if training and steps:
+        last = training[-1]
+        parts.append(f"step {last['step']}/{steps}")
+        if last.get("loss") is not None:
+            parts.append(f"loss {last['loss']:.4g}")
+        parts.append(f"ETA {duration(remaining(last, steps))}")
+    else:
+        parts.append("prepares data" if job.kind == "prepare" else "starts")
+    parts.append(f"running for {duration(process.seconds)}")
+    return "  ".join(parts)
+
+
+def remaining(row: dict, steps: int) -> float:
+    """Returns the seconds that a run needs after a line of its metrics.jsonl, at its last speed."""
+    rate = (row.get("speed") or {}).get("steps_per_second") or 1e-9
+    return (steps - row["step"]) / rate
+
+
+class Board:
+    """Prints events, and below them, on a terminal, a line for each running job."""
+
+    def __init__(self, workdir: str, stream: TextIO | None = None):
+        self._workdir = workdir
+        self._stream = stream or sys.stdout
+        self._in_place = self._stream.isatty()
+        self._shown = 0
+        self._last: dict[str, float] = {}
+
+    def event(self, text: str) -> None:
+        """Prints a line that stays."""
+        self._clear()
+        print(text, file=self._stream, flush=True)
+
+    def refresh(self, running: Iterable[Process], summary: str) -> None:
+        """Shows the running jobs; elsewhere than on a terminal, each once a minute."""
+        running = list(running)
+        if self._in_place:
+            lines = [describe(process, self._workdir) for process in running]
+            self._clear()
+            self._show([*lines, summary] if lines else [])
+            return
+        now = time.monotonic()
+        for process in running:
+            if now - self._last.setdefault(process.job.name, now) >= _SECONDS_BETWEEN_LINES:
+                self._last[process.job.name] = now
+                self.event(describe(process, self._workdir))
+
+    def _show(self, lines: Sequence[str]) -> None:
+        import shutil
+
+        width = shutil.get_terminal_size().columns - 1
+        for line in lines:
+            print(line[:width], file=self._stream)
+        self._stream.flush()
+        self._shown = len(lines)
+
+    def _clear(self) -> None:
+        """Removes the lines of the running jobs."""
+        if self._shown:
+            self._stream.write(f"\x1b[{self._shown}A\x1b[J")
+        self._shown = 0

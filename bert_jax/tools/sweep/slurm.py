@@ -1,0 +1,65 @@
+"""The jobs of a sweep as job arrays of SLURM: one array for each stage."""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+
+from bert_jax.tools.sweep.record import Plan
+
+
+def script(plan: Plan, workdir: str, options: Sequence[str] = (), parallel: int = 0) -> str:
+    """Returns a shell script that submits the sweep.
+
+    A stage starts when all jobs of the stage before have ended, also badly: each job checks itself
+    that what it needs is complete.
+
+    Args:
+      plan: of the sweep; it must be stored in the workdir.
+      workdir: on a file system that all nodes share.
+      options: of sbatch, such as --gpus=1.
+      parallel: largest number of jobs of an array that run at the same time; 0: no limit.
+    """
+    limit = f"%{parallel}" if parallel else ""
+    lines = [
+        "#!/usr/bin/env bash",
+        "# Submits the sweep; run it in the folder that the sweep was made in.",
+        "set -euo pipefail",
+    ]
+    for number, jobs in enumerate(plan.stages()):
+        command = ["python", "-m", "bert_jax", "sweep", f"--workdir={workdir}", f"--stage={number}"]
+        work = (
+            f"srun --ntasks=1 {shlex.join(command)} --number=$SLURM_ARRAY_TASK_ID || code=$?;"
+            # 143 and 130: the sweep was stopped by a signal, and its run is saved.
+            " if [ ${code:-0} = 143 ] || [ ${code:-0} = 130 ]; then"
+            " scontrol requeue ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi; exit ${code:-0}"
+        )
+        words = [
+            "sbatch",
+            "--parsable",
+            f"--job-name={shlex.quote(f'stage-{number}')}",
+            f"--array=0-{len(jobs) - 1}{limit}",
+            "--signal=TERM@300",
+            "--requeue",
+            "--open-mode=append",
+            *map(shlex.quote, options),
+        ]
+        if number:
+            words.append(f'--dependency="afterany:${{stage{number - 1}%%;*}}"')
+        words.append(f"--wrap={shlex.quote(work)}")
+        names = ", ".join(f"{i}: {job.name}" for i, job in enumerate(jobs))
+        lines += ["", f"# {names}", f"stage{number}=$({' '.join(words)})"]
+        lines.append(f'echo "stage {number}: job ${{stage{number}%%;*}}"')
+    return "\n".join(lines) + "\n"
+
+
+def submit(text: str) -> str:
+    """Runs the script and returns what it prints.
+
+    Raises:
+      ValueError: sbatch is missing or refuses a job.
+    """
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"SLURM did not take the sweep: {reason}. Submitted: {done.stdout!r}.")
+    return done.stdout

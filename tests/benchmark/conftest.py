@@ -1,3 +1,0 @@
-"""Workdirs for the benchmarks."""
-
-from tests.convert.conftest import make_workdir, random_params  # noqa: F401

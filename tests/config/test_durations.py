@@ -1,0 +1,7 @@
+"""Durations as people read them."""
+
+from bert_jax.config.durations import duration
+
+
+def test_seconds_in_the_form_of_a_clock():
+    assert [duration(x) for x in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]

@@ -1,0 +1,84 @@
+"""The layout of the batch form, against a loop over rows, examples and tokens."""
+
+import numpy as np
+import pytest
+
+from bert_jax.data.corpus.batch import EvaluationBatch, token_fields
+
+FIELDS = ("input_ids", "token_type_ids", "position_ids", "example_ids")
+
+
+def one_by_one(ids, starts, lengths, first_lengths, sequence_length, pad_id):
+    batch = {name: np.zeros((len(starts), sequence_length), np.int32) for name in FIELDS}
+    batch["input_ids"][:] = pad_id
+    batch["cls_positions"] = np.zeros(lengths.shape, np.int32)
+    for row, start in enumerate(starts):
+        place = 0
+        for number, length in enumerate(lengths[row]):
+            if length:
+                batch["cls_positions"][row, number] = place
+            for position in range(length):
+                is_second = position >= first_lengths[row, number]
+                values = (ids[start + place], is_second, position, number + 1)
+                for name, value in zip(FIELDS, values, strict=True):
+                    batch[name][row, place] = value
+                place += 1
+    return batch
+
+
+def random_rows(seed: int, num_examples: int, dtype: str):
+    """Rows of up to `num_examples` examples of 2 to 9 tokens, some of one segment; some empty."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 10, (12, num_examples))
+    lengths[np.arange(num_examples) >= rng.integers(0, num_examples + 1, (12, 1))] = 0
+    first_lengths = np.minimum(lengths, rng.integers(2, 10, lengths.shape))
+    sizes = lengths.sum(axis=1)
+    ids = rng.integers(5, 1000, sizes.sum()).astype(dtype)
+    return ids, np.cumsum(sizes) - sizes, lengths, first_lengths
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<u4", "<i4"])
+@pytest.mark.parametrize("num_examples", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_each_token_is_where_a_loop_puts_it(seed, num_examples, dtype):
+    rows = random_rows(seed, num_examples, dtype)
+    batch, expected = token_fields(*rows, 50, 7), one_by_one(*rows, 50, 7)
+    assert list(batch) == list(expected)
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+def test_rows_may_share_ids_and_be_empty():
+    ids, none = np.array([2, 5, 3], np.uint16), np.empty(0, np.uint16)
+    lengths = np.array([[3], [0], [3]])
+    batch = token_fields(ids, np.array([0, 0, 0]), lengths, lengths, 4, 0)
+    assert batch["input_ids"].tolist() == [[2, 5, 3, 0], [0] * 4, [2, 5, 3, 0]]
+    batch = token_fields(none, np.zeros(2, int), np.zeros((2, 1), int), np.zeros((2, 1), int), 4, 9)
+    assert batch["input_ids"].tolist() == [[9] * 4] * 2 and not batch["example_ids"].any()
+
+
+def test_a_row_that_does_not_fit_is_reported():
+    lengths = np.array([[3, 2]])
+    with pytest.raises(ValueError, match="A row of 5 tokens does not fit in 4"):
+        token_fields(np.arange(5), np.array([0]), lengths, lengths, 4, 0)
+
+
+@pytest.mark.parametrize(
+    "shards, most", [(1, 64), (1, 25), (1, 7), (1, 1), (8, 8), (8, 64), (2, 6)]
+)
+def test_the_parts_of_a_batch(shards, most):
+    """They have all rows once, few sizes, and at most a third more rows than are needed."""
+    values, sizes = np.arange(100, 100 + most), {most}
+    sizes |= {shards * 4**k for k in range(5) if shards * 4**k < most}
+    for rows in range(1, most + 1):
+        numbers = np.where(np.arange(most) < rows, np.arange(most), -1)
+        whole = EvaluationBatch(numbers, 16, lambda start, stop: {"x": values[start:stop]})
+        parts = list(whole.parts(shards))
+        assert {len(part.row_numbers) for part in parts} <= sizes
+        total = sum(len(part.row_numbers) for part in parts)
+        assert total <= max(shards, -(-rows // shards) * shards * 4 / 3)
+        found = np.concatenate([part.row_numbers for part in parts])
+        np.testing.assert_array_equal(found[found >= 0], np.arange(rows))
+        read = [part.read(0, len(part.row_numbers))["x"] for part in parts]
+        np.testing.assert_array_equal(np.concatenate(read), values[:total])
+        assert {part.length for part in parts} == {16}

@@ -1,0 +1,276 @@
+"""Preparation in Apache Beam: the bytes of processes of this machine, whatever an engine does."""
+
+# ruff: noqa: F811 - fixtures of test_prepare.py are arguments of tests
+
+import dataclasses
+import functools
+import importlib.util
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bert_jax.data.corpus import stages
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.files import beam
+from bert_jax.files.beam import Beam
+from tests.data.corpus.test_prepare import (  # noqa: F401
+    REPOSITORY,
+    contents,
+    make_config,
+    small_units,
+    text,
+)
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("apache_beam") is None,
+        reason="needs the extra beam, in an environment of its own (launch/test.sh)",
+    ),
+    # Beam's own, and what it leaves open when a pipeline fails.
+    pytest.mark.filterwarnings("ignore"),
+]
+TWO_PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+TWO_THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
+STAGES = ("count", "tokenize", "sample", "pack_rows", "write")
+WORDPIECE = {"vocab": "train:wordpiece", "pack": 3}
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def expected(text, tmp_path_factory):
+    """Returns the files that one process of this machine makes, by the changes of a config."""
+
+    @functools.cache
+    def make(**changes) -> dict[str, bytes]:
+        folder = tmp_path_factory.mktemp("expected")
+        prepare(make_config(text, **changes), str(folder), 1, quiet)
+        return contents(folder)
+
+    return make
+
+
+def prepare_in_beam(
+    text, folder, *flags: str, runner="DirectRunner", **changes
+) -> dict[str, bytes]:
+    engine = Beam(runner, flags)
+    prepare(make_config(text, **changes), str(folder), log=quiet, beam=engine)
+    return contents(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        WORDPIECE,
+        {"mode": "static", "masking": "whole_word"},
+        {"segments": "running_text", "vocab": "train:bpe"},
+        {"segments": "stream", "vocab": "train:words", "lowercase": False},
+    ],
+    ids=str,
+)
+def test_the_bytes_are_those_of_this_machine(changes, text, tmp_path, expected):
+    assert prepare_in_beam(text, tmp_path, **changes) == expected(**changes)
+
+
+@pytest.mark.parametrize("flags", [TWO_PROCESSES, TWO_THREADS], ids=["processes", "threads"])
+def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
+    """Processes do not see the patch that makes units small, but the pieces are their arguments."""
+    changes = {"vocab": "train:wordpiece"}
+    wanted, workers = expected(**changes), tmp_path / "workers"
+    workers.mkdir()
+    monkeypatch.setenv("WORKERS", str(workers))
+    monkeypatch.setattr(stages, "sample", noted_sample)
+    assert prepare_in_beam(text, tmp_path / "data", *flags, **changes) == wanted
+    others = {int(name) for name in os.listdir(workers)}
+    assert len(others) == (2 if flags == TWO_PROCESSES else 1)
+    assert (os.getpid() in others) == (flags == TWO_THREADS)
+    if flags == TWO_PROCESSES:
+        assert {path.read_text() for path in workers.iterdir()} == {"without jax"}
+
+
+original_sample = stages.sample
+
+
+def noted_sample(*task):
+    has_jax = "with" if "jax" in sys.modules else "without"
+    pathlib.Path(os.environ["WORKERS"], str(os.getpid())).write_text(f"{has_jax} jax")
+    time.sleep(0.05)  # so that the other worker has something left to do
+    return original_sample(*task)
+
+
+class Shuffled(Beam):
+    """Hands out units in another order than theirs."""
+
+    def run_stage(self, stage, function, tasks, num_bytes, log):
+        items = list(tasks.items())
+        random.Random(len(items)).shuffle(items)
+        super().run_stage(stage, function, dict(items), num_bytes, log)
+
+
+@pytest.mark.parametrize("changes", [{}, WORDPIECE], ids=str)
+def test_the_order_of_units_does_not_matter(changes, text, tmp_path, expected):
+    prepare(make_config(text, **changes), str(tmp_path), log=quiet, beam=Shuffled("DirectRunner"))
+    assert contents(tmp_path) == expected(**changes)
+
+
+# ------------------------------------------------------------------ attempts that fail
+
+originals = {name: getattr(stages, name) for name in STAGES}
+
+
+def fail_after_part(name: str, *task):
+    """The stage's function, but its first attempt ends when a part of a file is written.
+
+    The part stays, as after a kill, which no handler sees: a shard's is beside the shards.
+    """
+    marker = pathlib.Path(os.environ["FAILS_ONCE"])
+    if not marker.exists():
+        paths = [value for value in task if isinstance(value, str) and "/" in value]
+        target = next((path for path in paths if path.endswith("array_record")), paths[-1])
+        part = f"{target}.0123456789abcdef.part"
+        if name == "tokenize":
+            os.makedirs(part)
+            part = os.path.join(part, "tokens")
+        pathlib.Path(part).write_bytes(b"a part of ")
+        marker.write_text(part)
+        raise OSError(5, "Input/output error", target)
+    return originals[name](*task)
+
+
+@pytest.fixture(params=STAGES)
+def failing_stage(request, tmp_path, monkeypatch):
+    """A stage whose function fails once; the value is the file that says so."""
+    marker = tmp_path / "failed"
+    monkeypatch.setenv("FAILS_ONCE", str(marker))
+    monkeypatch.setattr(stages, request.param, functools.partial(fail_after_part, request.param))
+    return marker
+
+
+def test_an_engine_repeats_a_unit_that_fails_once(
+    failing_stage, text, tmp_path, expected, monkeypatch
+):
+    """Beam's runner that repeats bundles, as engines of many machines do."""
+    from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+    from apache_beam.runners.portability import fn_api_runner
+
+    monkeypatch.setattr(fn_api_runner, "FnApiRunner", BundleBasedDirectRunner)
+    assert prepare_in_beam(text, tmp_path / "data", **WORDPIECE) == expected(**WORDPIECE)
+    assert failing_stage.exists()
+
+
+def test_the_work_goes_on_after_an_engine_gave_up(failing_stage, text, tmp_path, expected):
+    """The runner in memory repeats nothing."""
+    folder = tmp_path / "data"
+    with pytest.raises(ValueError, match="failed with DirectRunner: .*Input/output error") as error:
+        prepare_in_beam(text, folder, **WORDPIECE)
+    assert "Run it again" in str(error.value) and "\n" not in str(error.value)
+    assert failing_stage.exists() and not (folder / "manifest.json").exists()
+    assert prepare_in_beam(text, folder, **WORDPIECE) == expected(**WORDPIECE)
+
+
+def test_units_that_are_done_twice_at_the_same_time(text, tmp_path, expected, monkeypatch):
+    """Two attempts begin together, and none moves a file before the other has written its own."""
+    wanted, do, replace = expected(**WORDPIECE), beam._Units.do, os.replace
+    both = threading.Barrier(2, timeout=60)
+
+    def together(function, *arguments):
+        both.wait()
+        return function(*arguments)
+
+    def twice(units, number):
+        late = dataclasses.replace(units, function=functools.partial(together, units.function))
+        with ThreadPoolExecutor(2) as pool, monkeypatch.context() as patch:
+            patch.setattr(os, "replace", functools.partial(together, replace))
+            for attempt in [pool.submit(do, late, number) for _ in range(2)]:
+                attempt.result(120)
+
+    monkeypatch.setattr(beam._Units, "do", twice)
+    assert prepare_in_beam(text, tmp_path, **WORDPIECE) == wanted
+
+
+def test_text_that_cannot_be_used_is_one_line(tmp_path):
+    """Nothing is repeated: it would fail again."""
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("a b.\n\nc d.\n")
+    (tmp_path / "3.txt").write_bytes(b"good.\n\n\xff bad.\n")
+    changes = {"on_bad_text": "error", "vocab": "train:wordpiece"}
+    with pytest.raises(ValueError) as alone:
+        prepare(make_config(tmp_path, **changes), str(tmp_path / "alone"), 1, quiet)
+    with pytest.raises(ValueError) as in_beam:
+        prepare_in_beam(tmp_path, tmp_path / "data", **changes)
+    assert str(in_beam.value) == str(alone.value) and "3.txt" in str(alone.value)
+    assert not (tmp_path / "data" / "unfinished").exists()
+
+
+# ------------------------------------------------------------------ other programs
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Flags of a job server and of a pool of workers, each a program; Beam's own are both."""
+    job_port, pool_port = free_port(), free_port()
+    module = [sys.executable, "-m"]
+    programs = [
+        subprocess.Popen(words, cwd=REPOSITORY, stdout=log, stderr=log)
+        for words in (
+            [*module, "apache_beam.runners.portability.local_job_service_main", f"-p{job_port}"],
+            [*module, "apache_beam.runners.worker.worker_pool_main", f"--service_port={pool_port}"],
+        )
+        for log in [open(tmp_path_factory.mktemp("cluster") / "log", "wb")]
+    ]
+    yield [
+        f"--job_endpoint=localhost:{job_port}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config=localhost:{pool_port}",
+    ]
+    for program in programs:
+        program.terminate()
+        program.wait(60)
+
+
+@pytest.mark.parametrize("runner", ["FlinkRunner", "SparkRunner"])
+def test_the_command_with_a_job_server_and_workers(runner, cluster, text, tmp_path):
+    """All programs but the engine itself, whose place Beam's own job server takes."""
+    config = [
+        f"--config.{name}={value}"
+        for name, value in {
+            "data.source": f"text:{text}/[0-9].txt",
+            "data.form": "sentences",
+            "data.vocab": "train:wordpiece",
+            "model.vocab_size": 100,
+            "data.validation_share": 0.1,
+            "data.num_processes": 1,
+        }.items()
+    ]
+    found = []
+    for flags in ([], [f"--runner={runner}", "--", *cluster]):
+        folder = tmp_path / str(len(found))
+        words = ["prepare", "--config=configs/tiny.py", *config, f"--data_dir={folder}", *flags]
+        ended = subprocess.run(
+            [sys.executable, "-m", "bert_jax", *words],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert ended.returncode == 0, ended.stderr
+        found.append(contents(folder))
+    assert f"with {runner}" in ended.stdout
+    assert found[1] == found[0]

@@ -1,0 +1,240 @@
+"""Pair sampling: the properties of every pair, and the fractions that the paper states."""
+
+import random
+from collections import Counter
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pytest
+
+from bert_jax.data.corpus.pairs import (
+    PAIR,
+    RUN,
+    Pair,
+    Run,
+    full_sentences,
+    sample_pairs,
+    sample_unit,
+)
+
+MAX_NUM_TOKENS = 125
+
+
+class Lengths:
+    """Documents given by the lengths of their sentences, laid out one after the other."""
+
+    def __init__(self, documents: list[list[int]]):
+        bounds = list(accumulate(map(sum, documents), initial=0))
+        self._starts = [
+            list(accumulate(lengths, initial=start))
+            for lengths, start in zip(documents, bounds[:-1], strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def num_sentences(self, document: int) -> int:
+        return len(self._starts[document]) - 1
+
+    def starts(self, document: int, first: int = 0, count: int | None = None) -> list[int]:
+        return self._starts[document][first:][: None if count is None else count + 1]
+
+    def owner(self, start: int, length: int) -> int:
+        """The document that contains a span."""
+        owners = [
+            number
+            for number, starts in enumerate(self._starts)
+            if starts[0] <= start and start + length <= starts[-1]
+        ]
+        assert len(owners) == 1, "a segment leaves its document"
+        return owners[0]
+
+
+@pytest.fixture(scope="module")
+def documents() -> Lengths:
+    rng = random.Random(5)
+    return Lengths(
+        [[rng.randint(1, 40) for _ in range(rng.randint(1, 80))] for _ in range(400)]
+        + [[1], [700], [300, 300]]
+    )
+
+
+@pytest.fixture(scope="module")
+def pairs(documents) -> dict[int, list[Pair]]:
+    """The pairs of each document."""
+    return {
+        number: list(sample_unit(documents, (number, number + 1), "seed", MAX_NUM_TOKENS, 0.1))
+        for number in range(len(documents))
+    }
+
+
+def test_a_comes_from_the_document_and_b_follows_it_or_comes_from_another(documents, pairs):
+    for number, of_document in pairs.items():
+        for pair in of_document:
+            assert documents.owner(pair.a_start, pair.a_length) == number
+            b_owner = documents.owner(pair.b_start, pair.b_length)
+            assert (b_owner != number) == pair.is_random_next
+            if not pair.is_random_next and not pair.num_truncated:
+                assert pair.b_start == pair.a_start + pair.a_length
+
+
+def test_pairs_fit_and_have_two_segments(pairs):
+    for pair in sum(pairs.values(), []):
+        assert pair.a_length >= 1 and pair.b_length >= 1
+        assert pair.a_length + pair.b_length <= MAX_NUM_TOKENS
+        if pair.num_truncated:
+            assert pair.a_length + pair.b_length == MAX_NUM_TOKENS
+
+
+def test_no_sentence_is_left_out(documents):
+    """With room for all tokens, the segments of the document cover it without gap or overlap."""
+    for number in range(len(documents)):
+        spans = []
+        for pair in sample_unit(documents, (number, number + 1), "seed", 10**6, 0.1):
+            spans.append((pair.a_start, pair.a_start + pair.a_length))
+            if not pair.is_random_next:
+                spans.append((pair.b_start, pair.b_start + pair.b_length))
+        starts = documents.starts(number)
+        assert spans[0][0] == starts[0] and spans[-1][1] == starts[-1]
+        assert all(before[1] == after[0] for before, after in pairwise(spans))
+
+
+def test_half_of_the_pairs_are_random_where_there_is_a_choice():
+    """There is one, except if the last sentence of a document is alone."""
+    documents = Lengths([[10] * 1000] * 20)
+    drawn = list(sample_unit(documents, (0, 20), "seed", 130, 0.0))
+    assert np.mean([pair.is_random_next for pair in drawn]) == pytest.approx(0.5, abs=0.03)
+    # A is one to twelve of the thirteen sentences that make 130 tokens.
+    lengths = Counter(pair.a_length for pair in drawn if not pair.num_truncated)
+    assert set(lengths) == {10 * count for count in range(1, 13)}
+
+
+def test_some_documents_are_cut_short():
+    documents = Lengths([[1] * 600] * 3000)
+    longest = [
+        max(p.a_length + p.b_length for p in sample_unit(documents, (i, i + 1), "x", 125, 0.1))
+        for i in range(3000)
+    ]
+    assert np.mean(np.array(longest) < 125) == pytest.approx(0.1 * 123 / 124, abs=0.02)
+    assert min(longest) < 8
+
+
+def test_one_long_sentence_becomes_one_truncated_pair(pairs, documents):
+    (pair,) = pairs[len(documents) - 2]  # 700 tokens
+    assert pair.is_random_next
+    assert pair.num_truncated >= 700 - MAX_NUM_TOKENS
+
+
+def test_truncation_takes_from_both_ends_of_the_longer_segment():
+    documents = Lengths([[99, 1000], [5]])
+    rng = random.Random(0)
+    drawn = [
+        pair
+        for _ in range(500)
+        for pair in sample_pairs(documents, 0, rng, 100, 0.0, max_tries=10)
+        if not pair.is_random_next
+    ]
+    assert len(drawn) > 100
+    for pair in drawn:
+        assert (pair.a_length, pair.b_length) == (50, 50)
+    # Half of the tokens that go, go at the front.
+    assert np.mean([pair.a_start for pair in drawn]) == pytest.approx(49 / 2, abs=1)
+    assert np.mean([pair.b_start for pair in drawn]) == pytest.approx(99 + 950 / 2, abs=4)
+
+
+def test_the_stream_of_a_document_depends_on_nothing_else(documents, pairs):
+    together = list(sample_unit(documents, (0, len(documents)), "seed", MAX_NUM_TOKENS, 0.1))
+    assert together == sum(pairs.values(), [])
+    other = list(sample_unit(documents, (0, 1), "other seed", MAX_NUM_TOKENS, 0.1))
+    assert other != pairs[0]
+
+
+def test_with_two_documents_the_released_program_errs_one_time_in_1024():
+    """After ten tries the document itself is taken; a unit of dynamic data draws on."""
+    documents = Lengths([[5]] * 2)
+    rng = random.Random(0)
+    released = [next(sample_pairs(documents, 0, rng, 20, 0.0, 10)) for _ in range(20_000)]
+    same = sum(documents.owner(pair.b_start, pair.b_length) == 0 for pair in released)
+    assert 5 <= same <= 40
+    ours = [next(sample_unit(documents, (0, 1), str(i), 20, 0.0)) for i in range(5000)]
+    assert all(documents.owner(pair.b_start, pair.b_length) == 1 for pair in ours)
+
+
+# --------------------------------------------------------------------------------- full sentences
+
+
+def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[list]:
+    """The token positions of each run, and None for a separator; token by token."""
+    runs, run = [], []
+    for number in range(*unit):
+        is_first = True
+        for begin, end in pairwise(documents.starts(number)):
+            tokens = list(range(begin, end))
+            joined = [None, *tokens] if is_first and run else tokens
+            if run and len(run) + len(joined) > size:
+                runs.append(run)
+                run, joined = [], tokens
+            run = run + joined
+            while len(run) > size:
+                runs.append(run[:size])
+                run = run[size:]
+            is_first = False
+    return runs + [run] * bool(run)
+
+
+@pytest.mark.parametrize("size", [8, 40, 126, 510])
+def test_full_sentences_are_those_of_plain_loops(documents, size):
+    unit = (0, len(documents))
+    found, most_crossed = [], 0
+    for run in full_sentences(documents, unit, size):
+        positions, document, start = [], run.document, run.start
+        while True:
+            stop = documents.starts(document)[-1]
+            positions += range(start, min(stop, start + run.length - len(positions)))
+            if len(positions) == run.length:
+                break
+            positions.append(None)
+            document += 1
+            start = documents.starts(document)[0]
+        found.append(positions)
+        most_crossed = max(most_crossed, document - run.document)
+    assert found == runs_by_hand(documents, unit, size)
+    # Nothing is lost or repeated, and no run begins or ends with a separator.
+    assert [p for run in found for p in run if p is not None] == list(range(found[-1][-1] + 1))
+    assert all(run[0] is not None and run[-1] is not None for run in found)
+    assert max(map(len, found)) <= size
+    if size == 510:
+        assert most_crossed > 1
+
+
+def test_a_sentence_longer_than_a_row_goes_on_in_the_next():
+    documents = Lengths([[5, 23, 4], [3]])
+    # A separator and the last sentence would make 11.
+    assert list(full_sentences(documents, (0, 2), 10)) == [
+        Run(0, 0, 5),
+        Run(0, 5, 10),
+        Run(0, 15, 10),
+        Run(0, 25, 7),
+        Run(1, 32, 3),
+    ]
+    assert list(full_sentences(documents, (0, 2), 11))[-1] == Run(0, 27, 9)
+
+
+def test_each_unit_begins_a_run_of_its_own(documents):
+    first, second = (list(full_sentences(documents, u, 126)) for u in ((0, 100), (100, 200)))
+    assert first[0][:2] == (0, documents.starts(0)[0])
+    assert second[0][:2] == (100, documents.starts(100)[0])
+    assert max(run.document for run in first) < 100 <= min(run.document for run in second)
+    assert list(full_sentences(documents, (7, 7), 126)) == []
+
+
+def test_runs_are_stored_as_items_of_their_dtype(documents):
+    for run in full_sentences(documents, (0, 5), 126):
+        (item,) = np.frombuffer(run.to_bytes(), RUN)
+        assert Run(*item.tolist()) == run
+
+
+def test_pairs_are_stored_as_items_of_their_dtype(pairs):
+    for pair in pairs[0]:
+        (item,) = np.frombuffer(pair.to_bytes(), PAIR)
+        assert Pair(*item.tolist()) == pair

@@ -1,0 +1,242 @@
+"""Preparation that several programs divide between them: the bytes of one program."""
+
+# ruff: noqa: F811 - fixtures of test_prepare.py are arguments of tests
+
+import fcntl
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from bert_jax.data.corpus import stages
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.files import shares
+from bert_jax.files.shares import OtherTaskError, parse_share
+from tests.data.corpus.test_prepare import (  # noqa: F401
+    REPOSITORY,
+    contents,
+    make_config,
+    small_units,
+    text,
+)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(shares, "_POLL_SECONDS", 0.01)
+
+
+def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
+    """Runs tasks at the same time, each in a thread; returns their errors."""
+    errors = {}
+
+    def run(number: int) -> None:
+        try:
+            prepare(config, str(folder), 1, lambda line: None, (number, count))
+        except ValueError as error:
+            errors[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    return errors
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"mode": "static", "masking": "whole_word"},
+        {"segments": "full_sentences", "pack": 3, "vocab": "train:wordpiece"},
+        {"segments": "running_text", "vocab": "train:bpe"},
+        {"segments": "stream", "vocab": "train:words", "lowercase": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_bytes_are_those_of_one_program(changes, count, text, tmp_path):
+    config = make_config(text, **changes)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    last_first = reversed(range(count))
+    assert run_tasks(config, tmp_path / "many", last_first, count) == {}
+    assert contents(tmp_path / "many") == contents(tmp_path / "one")
+
+
+def test_every_task_does_a_part(text, tmp_path, monkeypatch):
+    """Units are spread by their names, and none is done twice."""
+    done, sample = [], stages.sample
+
+    def recorded(*task):
+        done.append((threading.current_thread().name, task[-1]))
+        return sample(*task)
+
+    monkeypatch.setattr(stages, "sample", recorded)
+    assert run_tasks(make_config(text), tmp_path, range(3), 3) == {}
+    assert len({name for name, _ in done}) == 3
+    assert len({path for _, path in done}) == len(done)
+
+
+@pytest.mark.parametrize(
+    ("number", "stage"), [(0, "tokenize"), (0, "sample"), (1, "sample"), (0, "write"), (1, "write")]
+)
+def test_a_task_that_dies_is_started_again(number, stage, text, tmp_path, monkeypatch):
+    """The other waits; what is finished is not repeated."""
+    config = make_config(text)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    original, died = getattr(stages, stage), threading.Event()
+
+    def dies(*task):
+        if not died.is_set() and threading.current_thread().name == f"task {number}":
+            died.set()
+            raise KeyboardInterrupt
+        return original(*task)
+
+    monkeypatch.setattr(stages, stage, dies)
+    folder, left = str(tmp_path / "two"), []
+
+    def run(task: int) -> None:
+        try:
+            prepare(config, folder, 1, lambda line: None, (task, 2))
+        except KeyboardInterrupt:
+            left.append(task)
+            run(task)
+
+    threads = [threading.Thread(target=run, args=(i,), name=f"task {i}") for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert left == [number]
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_a_task_that_fails_stops_the_others(tmp_path):
+    for number in range(6):
+        (tmp_path / f"{number}.txt").write_text("a b.\n\nc d.\n")
+    (tmp_path / "5.txt").write_bytes(b"good.\n\n\xff bad.\n")
+    config = make_config(tmp_path, on_bad_text="error", vocab="train:wordpiece")
+    errors = run_tasks(config, tmp_path / "data", (2, 1, 0), 3)
+    assert set(errors) == {0, 1, 2} and "5.txt" in str(errors[0])
+    for number in (1, 2):
+        assert isinstance(errors[number], OtherTaskError)
+        assert str(errors[number]) == f"Task 0 of 3 stopped: {errors[0]}"
+    (tmp_path / "5.txt").write_text("good.\n\nbad.\n")
+    assert run_tasks(config, tmp_path / "data", (2, 1, 0), 3) == {}
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    assert contents(tmp_path / "data") == contents(tmp_path / "one")
+
+
+def test_other_settings_are_refused_to_a_task(text, tmp_path):
+    folder = tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(make_config(text), str(folder), 1, interrupt, (0, 2))
+    errors = run_tasks(make_config(text, seed=2), folder, [1], 2)
+    assert "seed: 1 there, 2 requested" in str(errors[1])
+
+
+def test_all_tasks_have_the_same_number_of_tasks(text, tmp_path):
+    """Others are refused, whichever begins first, and disturb nobody: units would be nobody's."""
+    config = make_config(text)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    folder = tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt, (0, 2))
+    refused = run_tasks(config, folder, [0, 1, 2], 3)
+    assert set(refused) == {0, 1, 2}
+    for error in refused.values():
+        assert not isinstance(error, OtherTaskError)
+        assert "is divided between 2 tasks, and this is one of 3: give all of" in str(error)
+        assert "--task=I/2, or finish alone with --merge." in str(error)
+    assert run_tasks(config, folder, [0, 1], 2) == {}
+    assert contents(folder) == contents(tmp_path / "one")
+
+
+def test_a_task_that_is_early_waits_for_the_number_of_tasks(text, tmp_path):
+    """It begins before the first task, in a folder where one program alone was stopped."""
+    config, folder, errors = make_config(text), tmp_path / "data", {}
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt)
+    early = threading.Thread(target=lambda: errors.update(run_tasks(config, folder, [2], 3)))
+    early.start()
+    time.sleep(0.2)
+    assert early.is_alive()
+    assert run_tasks(config, folder, [0, 1], 2) == {}
+    early.join(120)
+    assert "is divided between 2 tasks, and this is one of 3" in str(errors[2])
+
+
+def test_one_program_alone_finishes_what_any_number_of_tasks_left(text, tmp_path):
+    config, folder = make_config(text), tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, str(folder), 1, interrupt, (0, 7))
+    prepare(config, str(folder), 1, lambda line: None)
+    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    assert contents(folder) == contents(tmp_path / "one")
+
+
+def test_one_program_alone_waits_for_no_task(text, tmp_path):
+    with open(tmp_path / ".lock-1", "w+") as file:
+        file.write("process 1 on a host")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        errors = run_tasks(make_config(text), tmp_path, [0], 1)
+    message = f"process 1 on a host is a task of the preparation in {tmp_path}: wait until it ends"
+    assert str(errors[0]).startswith(message)
+    assert run_tasks(make_config(text), tmp_path, [0], 1) == {}
+
+
+def interrupt(line: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_killed_tasks_go_on_and_one_program_finishes_alone(text, tmp_path):
+    """Real programs: one of two is killed, and then both; --merge does the rest."""
+    config = [
+        f"--config.{name}={value}"
+        for name, value in {
+            "data.source": f"text:{text}/[0-9].txt",
+            "data.form": "sentences",
+            "data.vocab": "train:wordpiece",
+            "model.vocab_size": 100,
+            "data.validation_share": 0.1,
+            "data.num_processes": 1,
+        }.items()
+    ]
+    words = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py", *config]
+
+    def start(folder, *flags):
+        return subprocess.Popen(
+            [*words, f"--data_dir={folder}", *flags],
+            cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def kill(program, folder):
+        while not (folder / "unfinished" / "request.json").exists():
+            time.sleep(0.01)
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+
+    one, two, left = (tmp_path / name for name in ("one", "two", "left"))
+    assert start(one).wait(120) == 0
+    first, second = start(two, "--task=0/2"), start(two, "--task=1/2")
+    kill(second, two)
+    again = start(two, "--task=1/2")
+    assert again.wait(120) == 0 and first.wait(120) == 0
+    assert contents(two) == contents(one)
+
+    kill(start(left, "--task=0/2"), left)
+    assert start(left, "--merge").wait(120) == 0
+    assert contents(left) == contents(one)
+
+
+@pytest.mark.parametrize("value", ["1", "2/2", "a/b", "-1/2", "1/0", "/"])
+def test_other_forms_of_a_share_are_refused(value):
+    with pytest.raises(ValueError, match="I/N"):
+        parse_share(value)

@@ -1,0 +1,263 @@
+"""Sentences as rows: every word is predicted exactly once, where it has most context."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.data.labelled import encode_words as encode_words_module
+from bert_jax.data.labelled.conll import read_tagged
+from bert_jax.data.labelled.encode_words import encode_words
+from bert_jax.data.labelled.loaders import BucketedLoader
+from bert_jax.data.labelled.rows import Labels
+from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.tokenizers import load_tokenizer
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "中", "文"]
+TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
+TAGS = Labels.find_tags(["B-PER"])
+
+
+def encode(examples, length=16, labels=TAGS, document_context=False):
+    counts = Counter()
+    rows = encode_words(iter(examples), TOKENIZER, length, labels, counts, document_context)
+    return rows, +counts
+
+
+def sentence(words, tags=None, document=0) -> TaggedExample:
+    tags = None if tags is None else tuple(tags.split())
+    return TaggedExample("train.txt, line 5", "0", tuple(words.split()), tags, document)
+
+
+def random_sentences(seed, num_sentences, max_words):
+    """Five sentences a document; words of 1 to 7 pieces."""
+    rng = random.Random(seed)
+    for number in range(num_sentences):
+        words = [
+            rng.choice("abcdefgh") + "x" * rng.choice([0, 0, 0, 1, 2, 6])
+            for _ in range(rng.randint(1, max_words))
+        ]
+        tags = [rng.choice(TAGS.names) for _ in words]
+        yield TaggedExample(f"line {number}", "0", tuple(words), tuple(tags), number // 5)
+
+
+def everything(rows, length):
+    """All rows in one batch, with the number of the word that each place predicts."""
+    numbers = np.arange(rows.num_rows)
+    return rows.take(numbers, length), rows.predicted_words(numbers, length)
+
+
+def test_a_batch():
+    rows, counts = encode([sentence("a bxx c", "O B-PER I-PER"), sentence("d"), sentence("e", "O")])
+    batch = rows.take(np.array([0, 1, -1, 2]), 10)
+    assert batch["input_ids"].tolist() == [
+        [2, 5, 6, 13, 13, 7, 3, 0, 0, 0],
+        [2, 8, 3, *[0] * 7],
+        [0] * 10,
+        [2, 9, 3, *[0] * 7],
+    ]
+    assert batch["word_positions"].tolist()[0] == [1, 2, 5, *[0] * 7]
+    assert batch["is_word"].sum(1).tolist() == [3, 1, 0, 1] and batch["is_word"][:, 0].sum() == 3
+    assert batch["labels"].tolist()[0] == [0, 1, 2, *[0] * 7]
+    assert batch["weights"].sum(1).tolist() == [3, 0, 0, 1]
+    assert rows.predicted_words(np.array([1, -1, 0]), 4).tolist() == (
+        [[3, -1, -1, -1], [-1] * 4, [0, 1, 2, -1]]
+    )
+    dtypes = {name: batch[name].dtype.name for name in list(batch)[5:]}
+    assert dtypes == (
+        {"word_positions": "int32", "is_word": "bool", "labels": "int32", "weights": "float32"}
+    )
+    assert rows.lengths.tolist() == [7, 3, 3] and rows.example_starts.tolist() == [0, 3, 4, 5]
+    assert not counts
+
+
+def test_the_word_dimension_is_one_for_a_data_set():
+    rows, _ = encode([sentence("a " * 20), sentence("b")], length=64)
+    widths = {length: rows.take(np.array([1]), length)["labels"].shape[1] for length in (8, 32, 64)}
+    assert widths == {8: 8, 32: 32, 64: 32}
+
+
+def check_windows(examples, rows, length):
+    """Against a plain statement of the rules, word by word."""
+    batch, predicted = everything(rows, length)
+    room = length - 2
+    spans = {}  # word -> [(score, row)]
+    for row in range(rows.num_rows):
+        example = examples[rows.example[row]]
+        offset = int(rows.example_starts[rows.example[row]])
+        num_pieces = int(rows.lengths[row]) - 2
+        assert num_pieces <= room
+        num_words = int(batch["is_word"][row].sum())
+        assert batch["is_word"][row, :num_words].all()
+        for place in range(num_words):
+            number = int(rows.first_words[row]) + place
+            at = int(batch["word_positions"][row, place])
+            word = example.words[number - offset]
+            ids = batch["input_ids"][row, at : at + len(word)].tolist()
+            assert ids == TOKENIZER.encode(word)  # complete, and in its place
+            assert batch["labels"][row, place] == TAGS.number(example.tags[number - offset], "")
+            score = min(at - 1, num_pieces - at) + 0.01 * num_pieces
+            spans.setdefault(number, []).append((score, -row))
+            assert batch["weights"][row, place] == (predicted[row, place] == number)
+            assert predicted[row, place] in (number, -1)
+    chosen = {int(w): r for r, words in enumerate(predicted) for w in words if w >= 0}
+    assert sorted(predicted[predicted >= 0]) == list(range(sum(len(e.words) for e in examples)))
+    assert chosen == {number: -max(where)[1] for number, where in spans.items()}
+
+
+@pytest.mark.parametrize("document_context", [False, True])
+@pytest.mark.parametrize("length", [10, 16, 40])
+def test_every_word_is_predicted_once_where_it_has_most_context(length, document_context):
+    examples = list(random_sentences(length, 60, max_words=40))
+    rows, counts = encode(examples, length, document_context=document_context)
+    check_windows(examples, rows, length)
+    assert counts["sentences_of_several_rows"] == (np.bincount(rows.example) > 1).sum() > 5
+
+
+def test_ten_thousand_words():
+    example = next(e for e in random_sentences(3, 999, 10000) if len(e.words) > 9000)
+    rows, _ = encode([example], 128)
+    check_windows([example], rows, 128)
+    # No word but the first and the last ones has less than a quarter of the row on a side.
+    batch, predicted = everything(rows, 128)
+    context = {
+        int(word): min(at - 1, size - 2 - at)
+        for size, words, places in zip(
+            rows.lengths, predicted, batch["word_positions"], strict=True
+        )
+        for word, at in zip(words, places, strict=True)
+        if word >= 0
+    }
+    assert min(context[word] for word in range(100, len(context) - 100)) >= 126 // 4 - 7
+
+
+def test_document_context_fills_rows_from_both_sides_with_the_words_of_the_document():
+    examples = [sentence("a a a"), sentence("b b"), sentence("c cx c"), sentence("d", document=1)]
+    rows, _ = encode(examples, 10, document_context=True)
+    batch, predicted = everything(rows, 10)
+    a, b, c, x = 5, 6, 7, 13
+    assert batch["input_ids"].tolist() == [
+        [2, a, a, a, b, b, c, c, x, 3],
+        [2, a, a, a, b, b, c, c, x, 3],
+        [2, a, a, b, b, c, c, x, c, 3],
+        [2, 8, 3, *[0] * 7],
+    ]
+    assert batch["word_positions"][1, :3].tolist() == [4, 5, 0]
+    assert batch["word_positions"][2, :4].tolist() == [5, 6, 8, 0]
+    assert batch["is_word"].sum(1).tolist() == [3, 2, 3, 1]
+    assert sorted(predicted[predicted >= 0]) == list(range(9))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_document_context_is_as_long_as_it_can_be(seed):
+    examples = list(random_sentences(seed, 40, max_words=12))
+    rows, _ = encode(examples, 30, document_context=True)
+    pieces = Counter()
+    for example in examples:
+        pieces[example.document] += sum(map(len, example.words))
+    for number, length in zip(rows.example, rows.lengths, strict=True):
+        # Full, up to the six pieces of a word that does not fit on one side, or all there is.
+        assert length >= min(pieces[examples[number].document] + 2, 30 - 2 * 6)
+
+
+def test_words_without_pieces_and_words_that_are_too_long_are_counted():
+    rows, counts = encode([sentence("a \u200b\u200d bxxxxxxxxxxx c")], length=8)
+    batch, predicted = everything(rows, 8)
+    assert counts == {
+        "words_without_pieces": 1,
+        "words_truncated": 1,
+        "sentences_of_several_rows": 1,
+    }
+    assert batch["input_ids"].tolist() == [
+        [2, 5, 1, 3, 0, 0, 0, 0],
+        [2, 6, 13, 13, 13, 13, 13, 3],
+        [2, 7, 3, 0, 0, 0, 0, 0],
+    ]
+    assert predicted[predicted >= 0].tolist() == [0, 1, 2, 3]
+
+
+def test_chinese_characters_are_words():
+    rows, _ = encode([sentence("中 文 中", "B-PER I-PER O")])
+    batch, _ = everything(rows, 16)
+    assert batch["input_ids"][0, :5].tolist() == [2, 14, 15, 14, 3]
+    assert batch["word_positions"][0, :3].tolist() == [1, 2, 3]
+
+
+def test_a_sentence_without_words_has_a_row_without_words():
+    rows, _ = encode([sentence(""), sentence("a")])
+    assert rows.take(np.array([0, 1]), 8)["is_word"].sum(1).tolist() == [0, 1]
+
+
+def test_tags_are_not_needed_to_predict():
+    rows, _ = encode([sentence("a b", "B-XYZ O")], labels=None)
+    batch, predicted = everything(rows, 8)
+    assert batch["weights"].sum() == 0 and (predicted >= 0).sum() == 2
+
+
+def test_sentences_without_words_are_rows_without_words():
+    rows, _ = encode([sentence(""), sentence("")], labels=None)
+    batch, predicted = everything(rows, 8)
+    assert batch["input_ids"].tolist() == [[2, 3, *[0] * 6]] * 2
+    assert not batch["is_word"].any() and not batch["weights"].any() and (predicted == -1).all()
+
+
+def test_a_long_document_is_read_in_pieces(monkeypatch):
+    monkeypatch.setattr(encode_words_module, "_LONGEST_DOCUMENT", 3)
+    one = [sentence(word, "O") for word in "abcde"]
+    two = [sentence(word, "O", number // 3) for number, word in enumerate("abcde")]
+    found, _ = everything(encode(one, document_context=True)[0], 16)
+    expected, _ = everything(encode(two, document_context=True)[0], 16)
+    assert found["input_ids"].tolist() == expected["input_ids"].tolist()
+    assert [list(map(len, map(np.flatnonzero, found["input_ids"])))] == [[5, 5, 5, 4, 4]]
+
+
+@pytest.mark.parametrize(
+    "examples, message",
+    [
+        (
+            [sentence("a", "B-LOC")],
+            "line 5: unknown label 'B-LOC'; the labels .* are O",
+        ),
+        ([sentence("a b", "O")], "line 5: 1 tags for 2 words"),
+        ([sentence("", "")], "There are no words to tag"),
+        ([], "There are no examples"),
+    ],
+)
+def test_errors(examples, message):
+    with pytest.raises(ValueError, match=message):
+        encode(examples)
+
+
+# ------------------------------------------------------------------------------------- real data
+
+
+def wikigold(shared_data, document_context=False, length=128):
+    path = str(shared_data / "ner" / "wikigold" / "wikigold.conll.txt")
+    examples = list(read_tagged(path, Counter()))
+    vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
+    labels = Labels.find_tags(tag for e in examples for tag in e.tags)
+    tokenizer = load_tokenizer(vocabulary, lowercase=False)
+    rows = encode_words(examples, tokenizer, length, labels, Counter(), document_context)
+    return examples, labels, rows
+
+
+@pytest.mark.parametrize("document_context", [False, True])
+def test_all_of_wikigold_comes_back(document_context, shared_data):
+    examples, labels, rows = wikigold(shared_data, document_context)
+    batch, predicted = everything(rows, 128)
+    tags = np.full(len(rows.labels), -1)
+    tags[predicted[predicted >= 0]] = batch["labels"][predicted >= 0]
+    assert [labels.names[tag] for tag in tags] == [tag for e in examples for tag in e.tags]
+    assert batch["weights"].sum() == len(tags)
+
+
+def test_loaders_leave_little_padding_on_wikigold(shared_data):
+    _, _, rows = wikigold(shared_data)
+    loader = BucketedLoader(rows.lengths, 16, 0, (16, 24, 32, 48, 64, 96, 128))
+    slots = sum(16 * loader.batch(number)[1] for number in range(loader.batches_per_epoch))
+    tokens = rows.lengths.sum()
+    # 128 for every row is four fifths padding; here it is less than a quarter.
+    assert tokens < 0.3 * 128 * rows.num_rows
+    assert tokens > 0.75 * slots

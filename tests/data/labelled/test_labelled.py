@@ -1,0 +1,79 @@
+"""A file of labelled examples as a run reads it."""
+
+import hashlib
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.data.corpus.batch import Rows
+from bert_jax.data.labelled.encode_texts import encode_texts
+from bert_jax.data.labelled.labelled import LabelledRows, source_sha256
+from bert_jax.data.labelled.loaders import BucketedLoader, evaluation_batches
+from bert_jax.data.labelled.rows import Labels
+from bert_jax.data.labelled.schema import TextExample
+from bert_jax.text.tokenization import WordPieceTokenizer
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+PAD_LENGTHS = (8, 16, 32)
+
+
+@pytest.fixture
+def labelled() -> LabelledRows:
+    """100 texts of 1 to 25 letters."""
+    tokenizer = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
+    examples = [
+        TextExample(f"line {i}", str(i), "a " * (1 + i * 7 % 25), None, ("no",)) for i in range(100)
+    ]
+    counts = Counter()
+    rows = encode_texts(iter(examples), tokenizer, 32, Labels(("no", "yes")), "single", counts)
+    return LabelledRows(
+        "train", "dev.tsv", "0123456789abcdef", examples, rows, {"texts_truncated": 2}, PAD_LENGTHS
+    )
+
+
+def assert_equal(batch, expected):
+    assert batch.keys() == expected.keys()
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+@pytest.mark.parametrize("even_tokens", [0, 4])
+def test_training_batches_are_those_of_the_loader(even_tokens, labelled):
+    rows: Rows = labelled.for_training(12, 3, even_tokens)
+    loader = BucketedLoader(labelled.rows.lengths, 12, 3, PAD_LENGTHS, even_tokens)
+    assert rows.rows_per_epoch == 12 * loader.batches_per_epoch
+    for number in (0, 5, loader.batches_per_epoch, 100):
+        row_numbers, length = loader.batch(number)
+        assert rows.batch_rows(number) == len(row_numbers)
+        assert_equal(rows.batch(number, 1, 4), labelled.rows.take(row_numbers[1:4], length))
+
+
+def test_an_evaluation_has_every_row_once_and_reads_parts_of_batches(labelled):
+    batches = list(labelled.evaluation_batches(16))
+    expected = list(evaluation_batches(labelled.rows.lengths, 16, PAD_LENGTHS))
+    for batch, (row_numbers, length) in zip(batches, expected, strict=True):
+        assert batch.row_numbers.tolist() == row_numbers.tolist() and batch.length == length
+        assert_equal(batch.read(4, 8), labelled.rows.take(row_numbers[4:8], length))
+    numbers = np.concatenate([batch.row_numbers for batch in batches])
+    assert sorted(numbers[numbers >= 0]) == list(range(100))
+
+
+def test_rows_that_are_only_evaluated_have_no_training_batches(labelled):
+    assert labelled.rows_per_epoch == 100
+    with pytest.raises(ValueError, match="'train' .dev.tsv. has no training batches"):
+        labelled.batch(0, 0, 1)
+
+
+def test_the_banner_says_what_was_read_and_cut(labelled):
+    assert labelled.describe() == [
+        "train      dev.tsv: 100 examples, 100 rows, 2 texts truncated; SHA-256 0123456789ab"
+    ]
+    assert labelled.fingerprint == labelled.sha256
+
+
+def test_the_fingerprint_of_a_source_is_that_of_its_bytes_or_of_its_examples(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("text\tlabel\n")
+    assert source_sha256(str(path), []) == hashlib.sha256(b"text\tlabel\n").hexdigest()
+    assert source_sha256("tfds:glue/mrpc", ["a"]) == hashlib.sha256(b"['a']").hexdigest()

@@ -1,0 +1,167 @@
+"""Batches by length: every row once, a function of (seed, number), and little padding."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bert_jax.data.labelled.loaders import (
+    BucketedLoader,
+    bucket_lengths,
+    choose_lengths,
+    evaluation_batches,
+)
+
+BUCKETS = (16, 32, 64)
+
+
+def some_lengths(num_rows: int) -> np.ndarray:
+    return np.random.default_rng(num_rows).integers(3, 65, num_rows)
+
+
+@pytest.mark.parametrize("num_rows, batch_size", [(1, 4), (7, 8), (64, 8), (1003, 8), (1003, 1)])
+def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size):
+    lengths = some_lengths(num_rows)
+    loader = BucketedLoader(lengths, batch_size, 3, BUCKETS)
+    assert loader.batches_per_epoch == -(-num_rows // batch_size)
+    orders = []
+    for epoch in range(3):
+        first = epoch * loader.batches_per_epoch
+        batches = [loader.batch(first + i) for i in range(loader.batches_per_epoch)]
+        for rows, length in batches:
+            assert rows.shape == (batch_size,) and rows.dtype == np.int64
+            # The shortest bucket that all of the batch fit in.
+            assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
+        rows = np.concatenate([rows for rows, _ in batches])
+        assert sorted(rows[rows >= 0]) == list(range(num_rows))
+        orders.append(rows.tolist())
+    assert num_rows < 10 or orders[0] != orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("num_rows, multiple", [(1, 1), (1003, 1), (1003, 4)])
+def test_batches_of_even_tokens_have_each_row_once_and_alike_many_slots(num_rows, multiple):
+    lengths = some_lengths(num_rows)
+    loader = BucketedLoader(lengths, 16, 3, BUCKETS, even_tokens=multiple)
+    wanted = 16 * np.mean([min(n for n in BUCKETS if n >= length) for length in lengths])
+    orders = []
+    for epoch in range(2):
+        first = epoch * loader.batches_per_epoch
+        batches = [loader.batch(first + i) for i in range(loader.batches_per_epoch)]
+        for rows, length in batches:
+            assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
+            assert len(rows) % multiple == 0
+            # No other multiple is nearer.
+            assert abs(len(rows) * length - wanted) <= multiple * length / 2
+        rows = np.concatenate([rows for rows, _ in batches])
+        assert sorted(rows[rows >= 0]) == list(range(num_rows))
+        orders.append(rows.tolist())
+    assert num_rows < 10 or orders[0] != orders[1]
+    if num_rows > 10:  # about the number of updates with 16 rows each
+        assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
+
+
+def test_a_batch_depends_on_seed_and_number_only():
+    lengths = some_lengths(500)
+    fresh = [BucketedLoader(lengths, 8, 1, BUCKETS).batch(number) for number in range(0, 200, 13)]
+    used = BucketedLoader(lengths, 8, 1, BUCKETS)
+    for number in (150, 3, 199, 70):
+        rows, _ = used.batch(number)
+        rows[:] = 0  # changes of a batch do not affect later ones
+    for number, (rows, length) in reversed(list(zip(range(0, 200, 13), fresh, strict=True))):
+        again, again_length = used.batch(number)
+        assert (rows == again).all() and length == again_length
+    others = [BucketedLoader(lengths, 8, 2, BUCKETS).batch(number) for number in range(0, 200, 13)]
+    assert any((a[0] != b[0]).any() for a, b in zip(fresh, others, strict=True))
+
+
+def test_long_and_short_batches_come_mixed():
+    loader = BucketedLoader(some_lengths(4000), 8, 0, BUCKETS)
+    lengths = [loader.batch(number)[1] for number in range(loader.batches_per_epoch)]
+    changes = sum(a != b for a, b in zip(lengths, lengths[1:], strict=False))
+    assert changes > 0.3 * len(lengths)  # sorted they would be a dozen
+
+
+def test_rows_meet_other_rows_in_each_epoch():
+    loader = BucketedLoader(np.full(800, 10), 8, 0, BUCKETS)
+    pairs = [
+        {
+            (a, b)
+            for number in range(epoch * 100, epoch * 100 + 100)
+            for a in loader.batch(number)[0]
+            for b in loader.batch(number)[0]
+            if a < b
+        }
+        for epoch in range(2)
+    ]
+    # By chance 2800 x 2800 / 319600 pairs meet again.
+    assert len(pairs[0] & pairs[1]) < 60
+
+
+@pytest.mark.parametrize("num_rows, batch_size", [(1, 4), (64, 8), (1003, 8)])
+def test_an_evaluation_sees_every_row_once_the_longest_first(num_rows, batch_size):
+    lengths = some_lengths(num_rows)
+    batches = list(evaluation_batches(lengths, batch_size, BUCKETS))
+    rows = np.concatenate([rows for rows, _ in batches])
+    assert len(batches) == -(-num_rows // batch_size)
+    assert sorted(rows[rows >= 0]) == list(range(num_rows))
+    assert all(lengths[rows[rows >= 0]].max() <= length for rows, length in batches)
+    padded = [length for _, length in batches]
+    assert padded == sorted(padded, reverse=True)
+    assert {len(rows) for rows, _ in batches} == {batch_size}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_chosen_lengths_have_the_least_padding_of_all_lengths(seed, most):
+    rng = np.random.default_rng(seed)
+    lengths = rng.geometric(0.03, rng.integers(1, 60)).clip(1, rng.integers(1, 80))
+    ends = range(8, 8 * -(-lengths.max() // 8) + 1, 8)
+
+    def positions(chosen):
+        return sum(min(n for n in chosen if n >= length) for length in lengths.tolist())
+
+    chosen = choose_lengths(lengths, most)
+    # All choices that the longest row fits in.
+    choices = itertools.chain(*(itertools.combinations(ends[:-1], n) for n in range(most)))
+    assert positions(chosen) == min(positions((*choice, ends[-1])) for choice in choices)
+    assert len(chosen) <= most and list(chosen) == sorted(set(chosen))
+    # No length without rows.
+    assert set(chosen) == {min(n for n in chosen if n >= length) for length in lengths}
+    assert choose_lengths(rng.permutation(lengths), most) == chosen
+
+
+def test_no_rows_have_no_lengths():
+    with pytest.raises(ValueError, match="There are no rows to choose lengths for"):
+        choose_lengths(np.array([], int), 3)
+
+
+@pytest.mark.parametrize("num_rows, even_tokens", [(1, 0), (10, 0), (1003, 0), (1003, 2)])
+def test_a_loader_knows_the_lengths_of_its_batches(num_rows, even_tokens):
+    buckets = (16, 30, 40, 60, 64, 128)  # of which rows of at most 64 need no 128
+    loader = BucketedLoader(some_lengths(num_rows), 8, 3, buckets, even_tokens)
+    found = {loader.batch(number)[1] for number in range(loader.batches_per_epoch)}
+    assert loader.lengths == tuple(sorted(found))
+
+
+@pytest.mark.parametrize(
+    "longest, expected", [(128, (16, 32, 64, 128)), (64, BUCKETS), (40, (16, 32, 40)), (8, (8,))]
+)
+def test_bucket_lengths_end_with_the_longest(longest, expected):
+    assert bucket_lengths(BUCKETS, longest) == expected
+
+
+@pytest.mark.parametrize(
+    "lengths, batch_size, buckets, message",
+    [
+        ([], 4, BUCKETS, "There are no rows"),
+        ([3], 0, BUCKETS, "batch_size=0 must be at least 1"),
+        ([3, 65], 4, BUCKETS, r"A row has 65 tokens, more than .* bucket_lengths=\(16, 32, 64\)"),
+        ([3], 4, (32, 16), r"bucket_lengths=\(32, 16\) must be ascending"),
+        ([3], 4, (), r"A row has 3 tokens"),
+    ],
+)
+def test_errors(lengths, batch_size, buckets, message):
+    with pytest.raises(ValueError, match=message):
+        BucketedLoader(np.array(lengths), batch_size, 0, buckets)
+    with pytest.raises(ValueError, match=message):
+        list(evaluation_batches(np.array(lengths), batch_size, buckets))

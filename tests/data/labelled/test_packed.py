@@ -1,0 +1,176 @@
+"""Packed rows of labelled examples: the same losses, accuracies and gradients as one by one."""
+
+import functools
+import importlib
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.config import checks
+from bert_jax.data.labelled.loaders import PackedLoader
+from bert_jax.training import metrics
+from bert_jax.training.open import open_run
+from bert_jax.training.state import TrainState, init_params
+from bert_jax.training.step import train_step
+from bert_jax.training.train import train
+from tests import tiny
+from tests.runs.test_exactness import stop_after
+from tests.training import labelled_files
+from tests.training.labelled_files import VOCABULARY
+
+LENGTH, NUM_EXAMPLES = 32, 40
+WRITERS = {
+    "classification": (labelled_files.write_texts, ".tsv"),
+    "tagging": (labelled_files.write_words, ".conll"),
+    "span": (labelled_files.write_questions, ".json"),
+    "multiple_choice": (labelled_files.write_choices, ".csv"),
+}
+CASES = {
+    "classes": ("classification", {}),
+    "several classes": (
+        "classification",
+        {
+            "head.labels": "multi",
+            "data.label": "labels",
+            "data.label_separator": "|",
+            "metrics": ("f1",),
+            "checkpoint.best_metric": "f1",
+        },
+    ),
+    "numbers, mean": (
+        "classification",
+        {
+            "head.labels": "regression",
+            "head.pool": "mean",
+            "head.pooler": False,
+            "data.label": "number",
+            "metrics": ("pearson",),
+            "checkpoint.best_metric": "pearson",
+        },
+    ),
+    "tags": ("tagging", {}),
+    "answers": ("span", {"head.null_answers": True, "head.doc_stride": 8}),
+}
+
+
+@pytest.fixture
+def make_config(tmp_path):
+    """Returns a function (task, changes) -> configuration on a file of the task."""
+
+    def make(task, changes):
+        write, suffix = WRITERS[task]
+        path = tmp_path / f"examples{suffix}"
+        write(path, random.Random(0), NUM_EXAMPLES)
+        (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+        values = tiny.make_overrides(
+            model__vocab_size=len(VOCABULARY),
+            model__num_layers=1,
+            model__initializer_range=0.1,
+            model__dropout_rate=0.0,
+            model__attention_dropout_rate=0.0,
+            phases=((LENGTH, 1.0),),
+            global_batch_size=8,
+            data__lengths=(LENGTH,),
+            data__train=str(path),
+            data__eval=str(path),
+            data__vocab=str(tmp_path / "vocab.txt"),
+        )
+        config = importlib.import_module(f"configs.{task}").get_config()
+        config.update_from_flattened_dict(values | changes)
+        checks.check(config)
+        return config
+
+    return make
+
+
+def test_every_example_once_an_epoch_in_rows_that_are_full():
+    lengths = np.random.default_rng(0).integers(3, 40, 1000)
+    loader = PackedLoader(lengths, batch_size=16, seed=1, length=128, most=16, multiple=4)
+    assert loader.fill > 0.97 and loader.rows == 4
+    epochs = []
+    for epoch in range(2):
+        numbers = range(epoch * loader.batches_per_epoch, (epoch + 1) * loader.batches_per_epoch)
+        batches = [loader.batch(number) for number in numbers]
+        assert {(b.shape, length) for b, length in batches} == {((4, 16), 128)}
+        rows = np.concatenate([b for b, _ in batches])
+        assert sorted(rows[rows >= 0]) == list(range(1000))
+        assert np.where(rows >= 0, lengths[rows], 0).sum(axis=1).max() <= 128
+        assert not ((rows[:, :-1] < 0) & (rows[:, 1:] >= 0)).any()  # absent ones come last
+        epochs.append(rows)
+    assert (epochs[0] != epochs[1]).any()
+    again = PackedLoader(lengths, batch_size=16, seed=1, length=128, most=16, multiple=4)
+    np.testing.assert_array_equal(again.batch(17)[0], loader.batch(17)[0])
+
+
+def sums_and_gradient(task, params, batch):
+    """An optimizer that keeps the gradient and changes nothing."""
+    tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
+    keys = dict.fromkeys(("dropout", "masking"), jax.random.key(0))
+    step = jax.jit(functools.partial(train_step, task=task, tx=tx))
+    zero = jnp.zeros((), jnp.int32)
+    state, metrics = step(TrainState(zero, params, tx.init(params), zero), batch, keys)
+    return metrics.sums, state.opt_state[0].trace
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_losses_accuracies_and_gradients_are_those_of_single_rows(make_config, tmp_path, name):
+    run = open_run(make_config(*CASES[name]), str(tmp_path / "run"))
+    task, rows = run.task_at(run.phases[0]), run.training[0].rows
+    params = init_params(task, jax.random.key(1))
+    loader = PackedLoader(rows.lengths, rows.num_rows, 0, LENGTH, most=4)
+    numbers, _ = loader.batch(0)
+    assert loader.rows < rows.num_rows and (numbers[:, 1] >= 0).any()
+    packed, gradient = sums_and_gradient(task, params, rows.take_packed(numbers, LENGTH))
+    alone = rows.take(np.arange(rows.num_rows), LENGTH)
+    sums, expected = sums_and_gradient(task, params, alone)
+    assert packed.keys() == sums.keys()
+    for key, value in sums.items():
+        assert packed[key].denominator == value.denominator > 0
+        np.testing.assert_allclose(packed[key].numerator, value.numerator, rtol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), gradient, expected)
+
+
+def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
+    make_config, tmp_path, capsys, monkeypatch
+):
+    changes = {
+        "data.pack": 4,
+        "mesh.fsdp": 2,
+        "epochs": 30.0,
+        "optimizer.name": "adamw",
+        "optimizer.learning_rate": 1e-2,
+        "eval.every": "0",
+        "checkpoint.every": "0",
+    }
+    config = make_config("tagging", changes)
+    state, is_complete = train(config, str(tmp_path / "whole"))
+    printed = capsys.readouterr().out
+    assert is_complete and "batches    8 rows of 32 tokens with about 8 examples" in printed
+    *_, last = metrics.read_metrics(str(tmp_path / "whole"))
+    assert last["split"] == "validation" and last["f1"] > 0.8
+    with monkeypatch.context() as patch:
+        stop_after(patch, 21)
+        assert not train(config, str(tmp_path / "stopped"))[1]
+    resumed, is_complete = train(config, str(tmp_path / "stopped"))
+    assert is_complete
+    for a, b in zip(jax.tree.leaves(resumed), jax.tree.leaves(state), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize(
+    "task, changes",
+    [
+        ("multiple_choice", {}),
+        ("tagging", {"head.tagging": "crf"}),
+        ("span", {"head.span": "bilstm"}),
+        ("classification", {"head.layers": "scalar_mix", "head.mix_l2": 0.1}),
+    ],
+)
+def test_what_would_mix_examples_is_refused(make_config, tmp_path, task, changes):
+    config = make_config(task, changes | {"data.pack": 2})
+    with pytest.raises(ValueError, match="config.data.pack=2: this head or these losses would mix"):
+        open_run(config, str(tmp_path / "run"))

@@ -1,0 +1,112 @@
+"""Tags of all schemes -> IOB2, against seqeval's reading of the entities."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from bert_jax.data.labelled.tags import TagReader
+
+ENTITIES = [("PER", 0, 1), ("PER", 2, 2), ("LOC", 4, 6), ("PER", 8, 8), ("PER", 9, 10)]
+LENGTH = 12
+
+
+def write(scheme):
+    """Tags of ENTITIES in a scheme, by its definition."""
+    tags = ["O"] * LENGTH
+    for number, (type, first, last) in enumerate(ENTITIES):
+        follows = (
+            number and ENTITIES[number - 1][0] == type and ENTITIES[number - 1][2] == first - 1
+        )
+        for i in range(first, last + 1):
+            match scheme:
+                case "iob1":
+                    prefix = "B" if i == first and follows else "I"
+                case "iob2":
+                    prefix = "B" if i == first else "I"
+                case _:
+                    begin, inside, end, single = scheme
+                    prefix = begin if i == first else end if i == last else inside
+                    prefix = single if first == last else prefix
+            tags[i] = f"{prefix}-{type}"
+    return tuple(tags)
+
+
+def convert(*sentences, plain=False):
+    counts = Counter()
+    reader = TagReader(counts, plain)
+    tags = [reader.read(s, len(s), lambda i: f"f, line {i + 1}") for s in sentences]
+    reader.finish()
+    return tags, +counts
+
+
+IOB2 = write("iob2")
+
+
+@pytest.mark.parametrize(
+    "scheme, name",
+    [
+        ("iob1", "iob1_files"),
+        ("iob2", "iob2_files"),
+        ("BIES", "iobes_files"),
+        ("BILU", "iobes_files"),
+        ("BMES", "iobes_files"),
+        ("BMEW", "iobes_files"),
+    ],
+)
+def test_schemes_are_told_and_converted(scheme, name):
+    tags = write(scheme)
+    converted, counts = convert(tags)
+    changed = sum(old != new for old, new in zip(tags, IOB2, strict=True))
+    assert converted == [IOB2]
+    assert counts == Counter({name: 1, "tags_converted": changed})
+
+
+def test_sentences_do_not_touch():
+    converted, counts = convert(("I-PER",), ("I-PER", "B-PER"))
+    assert converted == [("B-PER",), ("B-PER", "B-PER")]
+    assert counts == {"iob1_files": 1, "tags_converted": 2}
+
+
+def test_a_file_that_is_of_no_scheme_throughout():
+    converted, counts = convert(("O", "B-PER", "O", "I-LOC"))
+    assert converted == [("O", "B-PER", "O", "B-LOC")]
+    assert counts == {"mixed_scheme_files": 1, "tags_converted": 1}
+
+
+def test_broken_entities_are_counted():
+    converted, counts = convert(("S-X", "B-X", "O", "E-X", "B-X", "E-X"), ("I-X",))
+    assert converted == [("B-X", "B-X", "O", "B-X", "B-X", "I-X"), ("B-X",)]
+    # B before O; E after O; I alone neither begins nor ends.
+    assert counts["broken_entities"] == 4
+
+
+def test_tags_without_types():
+    assert convert(("B", "I", "O"))[0] == [("B-_", "I-_", "O")]
+
+
+def test_entities_are_those_that_seqeval_finds():
+    get_entities = pytest.importorskip("seqeval.metrics.sequence_labeling").get_entities
+    rng = random.Random(1)
+    choices = ["O", *(f"{prefix}-{type}" for prefix in "BIES" for type in ("X", "Y-Z"))]
+    for _ in range(3000):
+        tags = tuple(rng.choices(choices, k=rng.randrange(1, 9)))
+        (converted,), _ = convert(tags)
+        assert get_entities(list(converted)) == get_entities(list(tags)), tags
+        assert convert(converted) == ([converted], {"iob2_files": 1})
+
+
+def test_plain_tags_stay():
+    tags = ("NN", "-LRB-", ",", "I-X")
+    assert convert(tags, plain=True) == ([tags], {})
+
+
+@pytest.mark.parametrize("tag", ["NN", "", "B-", "b-PER", "PER-B", "X-PER", "I_PER", "o"])
+def test_other_tags_are_errors(tag):
+    with pytest.raises(ValueError, match=f"f, line 2: invalid tag '{tag}'"):
+        convert(("O", tag))
+
+
+def test_more_tags_than_words():
+    with pytest.raises(ValueError, match="here: 2 words with 1 tags"):
+        TagReader(Counter()).read(("O",), 2, lambda _: "here")

@@ -1,0 +1,82 @@
+"""Examples from a dataset of tensorflow-datasets that each test run builds itself."""
+
+from collections import Counter
+
+import pytest
+
+from bert_jax.data.labelled.tables import Columns
+from bert_jax.data.labelled.text_tasks import GLUE
+from bert_jax.data.labelled.tfds import read_tfds_tags, read_tfds_texts
+from bert_jax.text import tfds as tfds_text
+from tests.data.labelled.tiny_tasks import ROWS
+
+
+@pytest.fixture(autouse=True)
+def use_data_dir(tiny_tasks, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
+    yield
+    tfds_text.open_builder.cache_clear()
+    tfds_text.open_split.cache_clear()
+
+
+def by_id(examples):
+    return sorted(examples, key=lambda e: int(e.id))
+
+
+def test_a_pair_with_the_name_of_its_class():
+    examples = by_id(GLUE["mrpc"].read("tfds:tiny_tasks[train]", counts := Counter()))
+    assert [(e.id, e.text_a, e.text_b, e.labels) for e in examples] == [
+        (
+            str(row["idx"]),
+            row["sentence1"],
+            row["sentence2"].replace("\0", ""),
+            (("not_equivalent", "equivalent")[row["label"]],),
+        )
+        for row in ROWS
+    ]
+    assert examples[0].where.startswith("tfds:tiny_tasks[train], record ")
+    assert +counts == {"empty_texts": 69, "nul_lines": 1}
+
+
+def test_numbers_and_several_labels():
+    columns = Columns("sentence1", label="score")
+    examples = by_id(read_tfds_texts("tiny_tasks", columns, Counter()))
+    assert [e.labels for e in examples] == [(str(row["score"]),) for row in ROWS]
+    examples = by_id(read_tfds_texts("tiny_tasks", Columns("sentence1", label="topics"), Counter()))
+    assert [e.labels for e in examples] == [tuple(row["topics"]) for row in ROWS]
+
+
+def test_hidden_labels():
+    columns = Columns("sentence1", label="label")
+    examples = list(read_tfds_texts("tiny_tasks[test]", columns, Counter(), labelled=False))
+    assert len(examples) == 70 and all(e.labels is None for e in examples)
+    with pytest.raises(ValueError, match=r"tfds:tiny_tasks\[test\], record 0: no label"):
+        next(read_tfds_texts("tiny_tasks[test]", columns, Counter()))
+
+
+def test_tags():
+    examples = list(read_tfds_tags("tiny_tasks", "tokens", "ner", counts := Counter()))
+    assert {(e.words, e.tags) for e in examples} == {(("EU", "rejects"), ("B-ORG", "O"))}
+    assert [e.document for e in examples] == list(range(70))
+    assert counts == {"tags_converted": 35, "mixed_scheme_files": 1, "nul_lines": 0}
+    examples = list(read_tfds_tags("tiny_tasks", "tokens", "ner", Counter(), labelled=False))
+    assert {e.tags for e in examples} == {None}
+
+
+@pytest.mark.parametrize(
+    "argument, columns, message",
+    [
+        (
+            "tiny_tasks",
+            Columns("premise"),
+            "'premise' is not a feature of tiny_tasks, which has idx, l",
+        ),
+        ("tiny_tasks", Columns("idx"), "record 0: 'idx' is a int, not text"),
+        ("tiny_tasks[dev]", Columns("sentence1"), "no split 'dev'; it has test, train"),
+        ("tiny_tasks[train[:0]]", Columns("sentence1"), "no split 'train\\[:0\\]'"),
+        ("none", Columns("sentence1"), "tfds:none is not prepared"),
+    ],
+)
+def test_errors(argument, columns, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_tfds_texts(argument, columns, Counter(), labelled=False))

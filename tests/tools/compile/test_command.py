@@ -1,0 +1,69 @@
+"""`python -m bert_jax compile`: lines, JSON, exit code and mistakes."""
+
+import json
+
+import jax
+import pytest
+
+from bert_jax.tools.cli import compile as command
+from bert_jax.tools.compile import target
+from tests.tools.compile.conftest import SIZES
+
+WORDS = [
+    "compile",
+    "--config=configs/tiny.py",
+    *(f"--config.{name}={value}" for name, value in SIZES.items()),
+    "--config.phases=((16,1.0),)",
+    "--config.prng_impl=threefry2x32",
+]
+
+# ml_collections loads configuration files by it.
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+
+
+def test_each_program_has_its_lines(capsys):
+    command.main([*WORDS, "--measure"])
+    text = capsys.readouterr().out
+    assert text.count("\n  measured     ") == 2
+    assert text.startswith("8 x cpu (data=8, fsdp=1, tensor=1); float32\n")
+    assert "\nupdate, 32 x 16 tokens: compiled in" in text
+    assert "\nevaluation, 32 x 16 tokens: compiled in" in text
+
+
+def test_json_is_one_object(capsys):
+    command.main([*WORDS, "--json"])
+    update, evaluation = json.loads(capsys.readouterr().out)["programs"]
+    assert (update["program"], evaluation["program"]) == ("update", "evaluation")
+    assert update["fits"] and update["bytes"]["peak"] > update["bytes"]["parameters"] > 0
+
+
+def test_the_largest_microbatch_is_searched(capsys):
+    command.main([*WORDS, "--largest_batch"])
+    text = capsys.readouterr().out
+    assert "phase of 16 tokens, batches of 32 rows" in text
+    assert "microbatch of 32 rows: fits" in text
+
+
+def test_what_does_not_fit_exits_with_1(capsys, monkeypatch):
+    monkeypatch.setattr(target, "find", lambda name: target.Target(jax.devices(), 1000))
+    with pytest.raises(SystemExit) as exit:
+        command.main(WORDS)
+    assert exit.value.code == 1
+    assert "memory       does not fit: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compile"], "--config"),
+        ([*WORDS, "--topology=v5e:2x2", "--measure"], "--measure runs programs"),
+        ([*WORDS, "--topology=v5e"], "is neither of a slice of TPUs"),
+        ([*WORDS, "--config.mesh.tensor=3"], "does not use the 8 devices"),
+        ([*WORDS, "--config.optimizer.name=sgd"], "Unknown optimizer"),
+    ],
+    ids=["no configuration", "not here", "no slice", "no mesh", "no optimizer"],
+)
+def test_mistakes_are_one_line(words, message):
+    with pytest.raises(ValueError, match=message) as error:
+        command.main(words)
+    assert "\n" not in str(error.value)

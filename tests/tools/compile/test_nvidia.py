@@ -1,0 +1,47 @@
+"""Programs for NVIDIA GPUs that are not here, by XLA's compiler for them."""
+
+import importlib.util
+
+import pytest
+
+from bert_jax.devices.chips import find_chip
+from bert_jax.tools.compile import describe, target
+from bert_jax.tools.compile.gpus import GPUS
+from bert_jax.tools.compile.plan import plan, programs
+from bert_jax.tools.compile.program import compile_program
+from bert_jax.training.run import make_checked_mesh
+from tests.tools.compile.conftest import small_config
+
+
+def has_compiler() -> bool:
+    found = importlib.util.find_spec("jax_plugins")
+    return bool(found and any(importlib.util.find_spec(n) for n in target._CUDA_PLUGINS))
+
+
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs the extra nvidia")
+
+
+@pytest.mark.parametrize("kind", GPUS)
+def test_each_gpu_has_its_peak_rates(kind):
+    gpu = GPUS[kind]
+    chip = find_chip(gpu.name)
+    assert chip.bandwidth == pytest.approx(gpu.memory_bandwidth, rel=0.05)
+    assert chip.flops and chip.interconnect
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", GPUS)
+def test_a_training_step_is_compiled_for_several_machines(kind):
+    """Gradients are summed over data, parameters are split over fsdp and tensor."""
+    found = target.find(f"{kind}:2x4")
+    assert (len(found.devices), found.room) == (8, GPUS[kind].device_memory_size)
+    config = small_config("tiny", dtype="bfloat16")
+    compiled = compile_program(programs(plan(config, make_checked_mesh(config, found.devices)))[0])
+    sizes = compiled.program.sizes
+    assert compiled.fits(found.room) and not compiled.fits(sizes["parameters"])
+    assert compiled.peak >= sum(sizes.values())
+    assert compiled.moved.off_chip > sizes["parameters"] + sizes["optimizer"]
+    assert {"all-reduce", "all-gather"} <= compiled.moved.collectives.keys()
+    text = "\n".join(describe.lines(compiled, found))
+    assert "  FLOPs        of the model " in text and "accessed" not in text
+    assert "  bound        at least " in text

@@ -1,0 +1,134 @@
+"""Folders of runs without training, and folders of other programs, with random weights."""
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# 57 entries.
+VOCABULARY = "\n".join(
+    [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *LETTERS, *(f"##{c}" for c in LETTERS)]
+)
+
+
+@pytest.fixture
+def random_params() -> Callable[..., dict]:
+    """Returns a function that draws parameters by path; every bias and every scale is random."""
+    from bert_jax.training.initial import pretraining_shapes
+    from bert_jax.training.run import make_model_config
+
+    def make(config, **heads: tuple[int, ...]) -> dict:
+        """`heads` are shapes of further parameters, "/" written as "__"."""
+        leaves = pretraining_shapes(make_model_config(config), config.model.next_sentence)
+        shapes = {name: leaf.shape for name, leaf in leaves.items()}
+        if heads:
+            shapes = {name: shape for name, shape in shapes.items() if name.startswith("bert/")}
+            shapes |= {name.replace("__", "/"): shape for name, shape in heads.items()}
+        rng = np.random.default_rng(0)
+        return {
+            name: (name.endswith("scale") + 0.1 * rng.standard_normal(shape)).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    return make
+
+
+@pytest.fixture
+def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
+    """Returns a function (**changes of the configuration, dots as __) -> folder of a run."""
+    from bert_jax.config import store
+    from bert_jax.devices.trees import unflatten
+    from bert_jax.tasks import TASKS
+    from bert_jax.training.checkpoints import Checkpoints
+    from bert_jax.training.state import TrainState
+
+    def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, without=(), **changes):
+        workdir = tmp_path / "run"
+        workdir.mkdir()
+        config = TASKS.get(changes.get("task", ""), TASKS["pretraining"]).default_config()
+        config.model.update(SIZES)
+        config.phases = ((config.model.max_position_embeddings, 1.0),)
+        config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
+        for field in without:
+            del config[field.partition(".")[0]][field.partition(".")[2]]
+        store.save(config, str(workdir))
+        if isinstance(vocabulary, str):
+            (workdir / "vocab.txt").write_text(vocabulary, encoding="utf-8")
+        else:
+            (workdir / "vocab.model").write_bytes(vocabulary)
+        if params is None:
+            params = random_params(config, **(heads or {}))
+        checkpoints = Checkpoints(str(workdir))
+        zero = np.int32(0)
+        state = TrainState(np.int32(7), unflatten(params), {"count": zero}, zero)  # type: ignore
+        checkpoints.save(state, meta={}, metrics={})
+        checkpoints.close()
+        return workdir
+
+    return make
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Returns a function that saves a random model of transformers with its vocabulary."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from tests.tools.convert.hf_folders import HF_SIZES
+
+    def save(name: str = "BertForPreTraining", dtype=torch.float32, **changes):
+        torch.manual_seed(0)
+        config = transformers.BertConfig(**HF_SIZES | changes)
+        model = getattr(transformers, name)(config)
+        for parameter in model.parameters():  # every bias and every scale is random
+            parameter.data += 0.1 * torch.randn_like(parameter)
+        folder = tmp_path / "theirs"
+        model.to(dtype).save_pretrained(folder)
+        (folder / "vocab.txt").write_text(VOCABULARY)
+        return folder, model.eval()
+
+    return save
+
+
+@pytest.fixture
+def theirs(save) -> pathlib.Path:
+    """The folder of a random model of transformers with the heads of pre-training."""
+    return save()[0]
+
+
+@pytest.fixture
+def google(tmp_path, save):
+    """Returns a function that writes the same model in the format of google-research/bert."""
+    from bert_jax.formats.names import bert as bert_names
+    from bert_jax.formats.weight_table import export_params
+    from tests.tools.convert.bundle_writer import write_bundle
+    from tests.tools.convert.hf_folders import HF_SIZES, from_hf
+
+    def write(name="BertForPreTraining", **more):
+        folder, model = save(name, hidden_act="gelu_new", num_labels=3)
+        run = from_hf(folder)
+        (tmp_path / "out").rename(tmp_path / "from_hf")
+        theirs = export_params(run.params, bert_names.GOOGLE, "google")
+        slots = {
+            f"{name}/adam_{slot}": array for name, array in theirs.items() for slot in ("m", "v")
+        }
+        google = tmp_path / "google"
+        google.mkdir()
+        write_bundle(google / "bert_model.ckpt", theirs | slots | more | {"global_step": 7}, 2)
+        values = json.loads((folder / "config.json").read_text()) | {"hidden_act": "gelu"}
+        kept = {k: v for k, v in values.items() if k in HF_SIZES or "dropout" in k or "act" in k}
+        (google / "bert_config.json").write_text(json.dumps(kept))
+        (google / "vocab.txt").write_text(VOCABULARY)
+        return google, run, model
+
+    return write

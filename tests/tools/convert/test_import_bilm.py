@@ -1,0 +1,177 @@
+"""bilm-tf's folders: reference embeddings, random weights with skip connections, every error."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.formats.bilm import read_hdf5
+from bert_jax.tools.cli import convert as command
+from bert_jax.tools.convert import bilm_references
+from bert_jax.tools.convert.imported import import_checkpoint
+from bert_jax.tools.convert.importing import convert
+from tests.models import elmo_numpy
+from tests.tools.convert.bilm_folder import OPTIONS, make_weights, write_folder
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "../shared/data/checkpoints/elmo_bilm_tf/model"
+needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs ../shared")
+
+
+def characters_of(word):
+    """bilm-tf's characters of a word, one higher, as its Batcher gives them."""
+    data = list(word) if isinstance(word, list) else [byte + 1 for byte in word.encode()[:48]]
+    return np.array(([259, *data, 260] + [261] * 50)[:50])
+
+
+def sentence_of(text):
+    return [characters_of(word) for word in ([257], *text.split(), [258])]
+
+
+@needs_reference
+def test_the_reference_embeddings_are_recomputed(tmp_path, capsys):
+    pytest.importorskip("h5py", reason="needs the extra elmo")
+    certificate = convert(open_checkpoint(str(REFERENCE), "bilm"), str(tmp_path / "run"))
+    (difference,) = certificate["comparison"]["largest_difference"].values()
+    assert 0 < difference <= 1e-6
+    assert certificate["comparison"]["with"].startswith("30 sentences of lm_embeddings_sentences")
+    assert f"last layer             {difference:.1e}" in capsys.readouterr().out
+    assert certificate["tensors"]["in"] == 33
+    assert certificate["tensors"]["fresh"] == ["softmax/bias", "softmax/kernel"]
+    assert json.loads((tmp_path / "run/certificate.json").read_text()) == certificate
+
+
+@needs_reference
+def test_the_numpy_statement_gives_the_reference_embeddings_too():
+    """Of the first batch, whose states are zero: it states the original's graph."""
+    pytest.importorskip("h5py", reason="needs the extra elmo")
+    weights = read_hdf5(str(REFERENCE / "lm_weights.hdf5"))
+    (text, *_), *_ = json.loads((REFERENCE / "lm_embeddings_sentences.json").read_text())
+    words = np.array([elmo_numpy.word_vector(weights, ids) for ids in sentence_of(text)])
+    layers, _ = elmo_numpy.encode(weights, words, 2, skip=False)
+    expected = read_hdf5(str(REFERENCE / "lm_embeddings_0.hdf5"))["0"]
+    np.testing.assert_allclose(layers[-1][1:-1], np.concatenate([*expected], axis=1), atol=1e-6)
+
+
+def test_weights_with_skip_connections_over_sentences_that_carry_states(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    imported = import_checkpoint(open_checkpoint(str(folder)))
+    batches = [("A b", "Longer words here"), ("né n't <S>", "x")]
+    weights, states = make_weights(), ({}, {})
+    found = bilm_references.last_layers(imported, batches)
+    for texts, outputs in zip(batches, found, strict=True):
+        for place, text in enumerate(texts):
+            sentence = sentence_of(text.replace("<S>", "<UNK>"))
+            words = np.array([elmo_numpy.word_vector(weights, ids) for ids in sentence])
+            layers, after = elmo_numpy.encode(weights, words, 2, states=states[place])
+            states[place].update(after)
+            both = np.concatenate([*outputs[place]], axis=1)
+            np.testing.assert_allclose(both, layers[-1][1:-1], atol=2e-5)
+
+
+def test_reference_files_that_differ_are_reported(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="needs the extra elmo")
+    folder = write_folder(tmp_path / "model")
+    imported = import_checkpoint(open_checkpoint(str(folder)))
+    assert "has no lm_embeddings_N.hdf5" in bilm_references.compare(imported)["none_because"]
+    (outputs,) = (batch[0] for batch in bilm_references.last_layers(imported, [("a b",)]))
+    (folder / "sentences.json").write_text(json.dumps([["a b"]]))
+    with h5py.File(folder / "lm_embeddings_0.hdf5", "w") as file:
+        file["0"] = outputs + np.array([0, 0.25]).reshape(2, 1, 1)
+    (difference,) = bilm_references.compare(imported)["largest_difference"].values()
+    assert difference == pytest.approx(0.25)
+    (folder / "sentences.json").write_text(json.dumps([["a b c"]]))
+    with pytest.raises(ValueError, match="no embeddings .2, 3, 4. of sentence 0 .* not belong"):
+        bilm_references.compare(imported)
+
+
+def test_a_workdir_is_compared_with_the_folder_that_it_came_from(tmp_path, capsys):
+    folder, run = write_folder(tmp_path / "model"), str(tmp_path / "run")
+    convert(open_checkpoint(str(folder)), run)
+    other = make_weights()
+    other["CNN_proj/b_proj"] = other["CNN_proj/b_proj"] + 0.5
+    changed = write_folder(tmp_path / "changed", other)
+    capsys.readouterr()
+    found = []
+    for b in (folder, changed):
+        command.main(["convert", "verify", run, str(b)])
+        line = next(x for x in capsys.readouterr().out.splitlines() if "hidden states" in x)
+        found.append(float(line.split()[2]))
+    assert found[0] == 0 and found[1] > 0.01
+
+
+def test_a_table_of_words_in_place_of_characters(tmp_path):
+    lstms = {name: array for name, array in make_weights().items() if name.startswith("RNN")}
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    vocabulary = "<S>\n</S>\n<UNK>\nthe\ncat\n"
+    options = {"lstm": OPTIONS["lstm"] | {"use_skip_connections": False}}
+    folder = write_folder(tmp_path / "model", lstms | {"embedding": table}, vocabulary)
+    (folder / "options.json").write_text(json.dumps(options))
+    imported = import_checkpoint(open_checkpoint(str(folder)))
+    assert imported.config.model.tokens == "embeddings"
+    assert not imported.config.model.skip_connections
+    path = "elmo/embeddings/word_embeddings/embedding"
+    np.testing.assert_array_equal(imported.params[path], table)
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match="a table of words, but no vocab.*txt: name one with"):
+        open_checkpoint(str(folder))
+
+
+def test_unknown_missing_and_misshapen_datasets_are_listed(tmp_path):
+    weights = make_weights()
+    del weights["CNN_proj/b_proj"]
+    weights["CNN/W_cnn_1"] = weights["CNN/W_cnn_1"][:, :, :, 1:]
+    weights["extra"] = np.zeros(3, np.float32)
+    folder = write_folder(tmp_path / "model", weights)
+    with pytest.raises(ValueError) as error:
+        import_checkpoint(open_checkpoint(str(folder)))
+    message = str(error.value)
+    for part in (
+        "- extra: [3]",
+        "+ CNN_proj/b_proj: [4]",
+        "- CNN/W_cnn_1: [1, 2, 3, 4]",
+        "+ CNN/W_cnn_1: [1, 2, 3, 5]",
+    ):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bidirectional": False}, "bidirectional=false: only models with both directions"),
+        ({"lstm": {"dim": 6}}, "lacks 'projection_dim'"),
+        ({"lstm": 5}, "options.json is not bilm-tf's"),
+        ({"char_cnn": OPTIONS["char_cnn"] | {"n_characters": 300}}, "n_characters=300: only 261"),
+        (
+            {"char_cnn": OPTIONS["char_cnn"] | {"max_characters_per_token": 20}},
+            "max_characters_per_token=20: only 50 is supported",
+        ),
+    ],
+)
+def test_options_that_are_not_supported(tmp_path, options, message):
+    folder = write_folder(tmp_path / "model", **options)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(str(folder))
+
+
+def test_folders_that_are_incomplete(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "model")
+    assert format_of(str(folder)) == "bilm"
+    (folder / "vocab_2.txt").write_text("a")
+    (folder / "vocab.txt").write_text("a")
+    with pytest.raises(ValueError, match=r"several vocabularies \(vocab.txt, vocab_2.txt\)"):
+        open_checkpoint(str(folder))
+    (folder / "vocab_2.txt").unlink()
+    checkpoint = open_checkpoint(str(folder))
+    assert any("lacks <S>, </S>, <UNK>: added" in note for note in checkpoint.notes)
+    assert checkpoint.vocabulary == b"a\n<S>\n</S>\n<UNK>\n"
+    (folder / "lm_weights.hdf5").write_bytes(b"not hdf5")
+    with pytest.raises(ValueError, match="lm_weights.hdf5 cannot be read as hdf5"):
+        open_checkpoint(str(folder))
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(ValueError, match=r"h5py: pip install 'bert_jax\[elmo\]'"):
+        open_checkpoint(str(folder))
+    (folder / "lm_weights.hdf5").unlink()
+    with pytest.raises(ValueError, match=r"has no \*weights.hdf5"):
+        open_checkpoint(str(folder), "bilm")

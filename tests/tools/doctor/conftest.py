@@ -1,0 +1,134 @@
+"""Small files that fit together, and functions that look at changed ones."""
+
+import importlib
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from bert_jax.config import checks
+from bert_jax.tools.cli.flags import init_from
+from bert_jax.tools.doctor.examine import examine
+from bert_jax.tools.doctor.finding import Finding
+from tests import tiny
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
+VOCABULARY = [*tiny.SPECIAL, *WORDS, "good", "bad", "?", "."]
+
+
+def sentence(rng: random.Random, least: int = 5, most: int = 9) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(least, most)))
+
+
+def write_corpus(path, documents: int = 300, sentences: int = 6, seed: int = 0) -> None:
+    """Writes documents of sentences, with blank lines between the documents."""
+    rng = random.Random(seed)
+    texts = ("\n".join(sentence(rng) + "." for _ in range(sentences)) for _ in range(documents))
+    path.write_text("\n\n".join(texts) + "\n")
+
+
+def write_texts(path, count: int, seed: int = 0) -> None:
+    """Writes texts that are good or bad, one after the other, all different."""
+    rng = random.Random(seed)
+    rows = [
+        f"{sentence(rng)} {('good', 'bad')[i % 2]}\t{('good', 'bad')[i % 2]}" for i in range(count)
+    ]
+    path.write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
+
+
+def write_tags(path, count: int, seed: int = 0, scheme: str = "B") -> None:
+    """Writes sentences with a name of two words; its first tag is B-PER, or I-PER (IOB1)."""
+    rng = random.Random(seed)
+    blocks = []
+    for _ in range(count):
+        words = sentence(rng).split()
+        tags = [f"{scheme}-PER", "I-PER"] + ["O"] * (len(words) - 2)
+        blocks.append("\n".join(map(" ".join, zip(words, tags, strict=True))))
+    path.write_text("\n\n".join(blocks) + "\n")
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """A folder with corpus.txt, vocab.txt, train.tsv, dev.tsv, train.conll and dev.conll."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    write_corpus(folder / "corpus.txt")
+    write_texts(folder / "train.tsv", 96)
+    write_texts(folder / "dev.tsv", 40, seed=1)
+    write_tags(folder / "train.conll", 64)
+    write_tags(folder / "dev.conll", 32, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_config(files):
+    """Returns a function (file in configs/, **changes) -> configuration of a small good run."""
+
+    def make(name: str = "tiny", **changes: Any):
+        config = importlib.import_module(f"configs.{name}").get_config()
+        if name == "tiny":
+            values = tiny.make_overrides(
+                model__vocab_size=len(VOCABULARY),
+                steps=300,
+                phases=((32, 1.0),),
+                data__source=f"text:{files / 'corpus.txt'}",
+                data__form="sentences",
+                data__vocab=str(files / "vocab.txt"),
+                data__validation_share=0.4,
+                data__dupe_factor=1,
+                data__num_processes=1,
+            )
+        else:
+            ending = "conll" if name == "tagging" else "tsv"
+            values = tiny.make_overrides(
+                model__vocab_size=len(VOCABULARY),
+                model__num_layers=1,
+                phases=((32, 1.0),),
+                global_batch_size=16,
+                data__vocab=str(files / "vocab.txt"),
+                data__train=str(files / f"train.{ending}"),
+                data__eval=str(files / f"dev.{ending}"),
+                data__lengths=(32,),
+                optimizer__name="adamw",
+                optimizer__schedule="linear",
+                optimizer__learning_rate=5e-4,
+                optimizer__warmup="10%",
+            )
+        named = {field.replace("__", "."): value for field, value in changes.items()}
+        config.update_from_flattened_dict(values | named)
+        init_from.resolve(config, (), "")
+        checks.check(config)
+        return config
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def look(make_config) -> Callable[..., list[tuple[str, Finding]]]:
+    """Returns a function (file in configs/, workdir, **changes) -> findings before compilation."""
+
+    def look(name: str = "tiny", workdir: str = "", **changes: Any):
+        with mock.patch("bert_jax.tools.doctor.examine.all_shapes", lambda _: []):
+            return list(examine(make_config(name, **changes), workdir, 0))
+
+    return look
+
+
+def found(findings: Iterable[Any], level: str, text: str) -> Finding:
+    """Returns the only finding of a level that has this text.
+
+    Raises:
+      AssertionError: there is none, or several.
+    """
+    every = [f if isinstance(f, Finding) else f[1] for f in findings]
+    matching = [f for f in every if f.level == level and text in f.what]
+    assert len(matching) == 1, "\n".join(f"{f.level}: {f.what}" for f in every)
+    return matching[0]
+
+
+def bad(findings: Iterable[Any]) -> list[Finding]:
+    """Returns the warnings and problems."""
+    every = [f if isinstance(f, Finding) else f[1] for f in findings]
+    return [f for f in every if f.level in ("warning", "problem")]

@@ -1,0 +1,234 @@
+"""Reports of runs: well formed, escaped, deterministic, with the numbers of metrics.jsonl."""
+
+import json
+import pathlib
+import re
+import shutil
+import tarfile
+
+import pytest
+
+from bert_jax.tools.report.report import report, write_report
+from tests.tools.pages.made_runs import (
+    HOSTILE,
+    STATISTICS,
+    figure_of,
+    points_of,
+    read_page,
+    table_of,
+    write_finetuning,
+    write_pretraining,
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, pathlib.Path]:
+    """A run on a corpus, another one, and one with three seeds; the names are hostile."""
+    root = tmp_path_factory.mktemp("runs")
+    name = HOSTILE.replace("/", "_")
+    made = {"pre": root / name, "more": root / "more", "fine": root / f"fine{name}"}
+    write_pretraining(made["pre"])
+    write_pretraining(made["more"], steps=300, rate=2e-3)
+    write_finetuning(made["fine"])
+    return made
+
+
+@pytest.fixture(scope="module", params=["pre", "fine", "both"])
+def page(request, folders) -> str:
+    names = {"both": ["pre", "more", "fine"]}.get(request.param, [request.param])
+    return report([str(folders[name]) for name in names])
+
+
+def test_a_page_is_well_formed_and_escaped(page):
+    root = read_page(page)
+    everything = [element for name in ("script", "img") for element in root.find(name)]
+    assert [element.name for element in everything] == ["script"]
+    assert HOSTILE in root.text
+    names = {name for element in root.find("div") for name in element.attributes}
+    assert not [name for name in names if name.startswith("on")]
+    (script,) = root.find("script")
+    assert "alert" not in script.text
+
+
+def test_a_page_asks_nothing_of_a_network(page):
+    root = read_page(page)
+    assert not [name for name in ("link", "iframe", "img", "object") if list(root.find(name))]
+    links = {a.attributes["href"] for a in root.find("a")}
+    ids = {f"#{heading.attributes['id']}" for heading in root.find("h2")}
+    assert links == ids
+    found = set(re.findall(r"[\w+.-]+://[^\s\"'<]*", page))
+    assert found == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert "url(" not in page and "@import" not in page
+
+
+def test_the_same_folders_give_the_same_bytes(folders, tmp_path):
+    first = report([str(folders["pre"])])
+    copy = tmp_path / folders["pre"].name
+    shutil.copytree(folders["pre"], copy)
+    assert report([str(copy)]) == first
+
+
+@pytest.mark.parametrize("axis, key", [("updates", "step"), ("tokens", ""), ("seconds", "")])
+def test_curves_are_the_numbers_of_the_run(tmp_path, axis, key):
+    rows = write_pretraining(tmp_path / "run")
+    figure = figure_of(read_page(report([str(tmp_path / "run")])), "Masked words: loss (nats)")
+    held_out, training = points_of(figure, axis)
+    for split, found in (("train", training), ("validation", held_out)):
+        wanted = [row for row in rows if row["split"] == split]
+        assert len(found) == len(wanted)
+        for (x, y), row in zip(found, wanted, strict=True):
+            assert x == pytest.approx(row[key] if key else row["speed"][axis], rel=0.01)
+            assert y == pytest.approx(row["masked_lm_loss"], abs=0.01)
+    header, *cells = table_of(figure)
+    assert header == ["line", "updates", "tokens", "seconds", "value"]
+    wanted = {("training" if r["split"] == "train" else "held-out", r["step"]): r for r in rows}
+    assert len(cells) == len(rows)
+    for name, step, tokens, seconds, value in cells:
+        row = wanted[name, int(step)]
+        assert float(value) == pytest.approx(row["masked_lm_loss"], rel=1e-5)
+        assert int(tokens) == row["speed"]["tokens"]
+        assert float(seconds) == pytest.approx(row["speed"]["seconds"], rel=1e-5)
+
+
+def test_levels_and_marks(folders):
+    root = read_page(report([str(folders["pre"])]))
+    levels = {
+        title: [t.text for t in figure_of(root, title).find("text", class_="level")]
+        for title in ("Masked words: loss (nats)", "Masked words: accuracy", "Loss (nats)")
+    }
+    assert levels == {
+        "Masked words: loss (nats)": [f"unigram entropy {STATISTICS['unigram_entropy']:g}"],
+        "Masked words: accuracy": ["most frequent token 6.2%"],
+        "Loss (nats)": ["unigram entropy + pairs 6.94"],  # 6.25 and the entropy of a fair coin
+    }
+    figure = figure_of(root, "Learning rate")
+    (group,) = figure.find("g", data_axis="updates")
+    tips = [path.attributes["data-tip"] for path in group.find("path", class_="target")]
+    assert tips == [
+        "resumed after update 200",
+        "phase of 128 tokens after update 540",
+        "update 300 was not finite: not applied",
+    ]
+
+
+def test_changed_settings_are_listed_beside_the_defaults(folders):
+    root = read_page(report([str(folders["pre"])]))
+    (table,) = (t for t in root.find("table") if "Changed settings" in t.text)
+    rows = [[cell.text for cell in row.children] for row in table.find("tr")]
+    assert rows == [
+        ["field", "value", "default"],
+        ["data.source", f"text:{HOSTILE}", "installed_docs"],
+        ["optimizer.learning_rate", "0.0005", "0.0001"],
+        ["phases", "[[64, 0.9], [128, 0.1]]", "[[128, 0.9], [512, 0.1]]"],
+    ]
+
+
+def test_a_comparison_lists_what_differs(folders):
+    root = read_page(report([str(folders["pre"]), str(folders["more"])]))
+    (table,) = (t for t in root.find("table") if "Settings that differ" in t.text)
+    rows = [[cell.text for cell in row.children] for row in table.find("tr")]
+    assert rows[1:] == [["optimizer.learning_rate", "0.0005", "0.002"]]
+    figure = figure_of(root, "Masked words: loss (nats), held-out")
+    assert [len(line) for line in points_of(figure, "updates")] == [6, 3]
+
+
+def test_scores_over_seeds(folders):
+    root = read_page(report([str(folders["fine"])]))
+    header, *rows = table_of(figure_of(root, "Accuracy"))
+    assert header == ["name", "run", "value", "paper", "same answer to everything"]
+    assert [row[1:] for row in rows] == [
+        ["seed-0", "0.8", "0.85", "0.6"],
+        ["seed-1", "0.81", "0.85", "0.6"],
+        ["seed-2", "0.82", "0.85", "0.6"],
+    ]
+    assert "0.81 ± 0.01" in figure_of(root, "Accuracy").text
+    assert f"Paper: Table 5 {HOSTILE}." in figure_of(root, "Accuracy").text
+
+
+def test_the_lengths_of_rows(folders):
+    root = read_page(report([str(folders["pre"])]))
+    figure = figure_of(root, "Rows by length (tokens), training, 64 tokens")
+    header, *rows = table_of(figure)
+    assert header == ["range", "number"]
+    assert rows[:3] == [["1 to 8", "0"], ["9 to 16", "0"], ["17 to 24", "10"]]
+    assert len(rows) == 8 and rows[-1] == ["57 to 64", "800"]
+    heights = [float(bar.attributes["height"]) for bar in figure.find("rect", class_="bar")]
+    assert [round(800 * height / heights[-1]) for height in heights] == [
+        0,
+        0,
+        10,
+        20,
+        30,
+        40,
+        100,
+        800,
+    ]
+
+
+def test_spans_of_gold_and_predictions(folders):
+    root = read_page(report([str(folders["fine"])]))
+    (error,) = root.find("div", class_="text")
+    marks = [(m.attributes.get("class", ""), m.text) for m in error.find("mark")]
+    assert marks == [("", "AnnaPER"), ("gold wrong", "GreenLOC"), ("wrong", " Gables→ ORG")]
+
+
+def test_a_long_run_stays_below_a_megabyte(tmp_path):
+    write_pretraining(tmp_path / "run", steps=1_000_000, every=100)
+    page = report([str(tmp_path / "run")])
+    assert len(page.encode()) < 850_000  # of the megabyte that a page may have
+    figure = figure_of(read_page(page), "Norm of the gradient")
+    (line,) = points_of(figure, "updates")
+    assert 300 <= len(line) <= 600
+    assert "mean of several reports" in figure.text
+
+
+def test_a_run_that_has_just_begun(tmp_path):
+    write_pretraining(tmp_path / "run", steps=20)
+    for name in ("metrics.jsonl", "starts.jsonl", "evaluation.json", "data/manifest.json"):
+        (tmp_path / "run" / name).unlink()
+        read_page(report([str(tmp_path / "run")]))
+
+
+def test_values_that_were_not_finite_leave_a_gap(tmp_path):
+    rows = write_pretraining(tmp_path / "run", steps=100)
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.write_text(
+        path.read_text().replace(f'"gradient_norm": {1 + 1 / 60}', '"gradient_norm": null')
+    )
+    root = read_page(report([str(tmp_path / "run")]))
+    figure = figure_of(root, "Norm of the gradient")
+    (group,) = figure.find("g", data_axis="updates")
+    (line,) = group.find("path", class_="line")
+    assert line.attributes["d"].count("M") == 2
+    assert len(table_of(figure)) - 1 == sum(r["split"] == "train" for r in rows) - 1
+
+
+def test_runs_of_the_first_version_have_reports(tmp_path):
+    fixture = pathlib.Path(__file__).parents[1] / "fixtures" / "v0.1.0" / "workdirs.tar.xz"
+    with tarfile.open(fixture) as archive:
+        archive.extractall(tmp_path, filter="data")
+    for name in ("pretraining", "classification"):
+        root = read_page(report([str(tmp_path / name)]))
+        headings = [heading.text for heading in root.find("h2")]
+        assert headings[:2] == ["Curves", "Updates and speed"] and headings[-1] == "Settings"
+
+
+def test_an_error_in_the_report_is_one_line(tmp_path):
+    write_pretraining(tmp_path / "run", steps=20)
+    (tmp_path / "run" / "data" / "manifest.json").write_text("{}x")
+    line = write_report(str(tmp_path / "run"))
+    assert line.startswith("report     not written: JSONDecodeError: ") and "\n" not in line
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_loss_of_one_term_is_shown_once(folders, tmp_path):
+    folder = shutil.copytree(folders["more"], tmp_path / "run")
+    path = folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    names = lambda: [dt.text for dt in read_page(report([str(folder)])).find("dt")]  # noqa: E731
+    assert {"Loss (nats)", "Masked words: loss (nats)"} <= set(names())
+    for row in rows:
+        del row["next_sentence_loss"]
+        row["loss"] = row["masked_lm_loss"]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert "Masked words: loss (nats)" in names() and "Loss (nats)" not in names()

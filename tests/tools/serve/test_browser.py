@@ -1,0 +1,432 @@
+"""The page in a browser: every kind of answer, errors, small screens, and accessibility."""
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import uvicorn
+
+from bert_jax.data.labelled.schema import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.tools.pages.attention import Origin, attention_page
+from bert_jax.tools.serve.abilities import Ability, similarities
+from bert_jax.tools.serve.app import make_app
+from bert_jax.tools.serve.batching import Batcher
+from bert_jax.tools.serve.forms import _FORMS, _masks, _whole_texts, text_form
+from bert_jax.tools.serve.guard import Guard
+from bert_jax.tools.serve.limits import Limits
+from bert_jax.tools.serve.server import address_of, open_socket
+from bert_jax.tools.serve.service import ATTENTION_VIEW, SIMILARITY_VIEW
+from tests.tools.pages.attention_arrays import make_arrays
+
+LIMITS = Limits(rate=0)
+WIDTHS = ["1280 light", "380 dark"]
+# What a page shows of it must be text, never markup.
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def candidates(*words):
+    return [{"token": word, "probability": 0.6 / (i + 1)} for i, word in enumerate(words)]
+
+
+def _mask_answer(text):
+    if text.text_b is not None:
+        return {"next_sentence": {"is_next": 0.9, "random_next": 0.1}, "masks": []}
+    masks = [
+        {"position": i, "candidates": candidates("capital", "##ity", EVIL)}
+        for i in range(text.text_a.count("[MASK]"))
+    ]
+    return {"next_sentence": None, "masks": masks}
+
+
+def _tags(example):
+    found = [("PER", 0, 2), ("LOC", 5, 6)]
+    return {
+        "words": list(example.words),
+        "tags": ["O"] * len(example.words),
+        "entities": [
+            {"type": kind, "start": a, "end": b, "text": " ".join(example.words[a:b])}
+            for kind, a, b in found
+            if b <= len(example.words)
+        ],
+    }
+
+
+def _answer(question):
+    start = question.context.find("Warsaw")
+    given = question.question
+    span = {"text": "Warsaw", "start": start, "end": start + 6, "score": 1.0, "probability": 0.8}
+    return {
+        "question": given,
+        "answer": "Warsaw" if "Where" in given else "",
+        "null_odds": -3.0,
+        "n_best": [span, {**span, "text": EVIL, "probability": 0.15}],
+        "counts": {"questions_of_several_rows": 1, "questions_truncated": int(len(given) > 99)},
+    }
+
+
+def _choice(example):
+    return {"choice": 1, "ending": example.endings[1], "probabilities": [0.2, 0.7, 0.1]}
+
+
+def _attention(text):
+    texts = (text.text_a, *([text.text_b] if text.text_b else []))
+    return attention_page(Origin("run", "bert for pretraining", texts), make_arrays())
+
+
+def _classes(example):
+    if example.text_a == "defect":
+        raise KeyError("a secret")
+    cut = {"texts_truncated": 1, "tokens_cut_off": 1} if example.text_a == "long" else {}
+    return {
+        "counts": cut,
+        "label": "good",
+        "probabilities": {"bad": 0.02, "good": 0.975, EVIL: 0.005},
+    }
+
+
+class Canned:
+    """A computation whose results are made by a function."""
+
+    def __init__(self, make):
+        self._make = make
+
+    def check(self, example):
+        pass
+
+    def run(self, examples):
+        return list(map(self._make, examples))
+
+
+def ability(name, form, make, respond=lambda found: {"predictions": found}, **sizes):
+    return Ability(name, "", form, Canned(make), respond, **sizes)
+
+
+def make_service():
+    """All kinds of answers on one page, which no model has; the forms are the real ones."""
+    data = SimpleNamespace(next_sentence=True, judges_pairs=True, entities=True, kind="single")
+    data.labels = ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    plain = SimpleNamespace(entities=False, labels=("NOUN", "VERB"))
+    number = SimpleNamespace(kind="regression", reads_pairs=True)
+    follows = _FORMS[TextExample](SimpleNamespace(kind="single", reads_pairs=True), LIMITS)
+    (view,) = follows.views
+    follows = replace(follows, views=(replace(view, title="Follows"),))
+    text = {"tokens": 5, "log_probability": -12.5, "perplexity": 12.1825}
+    abilities = [
+        ability("masks", _masks(data, LIMITS), _mask_answer),
+        ability("classes", _FORMS[TextExample](data, LIMITS), _classes),
+        ability("pairs", follows, _classes),
+        ability("value", _FORMS[TextExample](number, LIMITS), lambda _: {"value": 3.14159}),
+        ability("entities", _FORMS[TaggedExample](data, LIMITS), _tags),
+        ability(
+            "tags",
+            _FORMS[TaggedExample](plain, LIMITS),
+            lambda e: {"words": list(e.words), "tags": ["NOUN"] * len(e.words)},
+        ),
+        ability("questions", _FORMS[Question](data, LIMITS), _answer),
+        ability("endings", _FORMS[ChoiceExample](data, LIMITS), _choice),
+        ability("text", _whole_texts(False), lambda _: text),
+        ability(
+            "similarity",
+            text_form(SIMILARITY_VIEW),
+            lambda e: np.array([1.0, len(e.text_a) / 50], np.float32),
+            similarities,
+            least=2,
+        ),
+        ability(
+            "attention",
+            text_form(ATTENTION_VIEW, is_pair=True),
+            _attention,
+            lambda found: {"page": found[0]},
+        ),
+    ]
+    missing = {"generate": f"It has no head, {EVIL}."}
+    return SimpleNamespace(name="quickstart", about="bert", abilities=abilities, missing=missing)
+
+
+@pytest.fixture(scope="module")
+def address():
+    """Of a server in a thread."""
+    batcher, opened = Batcher(LIMITS.waiting), open_socket("127.0.0.1", 0)
+    guard = Guard(make_app(make_service(), batcher, LIMITS), 0, is_local=True)
+    config = uvicorn.Config(guard, lifespan="off", ws="none", log_config=None, log_level="critical")
+    server, url = uvicorn.Server(config), address_of(opened)
+    thread = threading.Thread(target=server.run, args=([opened],))
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    yield url
+    server.should_exit = True
+    thread.join(20)
+    batcher.close()
+
+
+@pytest.fixture(params=WIDTHS)
+def page(request, visit, address):
+    """The page, opened."""
+    width, scheme = request.param.split()
+    return visit(f"{address}/", int(width), color_scheme=scheme)
+
+
+def ask(page, title, sample=0):
+    """Shows a tab, asks with one of its samples, and returns the answer's element."""
+    page.click(f"nav a:text-is('{title}')")
+    section = page.locator("main > section:visible")
+    assert section.count() == 1 and section.locator("h2").inner_text() == title
+    section.locator(".answer").evaluate("answer => answer.replaceChildren()")
+    section.locator("button.sample").nth(sample).click()
+    section.locator("details.raw, .problem").first.wait_for()
+    return section.locator(".answer")
+
+
+def say(page, **fields):
+    """Fills fields of the tab that is shown, asks, and returns the answer's element."""
+    section = page.locator("main > section:visible")
+    for name, text in fields.items():
+        section.locator(f"textarea[name={name}]").fill(text)
+    section.locator(".answer").evaluate("answer => answer.replaceChildren()")
+    section.locator("button.primary").click()
+    section.locator("details.raw, .problem").first.wait_for()
+    return section.locator(".answer")
+
+
+def until(page, expression, seconds=10):
+    """Waits until a JavaScript expression is true.
+
+    wait_for_function would ask again from inside the page, where its policy forbids eval.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(50)
+
+
+def bars(answer):
+    """(name, value, whether it is the best) of each bar."""
+    return [
+        (
+            item.locator(".name").inner_text(),
+            item.locator(".value").inner_text(),
+            "best" in (item.get_attribute("class") or ""),
+        )
+        for item in answer.locator(".bars li").all()
+    ]
+
+
+def test_masks_and_next_sentences(page):
+    answer = ask(page, "Fill masks")
+    assert answer.locator(".reading").inner_text() == "The capital of the list is returned."
+    assert answer.locator("mark").all_inner_texts() == ["capital"]
+    assert "null" not in answer.inner_text()
+    assert bars(answer) == [
+        ("capital", "60.0%", True),
+        ("##ity", "30.0%", False),
+        (EVIL, "20.0%", False),
+    ]
+    answer = ask(page, "Fill masks", 1)
+    assert answer.locator("mark").count() == 2 and answer.locator("h3:visible").count() == 2
+    answer = ask(page, "Next sentence")
+    assert answer.locator(".big").inner_text() == "It follows"
+    assert bars(answer) == [("follows", "90.0%", True), ("elsewhere", "10.0%", False)]
+
+
+def test_classes_values_and_probabilities_of_texts(page):
+    answer = ask(page, "Classify")
+    assert answer.locator(".big").inner_text() == "good"
+    assert [name for name, _, _ in bars(answer)] == ["good", "bad", EVIL]
+    assert bars(answer)[0] == ("good", "97.5%", True) and bars(answer)[1][1] == "2.0%"
+    shown = say(page, text_a="long").inner_text()
+    assert "The text is longer than the model reads: 1 token was cut off." in shown
+    assert ask(page, "Value").locator(".big").inner_text() == "3.142"
+    tiles = ask(page, "Probability").locator(".tiles div").all_inner_texts()
+    assert [" ".join(tile.split()) for tile in tiles] == [
+        "perplexity 12.183",
+        "tokens 5",
+        "log-probability -12.5",
+    ]
+
+
+def test_entities_and_tags(page):
+    answer = ask(page, "Entities")
+    kinds = answer.locator("mark small").all_inner_texts()
+    assert kinds == ["PER", "LOC"]
+    assert answer.locator("mark").all_inner_texts() == ["Marie CuriePER", "WarsawLOC"]
+    # The color of a type is its place among all types of the model, whatever was found.
+    colors = [mark.get_attribute("class") for mark in answer.locator("mark").all()]
+    assert colors == ["k2", "k0"]
+    assert "was born in" in answer.inner_text() and "2 entities" in answer.inner_text()
+    answer = say(page, text="Rain")
+    assert answer.locator("mark").count() == 0 and "No entity was found." in answer.inner_text()
+    words = ask(page, "Tags").locator(".words li").all_inner_texts()
+    assert words[0].split() == ["Marie", "NOUN"] and len(words) == 13
+    word = "x" * 300
+    assert say(page, text=word).locator(".words li").inner_text().split() == [word, "NOUN"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_questions(page):
+    answer = ask(page, "Questions")
+    assert answer.locator("mark").inner_text() == "Warsaw"
+    assert answer.locator(".reading").inner_text().startswith("Marie Curie was born in Warsaw in")
+    # The probability that the spans leave is that of no answer.
+    found = [("Warsaw", "80.0%"), (EVIL, "15.0%"), ("No answer", "5.0%")]
+    assert bars(answer) == [(*found[0], True), (*found[1], False), (*found[2], False)]
+    assert "longer" not in answer.inner_text()
+    answer = ask(page, "Questions", 1)
+    assert bars(answer)[:2] == [(*found[2], True), (*found[0], False)]
+    assert answer.locator(".big").inner_text() == "No answer in the passage"
+    assert answer.locator("mark").count() == 0
+    # Characters outside of the basic plane are one character of the API's offsets.
+    rain = "Rain. " * 1000
+    say(page, context=f"{rain}Warsaw. {rain}", question="Where?")
+    inside = """mark => {
+      const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
+      return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
+    }"""
+    until(page, f"({inside})(document.querySelector('section:not([hidden]) mark'))")
+    answer = say(page, question="Where? " * 30)
+    assert "The question is longer than the model reads." in answer.inner_text()
+    answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
+    assert answer.locator("mark").inner_text() == "Warsaw"
+
+
+def test_endings(page):
+    answer = ask(page, "Endings")
+    assert answer.locator(".reading").inner_text() == (
+        "The cook puts the cake into the oven. After an hour, the oven sings."
+    )
+    assert answer.locator("mark").inner_text() == "the oven sings."
+    assert bars(answer)[1] == ("the oven sings.", "70.0%", True)
+    answer = say(page, start="", endings="\n one \n\ntwo\nthree")  # the beginning may be empty
+    assert answer.locator(".reading").inner_text() == "The cook puts the cake into the oven. two"
+
+
+def test_pairs_have_two_texts(page):
+    """Of a classification as of a regression."""
+    answer = ask(page, "Follows", 1)
+    assert answer.locator(".big").inner_text() == "good"
+    labels = page.locator("main > section:visible label").all_inner_texts()
+    assert labels == ["First text", "Second text"]
+    answer = say(page, text_b=" ")
+    assert answer.inner_text() == "“Second text” is empty."
+
+
+def test_similarities(page):
+    answer = ask(page, "Similarity")
+    cells = answer.locator("td").all_inner_texts()
+    assert answer.locator("tbody tr").count() == 3 and len(cells) == 10
+    assert cells[1] == "1.00" and answer.locator(".big").count() == 0
+    assert say(page, text_a="one\n\ntwo").locator(".big").inner_text() == "1.000"
+    assert say(page, text_a="one").inner_text() == "“Texts” has 1 line; allowed: 2 to 32."
+    assert say(page, text_a=f"one\n{'x' * 20_001}").inner_text() == (
+        "“Texts”, line 2 has 20,001 characters; at most 20,000 are allowed: shorten it."
+    )
+
+
+def test_attention_in_a_frame(page):
+    ask(page, "Attention")
+    frame = page.frame_locator("iframe.frame")
+    frame.locator(".heads button").first.wait_for()
+    assert frame.locator(".heads button").count() == 6
+    frame.locator(".heads button").nth(4).click()
+    assert frame.locator("#head").inner_text().startswith("Layer 2")
+    frame.locator("nav a").last.click()
+    assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-12")
+    # The frame is as high as its page: it has no scroll bar of its own.
+    until(
+        page,
+        "() => { const f = document.querySelector('iframe.frame');"
+        " return f.contentDocument.documentElement.scrollHeight <= f.clientHeight + 1; }",
+    )
+
+
+def test_an_error_is_shown_and_goes_away(page):
+    page.click("nav a:text-is('Fill masks')")
+    assert say(page, text_a="").locator("[role=alert]").inner_text() == "“Text” is empty."
+    assert say(page, text_a="Nothing.").inner_text() == "“Text” has no [MASK]."
+    assert page.evaluate("document.activeElement.name") == "text_a"
+    # Of the server, in the page's words.
+    found = say(page, text_a="[MASK] " * 9)
+    assert found.inner_text() == "“Text” has 9 [MASK]; at most 8 are allowed."
+    assert ask(page, "Fill masks").locator(".problem").count() == 0
+    page.click("nav a:text-is('Endings')")
+    found = say(page, context="The cook", endings="one")
+    assert found.inner_text() == "“Endings” has 1 line; allowed: 2 to 8."
+    page.click("nav a:text-is('Classify')")
+    assert "The server failed on this request" in say(page, text_a="defect").inner_text()
+
+
+def test_the_keyboard_and_the_address(page):
+    page.focus("nav a:text-is('Classify')")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#section-3")
+    page.fill("main > section:visible textarea", "Fine.")
+    page.keyboard.press("Control+Enter")
+    page.locator("main > section:visible details.raw").wait_for()
+    page.reload()
+    assert page.locator("main > section:visible h2").inner_text() == "Classify"
+    assert page.locator("nav a[aria-current=page]").inner_text() == "Classify"
+
+
+def test_the_request_is_shown_as_json(page):
+    answer = ask(page, "Value")
+    answer.locator("summary").click()
+    request, found = answer.locator(".raw pre").all_inner_texts()
+    assert '"text_b": "A kitten was sitting on a rug."' in request
+    assert '"value": 3.14159' in found
+    assert answer.locator(".raw h3").first.inner_text() == "POST /api/value"
+
+
+def all_answers(page):
+    """Asks on all tabs but that of attention, whose page has its own tests."""
+    for title in page.locator("nav a").all_inner_texts():
+        if title != "Attention":
+            ask(page, title)
+            yield title
+
+
+def test_no_text_is_wider_than_the_screen(page):
+    for title in all_answers(page):
+        page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
+        over = page.evaluate(
+            "() => [...document.querySelectorAll('main *')].filter((e) => e.offsetParent"
+            " && !e.closest('.grid, pre, table') && e.getBoundingClientRect().right > innerWidth)"
+            ".map((e) => e.outerHTML.slice(0, 80))"
+        )
+        assert over == [], title
+
+
+def test_axe_finds_nothing(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    for title in all_answers(page):
+        page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+        found = Axe().run(page)
+        assert not found.violations_count, f"{title}: {found.generate_report()}"
+
+
+def test_scripts_from_elsewhere_do_not_run(browser, address):
+    """The policy allows the page's own scripts and requests to its server, and no others."""
+    page, seen = browser.new_page(), []
+    page.on("console", lambda message: seen.append(message.text))
+    page.goto(address)
+    page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
+        " document.body.append(s); }"
+    )
+    page.evaluate("() => fetch('http://127.0.0.2:9/').catch(() => { window.blocked = 1; })")
+    until(page, "window.blocked === 1")
+    assert page.evaluate("window.ran") is None
+    assert sum("Content Security Policy" in line for line in seen) >= 2
+    page.close()
+
+
+def test_a_server_that_is_gone(browser, address):
+    page = browser.new_page()
+    page.goto(address)
+    page.route("**/api/**", lambda route: route.abort())
+    assert ask(page, "Classify").inner_text() == "The server does not answer."
+    page.close()
