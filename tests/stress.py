@@ -29,13 +29,13 @@ import sentencepiece
 
 from bert_jax.config import checks, defaults, store
 from bert_jax.config.data import data_config
-from bert_jax.config.errors import is_for_users
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.squad import read_questions
 from bert_jax.data.labelled.tables import Columns, read_table
+from bert_jax.files.errors import UserError
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.formats.tensorflow_bundle import Bundle
 from bert_jax.text.sources import make_source
@@ -316,9 +316,7 @@ def try_to_read(read: Callable[[pathlib.Path], None], path: pathlib.Path, second
     try:
         read(path)
         return "read"
-    except ValueError as error:
-        if not is_for_users(error):
-            return f"a library's {type(error).__name__}: {str(error)[:300]}"
+    except UserError as error:
         return "refused" if str(error).strip() else "an empty message"
     except OSError as error:
         return "refused" if error.strerror or error.args else "an empty message"

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import fields, has_corpus, value_of
 from bert_jax.config.phases import make_phases, parse_duration
+from bert_jax.files.errors import UserError
 
 ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
@@ -52,7 +53,7 @@ def check(config: ConfigDict) -> None:
     """Validates all fields.
 
     Raises:
-      ValueError: for a value that no run can use; names the field, its value and what is allowed.
+      UserError: for a value that no run can use; names the field, its value and what is allowed.
     """
     check_values(config)
     if has_corpus(config):
@@ -65,7 +66,7 @@ def check_values(config: ConfigDict) -> None:
     """Validates the fields that every configuration has.
 
     Raises:
-      ValueError: see `check`.
+      UserError: see `check`.
     """
     for name, value in fields(config):
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -76,26 +77,26 @@ def check_values(config: ConfigDict) -> None:
         _check_choice(name, value_of(config, name), allowed)
     given = [name for name in ("epochs", "examples", "tokens") if config[name]]
     if len(given) > 1:
-        raise ValueError(
+        raise UserError(
             f"The length of training is given twice: config.{' and config.'.join(given)}."
         )
     _check_model(config.model)
     try:
         re.compile("|".join(config.optimizer.no_decay))
     except (re.error, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"config.optimizer.no_decay={config.optimizer.no_decay!r} are no regular expressions:"
             f" {error}."
         ) from None
     _check_restarts(config)
     for phase in make_phases(config, steps=100):
         if phase.sequence_length > config.model.max_position_embeddings:
-            raise ValueError(
+            raise UserError(
                 f"A sequence length of {phase.sequence_length} in config.phases is above"
                 f" config.model.max_position_embeddings={config.model.max_position_embeddings}."
             )
         if config.microbatch_size and phase.batch_size % config.microbatch_size:
-            raise ValueError(
+            raise UserError(
                 f"The global batch size {phase.batch_size} is not divisible by"
                 f" config.microbatch_size={config.microbatch_size}."
             )
@@ -105,17 +106,17 @@ def check_corpus(config: ConfigDict) -> None:
     """Validates a configuration that trains on a corpus.
 
     Raises:
-      ValueError: see `check`; and for a configuration without a corpus.
+      UserError: see `check`; and for a configuration without a corpus.
     """
     if not has_corpus(config):
-        raise ValueError(
+        raise UserError(
             f"config.task={config.task!r} trains on a corpus: use a configuration with"
             " config.data.source, such as configs/base.py."
         )
     data_config(config)
     _check_falling_rate(config.data)
     if config.model.next_sentence and config.data.segments != "pairs":
-        raise ValueError(
+        raise UserError(
             "config.model.next_sentence=True needs config.data.segments='pairs', not"
             f" {config.data.segments!r}, which has no second segment: change one of the two."
         )
@@ -123,7 +124,7 @@ def check_corpus(config: ConfigDict) -> None:
     known = ("loss", *config.get("metrics", _PRETRAINING_METRICS))
     _check_choice("checkpoint.best_metric", best, known)
     if not config.model.next_sentence and best.startswith("next_sentence"):
-        raise ValueError(
+        raise UserError(
             f"config.checkpoint.best_metric={best!r} is not measured with"
             " config.model.next_sentence=False."
         )
@@ -133,38 +134,38 @@ def check_labelled(config: ConfigDict) -> None:
     """Validates a configuration that trains on labelled examples.
 
     Raises:
-      ValueError: see `check`; and for a configuration without a head.
+      UserError: see `check`; and for a configuration without a head.
     """
     if "head" not in config:
-        raise ValueError(
+        raise UserError(
             f"config.task={config.task!r} trains on labelled examples: use a configuration with"
             " config.head, such as configs/classification.py."
         )
     if len(config.phases) > 1:
-        raise ValueError(
+        raise UserError(
             f"config.phases={config.phases!r}: fine-tuning has a single phase, such as"
             " ((128, 1.0),)."
         )
     if not config.metrics:
-        raise ValueError("config.metrics is empty: name a score, such as accuracy.")
+        raise UserError("config.metrics is empty: name a score, such as accuracy.")
     known = ("loss", *config.metrics)
     _check_choice("checkpoint.best_metric", config.checkpoint.best_metric, known)
     if config.data.batches not in ("rows", "tokens"):
-        raise ValueError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
+        raise UserError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
     lengths = config.data.lengths
     are_numbers = all(type(length) is int for length in lengths)
     if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
-        raise ValueError(
+        raise UserError(
             f"config.data.lengths={lengths!r} are not ascending, positive sequence lengths."
         )
     if config.head.get("mix_layer_norm") and config.microbatch_size:
-        raise ValueError(
+        raise UserError(
             "config.head.mix_layer_norm=True normalizes over a whole batch, which"
             f" config.microbatch_size={config.microbatch_size} splits: set one of the two to its"
             " default."
         )
     if config.reinit_layers > config.model.num_layers:
-        raise ValueError(
+        raise UserError(
             f"config.reinit_layers={config.reinit_layers} is above"
             f" config.model.num_layers={config.model.num_layers}."
         )
@@ -173,11 +174,11 @@ def check_labelled(config: ConfigDict) -> None:
 def _check_model(model: ConfigDict) -> None:
     # Encoders other than BERT may have neither token types nor attention heads.
     if model.get("type_vocab_size", 2) == 1:
-        raise ValueError(
+        raise UserError(
             "config.model.type_vocab_size=1 is too few: a row has two segments (0: no token types)."
         )
     if model.hidden_size % model.get("num_heads", 1):
-        raise ValueError(
+        raise UserError(
             f"config.model.hidden_size={model.hidden_size} is not divisible by"
             f" config.model.num_heads={model.num_heads}."
         )
@@ -193,7 +194,7 @@ def _check_restarts(config: ConfigDict) -> None:
         or not all(peak > 0 and 0 <= warmup < 1 for peak, warmup in pairs)
         or len(pairs) not in (0, len(config.phases))
     ):
-        raise ValueError(
+        raise UserError(
             f"config.optimizer.restarts={restarts!r} is not a pair of a learning rate and a"
             " fraction below 1 of warm-up for each of config.phases, such as ((6e-3, 0.28), (4e-3,"
             " 0.13)): correct it, or () for one schedule over the whole run."
@@ -205,12 +206,12 @@ def _check_falling_rate(data: ConfigDict) -> None:
         return
     named = f"config.data.final_masked_lm_prob={data.final_masked_lm_prob}"
     if data.final_masked_lm_prob > data.masked_lm_prob:
-        raise ValueError(
+        raise UserError(
             f"{named} is above config.data.masked_lm_prob={data.masked_lm_prob}, which it is to"
             " fall from: give a lower one, or 0 for a constant rate."
         )
     if data.mode != "dynamic":
-        raise ValueError(
+        raise UserError(
             f"{named} needs config.data.mode='dynamic', not {data.mode!r}, whose masks are drawn"
             " before the run: set it to 0."
         )
@@ -218,27 +219,27 @@ def _check_falling_rate(data: ConfigDict) -> None:
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ValueError(f"config.{name}={value!r} is none of {', '.join(allowed)}.")
+        raise UserError(f"config.{name}={value!r} is none of {', '.join(allowed)}.")
 
 
 def _check_number(name: str, value: float) -> None:
     if not math.isfinite(value):
-        raise ValueError(f"config.{name}={value} is not a finite number.")
+        raise UserError(f"config.{name}={value} is not a finite number.")
     if name.startswith("mesh."):
         if value < 1 and value != -1:
-            raise ValueError(
+            raise UserError(
                 f"config.{name}={value} must be at least 1, or -1 for all remaining devices."
             )
     elif name == "optimizer.frozen_layers":
         if value < -1:
-            raise ValueError(f"config.{name}={value} must be at least 0, or -1 for all layers.")
+            raise UserError(f"config.{name}={value} must be at least 0, or -1 for all layers.")
     elif name == "head.null_threshold" or (name == "head.dropout_rate" and value == -1):
         pass
     elif name in _BELOW_ZERO:
         if value >= 0:
-            raise ValueError(f"config.{name}={value} must be below 0.")
+            raise UserError(f"config.{name}={value} must be below 0.")
     elif value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
         least = "0 or above" if name in _MAY_BE_ZERO else "above 0"
-        raise ValueError(f"config.{name}={value} must be {least}.")
+        raise UserError(f"config.{name}={value} must be {least}.")
     if name in _BELOW_ONE and value >= 1:
-        raise ValueError(f"config.{name}={value} must be below 1.")
+        raise UserError(f"config.{name}={value} must be below 1.")

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.phases import make_phases
 from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
 
 # Weights are stored as int8 numbers of classes, of which three have another meaning.
 MAX_WEIGHTS = 125
@@ -70,35 +71,33 @@ class DataConfig:
         }
         for name, values in allowed.items():
             if (got := getattr(self, name)) not in values:
-                raise ValueError(f"data.{name}={got!r} is none of {', '.join(values)}.")
+                raise UserError(f"data.{name}={got!r} is none of {', '.join(values)}.")
         for name in ("short_seq_prob", "masked_lm_prob", "validation_share"):
             if not 0 <= (got := getattr(self, name)) < 1:
-                raise ValueError(f"data.{name}={got} must be at least 0 and below 1.")
+                raise UserError(f"data.{name}={got} must be at least 0 and below 1.")
         if self.dupe_factor < 1:
-            raise ValueError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
+            raise UserError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
         if not 1 <= self.pack <= MAX_EXAMPLES:
-            raise ValueError(
-                f"data.pack={self.pack} must be at least 1 and at most {MAX_EXAMPLES}."
-            )
+            raise UserError(f"data.pack={self.pack} must be at least 1 and at most {MAX_EXAMPLES}.")
         if min(self.sequence_lengths) < 8:
-            raise ValueError(
+            raise UserError(
                 f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
                 " it must be at least 8 ([CLS], two [SEP] and some words)."
             )
         shares = [getattr(self, name) for name in _SHARES]
         if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
             names = ", ".join(f"data.{name}={getattr(self, name)}" for name in _SHARES)
-            raise ValueError(f"{names}: they must be at least 0 and add up to 1.")
+            raise UserError(f"{names}: they must be at least 0 and add up to 1.")
         self._check_lexicon()
         self._check_combinations()
 
     def _check_lexicon(self) -> None:
         """Refuses malformed weights, and a lexicon without its masking or the reverse."""
         if self.masking == "phrase" and not self.lexicon:
-            raise ValueError("data.masking=phrase needs data.lexicon: a file with a phrase a line.")
+            raise UserError("data.masking=phrase needs data.lexicon: a file with a phrase a line.")
         for name in ("lexicon", "lexicon_weights"):
             if self.masking != "phrase" and (got := getattr(self, name)):
-                raise ValueError(
+                raise UserError(
                     f"data.{name}={got!r} has no effect with data.masking={self.masking}: set"
                     " data.masking=phrase."
                 )
@@ -107,27 +106,27 @@ class DataConfig:
     def _check_combinations(self) -> None:
         """Refuses values that are valid alone but not together."""
         if self.mode == "static" and self.masking == "span":
-            raise ValueError(
+            raise UserError(
                 "data.masking=span needs data.mode=dynamic: the released program, which static data"
                 " reproduces, masks subwords or whole words."
             )
         if self.mode == "static" and self.mask_rounding != "half_even":
-            raise ValueError(
+            raise UserError(
                 f"data.mask_rounding={self.mask_rounding} needs data.mode=dynamic: the released"
                 " program, which static data reproduces, rounds half to even."
             )
         if self.mode == "static" and self.segments != "pairs":
-            raise ValueError(
+            raise UserError(
                 f"data.segments={self.segments} needs data.mode=dynamic: the released program,"
                 " which static data reproduces, makes pairs."
             )
         if self.pack > 1 and self.counts_text:
-            raise ValueError(
+            raise UserError(
                 f"data.pack={self.pack} has no effect with data.segments={self.segments}, whose"
                 " rows are full: set data.pack=1."
             )
         if self.mask_rounding == "bernoulli" and self.masking != "subword":
-            raise ValueError(
+            raise UserError(
                 "data.mask_rounding=bernoulli, which masks each token independently, needs"
                 f" data.masking=subword, not {self.masking}."
             )
@@ -172,7 +171,7 @@ def parse_weights(entries: Sequence[str]) -> dict[str, float]:
     """Returns the weight of each class of `data.lexicon_weights`, by name in alphabetical order.
 
     Raises:
-      ValueError: an entry is not CLASS=WEIGHT, a weight is negative, or a class is given twice.
+      UserError: an entry is not CLASS=WEIGHT, a weight is negative, or a class is given twice.
     """
     weights: dict[str, float] = {}
     for entry in entries:
@@ -182,15 +181,15 @@ def parse_weights(entries: Sequence[str]) -> dict[str, float]:
         except ValueError:
             weight = math.nan
         if not name or name != name.strip() or not 0 <= weight < math.inf:
-            raise ValueError(
+            raise UserError(
                 f"data.lexicon_weights: {entry!r} is not CLASS=WEIGHT with a weight of at least 0,"
                 " such as person=2."
             )
         if name in weights:
-            raise ValueError(f"data.lexicon_weights gives the class {name!r} twice.")
+            raise UserError(f"data.lexicon_weights gives the class {name!r} twice.")
         weights[name] = weight
     if len(weights) > MAX_WEIGHTS:
-        raise ValueError(
+        raise UserError(
             f"data.lexicon_weights has {len(weights)} classes, more than {MAX_WEIGHTS}: give"
             " classes of the same weight one name."
         )
@@ -201,7 +200,7 @@ def data_config(config: ConfigDict) -> DataConfig:
     """Returns the settings of the corpus of a run.
 
     Raises:
-      ValueError: for a setting that is not allowed.
+      UserError: for a setting that is not allowed.
     """
     phases = make_phases(config, steps=0)
     lengths = sorted({phase.sequence_length for phase in phases})
@@ -209,7 +208,7 @@ def data_config(config: ConfigDict) -> DataConfig:
     for phase in phases:
         length, count = phase.sequence_length, phase.max_predictions_per_seq
         if config.data.mode == "static" and predictions.get(length, count) != count:
-            raise ValueError(
+            raise UserError(
                 f"config.phases has sequences of {length} tokens with {predictions[length]} and"
                 f" with {count} predictions, but static data is prepared once for each length: use"
                 " the same number, or config.data.mode=dynamic."

@@ -10,6 +10,8 @@ A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epoch
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
+
 
 def pretraining() -> ConfigDict:
     """Returns the defaults for training on a corpus."""
@@ -458,10 +460,10 @@ def tagging(tags: str = "entities") -> ConfigDict:
     """Returns the defaults for tags of words: of `entities`, or of `words` such as parts of speech.
 
     Raises:
-      ValueError: for another kind of tags.
+      UserError: for another kind of tags.
     """
     if tags not in ("entities", "words"):
-        raise ValueError(f"Unknown tags {tags!r}. Available: entities, words.")
+        raise UserError(f"Unknown tags {tags!r}. Available: entities, words.")
     config = finetuning("tagging")
     # JSON lines: the default names; CoNLL: the first and the last column, or numbers from 0.
     config.data.text_a = ""

@@ -7,6 +7,8 @@ import pathlib
 import sys
 import types
 
+from bert_jax.files.errors import UserError
+
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -27,7 +29,7 @@ def find(path: str) -> str:
         that begins with `configs/` is also looked up in `folder()`.
 
     Raises:
-      ValueError: there is no such file.
+      UserError: there is no such file.
     """
     file, colon, argument = path.partition(":")
     if os.path.isfile(file):
@@ -35,9 +37,9 @@ def find(path: str) -> str:
     first, *rest = pathlib.PurePath(file).parts or ("",)
     packaged = folder().joinpath(*rest)
     if first != "configs":
-        raise ValueError(f"--config={path}: there is no such file.")
+        raise UserError(f"--config={path}: there is no such file.")
     if not packaged.is_file():
-        raise ValueError(
+        raise UserError(
             f"--config={path}: there is no such file, neither in the current directory nor in the"
             f" installed package ({folder()})."
         )

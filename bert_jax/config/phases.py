@@ -12,6 +12,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
+
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
 
 
@@ -38,16 +40,16 @@ def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
     """Returns the phases of a run of `steps` steps, in order and without gaps.
 
     Raises:
-      ValueError: for a malformed phase, or fractions that do not add up to 1.
+      UserError: for a malformed phase, or fractions that do not add up to 1.
     """
     entries = config.phases
     if not entries or not all(map(_is_phase, entries)):
-        raise ValueError(
+        raise UserError(
             f"config.phases={entries!r} is not a tuple of (sequence length, fraction of the steps"
             "[, batch size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
         )
     if not math.isclose(total := sum(e[1] for e in entries), 1.0) or min(e[1] for e in entries) < 0:
-        raise ValueError(
+        raise UserError(
             f"The fractions of the steps in config.phases add up to {total}, or one is negative:"
             " they must be at least 0 and add up to 1."
         )
@@ -116,11 +118,11 @@ def parse_duration(text: str, name: str) -> tuple[float, str]:
     """Splits a duration into its number and its unit: "2 epochs" -> (2.0, "epoch").
 
     Raises:
-      ValueError: `text`, the value of the field `name`, is not a duration.
+      UserError: `text`, the value of the field `name`, is not a duration.
     """
     match = _DURATION.fullmatch(str(text).strip().replace("_", ""))
     if match is None:
-        raise ValueError(
+        raise UserError(
             f"config.{name}={text!r} is not a duration: use for example 100 (steps), 2 epochs,"
             " 1e6 examples, 3e9 tokens or 1% (of the run)."
         )

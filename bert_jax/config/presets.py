@@ -12,6 +12,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import fields, value_of
+from bert_jax.files.errors import UserError
 
 # google-research/bert as of October 2018: `modeling.py`, `optimization.py`,
 # `create_pretraining_data.py`.
@@ -81,12 +82,12 @@ def apply(config: ConfigDict, explicit: Collection[str]) -> None:
     """Sets the fields of `config.preset`, except those named in `explicit`.
 
     Raises:
-      ValueError: for an unknown preset, or a configuration that lacks one of its fields.
+      UserError: for an unknown preset, or a configuration that lacks one of its fields.
     """
     values = _row(config.preset)
     names = {name for name, _ in fields(config)}
     if missing := [name for name in values if name not in names]:
-        raise ValueError(
+        raise UserError(
             f"config.preset={config.preset!r} sets config.{missing[0]}, which this configuration"
             " does not have: presets are for the pre-training of BERT; leave it empty."
         )
@@ -106,5 +107,5 @@ def describe(config: ConfigDict) -> list[str]:
 
 def _row(name: str) -> dict[str, Any]:
     if name and name not in PRESETS:
-        raise ValueError(f"Unknown preset {name!r}. Available: {', '.join(PRESETS)}.")
+        raise UserError(f"Unknown preset {name!r}. Available: {', '.join(PRESETS)}.")
     return PRESETS.get(name, {})

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import defaults
 from bert_jax.config.fields import fields
 from bert_jax.files.atomic import write_text
+from bert_jax.files.errors import UserError
 
 NAME = "config.json"
 # Fields of config.model that configurations written by version 0.1.0 lack, all of them, with the
@@ -101,18 +102,18 @@ def load(workdir: str) -> ConfigDict:
     """Returns the configuration in workdir/config.json.
 
     Raises:
-      ValueError: there is none, it is corrupt, or it is another program's.
+      UserError: there is none, it is corrupt, or it is another program's.
     """
     path = pathlib.Path(workdir, NAME)
     if not path.is_file():
-        raise ValueError(f"{workdir} holds no run: there is no config.json in it.")
+        raise UserError(f"{workdir} holds no run: there is no config.json in it.")
     check_workdir(workdir)
     try:
         config = from_json(json.loads(path.read_text()))
         _check_types(config)
         return config
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path} is corrupt ({error}): give the configuration with --config."
         ) from None
 
@@ -131,14 +132,14 @@ def check_workdir(workdir: str) -> None:
     """Refuses a folder in which another program keeps a model: a run would overwrite its files.
 
     Raises:
-      ValueError: the folder's config.json is another program's.
+      UserError: the folder's config.json is another program's.
     """
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
     except (OSError, ValueError, RecursionError):
         return  # There is none, or it is corrupt.
     if isinstance(values, dict) and "model" not in values:
-        raise ValueError(
+        raise UserError(
             f"{workdir} is not a workdir: its config.json is another program's. Choose another"
             " folder; to import a BERT into a new workdir, run"
             f" python -m bert_jax convert from_hf {workdir} NEW."
@@ -168,7 +169,7 @@ def from_json(values: dict[str, Any]) -> ConfigDict:
 
 
 def _check_types(config: ConfigDict) -> None:
-    """Raises ValueError for a field that is missing, or has a value of another type."""
+    """Raises UserError for a field that is missing, or has a value of another type."""
     if "head" not in config:
         reference = defaults.pretraining()
     elif "source" in config.data:
@@ -181,9 +182,9 @@ def _check_types(config: ConfigDict) -> None:
         is_optional = name.startswith("model.") and name not in _OF_ALL_MODELS
         is_optional &= name.removeprefix("model.") not in config.model  # a group without fields
         if name not in found and not is_optional:
-            raise ValueError(f"{name} is missing")
+            raise UserError(f"{name} is missing")
         if name in found and not _has_type_of(found[name], value):
-            raise ValueError(f"{name}={found[name]!r} is no {type(value).__name__}")
+            raise UserError(f"{name}={found[name]!r} is no {type(value).__name__}")
 
 
 def _has_type_of(value: Any, reference: Any) -> bool:

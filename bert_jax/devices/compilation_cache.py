@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from bert_jax.files.errors import UserError
+
 MAX_BYTES = 2_000_000_000
 OFF = "off"
 # Loading a program takes a few milliseconds; what compiles faster is not kept.
@@ -37,7 +39,7 @@ def use(folder: str = "") -> None:
         jax's own variables, or else `default_folder()`.
 
     Raises:
-      ValueError: `folder` is given and cannot be written. If the default one cannot, there is none.
+      UserError: `folder` is given and cannot be written. If the default one cannot, there is none.
     """
     if folder == OFF:
         jax.config.update("jax_enable_compilation_cache", False)
@@ -52,7 +54,7 @@ def use(folder: str = "") -> None:
     except OSError as error:
         if not folder:
             return
-        raise ValueError(
+        raise UserError(
             f"--compilation_cache={folder} cannot be written ({error.strerror or error}):"
             f" give another folder, or {OFF}."
         ) from None

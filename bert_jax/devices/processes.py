@@ -13,6 +13,8 @@ import jax
 from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
+from bert_jax.files.errors import UserError
+
 # For each cluster manager that jax.distributed supports: the variables with the number of processes
 # and the number of this one. (A shell inside an allocation has only the first.)
 _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
@@ -31,17 +33,17 @@ def start(coordinator: str, num_processes: int, process_id: int) -> None:
       process_id: number of this process; -1: found by jax.
 
     Raises:
-      ValueError: if only a part of the three is given.
+      UserError: if only a part of the three is given.
     """
     given = (bool(coordinator), num_processes > 0, process_id >= 0)
     if any(given):
         if not all(given):
-            raise ValueError(
+            raise UserError(
                 "--coordinator, --num_processes and --process_id go together: give all three, or"
                 " none on TPU pods, SLURM and Open MPI, where they are found."
             )
         if process_id >= num_processes:
-            raise ValueError(
+            raise UserError(
                 f"--process_id={process_id} must be below --num_processes={num_processes}."
             )
         jax.distributed.initialize(coordinator, num_processes, process_id)

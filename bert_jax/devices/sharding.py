@@ -19,6 +19,7 @@ from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from bert_jax.devices.trees import flatten, path_name
+from bert_jax.files.errors import UserError
 
 AXES = ("data", "fsdp", "tensor")
 _BATCH = PartitionSpec(("data", "fsdp"))
@@ -36,21 +37,19 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[
       devices: in place of those that there are.
 
     Raises:
-      ValueError: the sizes do not use exactly the devices that exist.
+      UserError: the sizes do not use exactly the devices that exist.
     """
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
     devices = devices or jax.devices()
     open_axes = [name for name, size in sizes.items() if size == -1]
     if len(open_axes) > 1:
-        raise ValueError(
-            f"Only one of config.mesh.{' and config.mesh.'.join(open_axes)} may be -1."
-        )
+        raise UserError(f"Only one of config.mesh.{' and config.mesh.'.join(open_axes)} may be -1.")
     if open_axes:
         taken = math.prod(size for size in sizes.values() if size != -1)
         sizes[open_axes[0]] = len(devices) // taken
     if math.prod(sizes.values()) != len(devices):
         product = " x ".join(f"{name}={size}" for name, size in sizes.items())
-        raise ValueError(
+        raise UserError(
             f"The mesh {product} does not use the {len(devices)} devices that exist: the product"
             " of config.mesh.data, .fsdp and .tensor must be that number (-1: the remaining"
             " devices)."
@@ -102,9 +101,9 @@ def batch_shards(mesh: Mesh) -> int:
 
 
 def check_batch_size(mesh: Mesh, name: str, size: int) -> None:
-    """Raises ValueError if a batch cannot be split evenly over the mesh."""
+    """Raises UserError if a batch cannot be split evenly over the mesh."""
     if size % (shards := batch_shards(mesh)):
-        raise ValueError(
+        raise UserError(
             f"{name}={size} is not divisible by {shards}"
             f" (data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']})."
         )
@@ -114,12 +113,12 @@ def spec_of(rules: Rules, path: str) -> PartitionSpec:
     """Returns the PartitionSpec of a parameter "bert/encoder/layer_0/attention/query/kernel".
 
     Raises:
-      ValueError: no row of the table matches.
+      UserError: no row of the table matches.
     """
     for pattern, spec in rules:
         if re.search(pattern, path):
             return spec
-    raise ValueError(
+    raise UserError(
         f"No sharding rule matches the parameter {path!r}: add a row to the rules of its model"
         " (bert_jax.models.MODELS) or of the heads (bert_jax.models.heads.HEAD_RULES)."
     )
@@ -160,7 +159,7 @@ def _checked(mesh: Mesh, rules: Rules, path: str, shape: tuple[int, ...]) -> Nam
     spec = spec_of(rules, path)
     for size, axis in zip(shape, spec, strict=False):
         if axis is not None and size % mesh.shape[axis]:
-            raise ValueError(
+            raise UserError(
                 f"Parameter {path} of shape {shape} cannot be split over {axis}="
                 f"{mesh.shape[axis]} devices: {size} is not divisible by it. Choose another"
                 f" config.mesh.{axis}, or, for the vocabulary, model.pad_vocab_to_multiple_of."

@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bert_jax.files.atomic import own_parts, write_text
+from bert_jax.files.errors import UserError
 from bert_jax.files.workers import Log, progress
 
 RUNNERS = ("DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
@@ -52,12 +53,12 @@ class Beam:
       flags: of the runner, each `--name` or `--name=value`.
 
     Raises:
-      ValueError: Beam is not installed, or does not accept the flags.
+      UserError: Beam is not installed, or does not accept the flags.
     """
 
     def __init__(self, runner: str, flags: Sequence[str] = ()):
         if runner not in RUNNERS:
-            raise ValueError(f"Unknown --runner={runner}. Available: {', '.join(RUNNERS)}.")
+            raise UserError(f"Unknown --runner={runner}. Available: {', '.join(RUNNERS)}.")
         self._runner = runner
         self._flags = list(flags)
         try:
@@ -65,7 +66,7 @@ class Beam:
             self._make_pipeline()
         except ImportError as error:
             extra = "'apache-beam[gcp]'" if "[gcp]" in str(error) else "'bert_jax[beam]'"
-            raise ValueError(
+            raise UserError(
                 f"--runner={runner} needs a package ({error}): pip install {extra} in an"
                 " environment without constraints.txt, whose protobuf is too new for Beam."
             ) from error
@@ -89,7 +90,7 @@ class Beam:
           log: takes lines of progress.
 
         Raises:
-          ValueError: raised by a task.
+          UserError: raised by a task.
           OSError: the engine gave up; a worker does not share the file system or has other versions
             of what it runs.
         """
@@ -107,7 +108,7 @@ class Beam:
         except Exception as caught:  # engines have no class of errors in common
             error = caught
         with contextlib.suppress(FileNotFoundError):
-            raise ValueError(pathlib.Path(failure).read_text(encoding="utf-8")) from error
+            raise UserError(pathlib.Path(failure).read_text(encoding="utf-8")) from error
         if error is not None:
             last = traceback.format_exception_only(error)[-1].strip().splitlines()[-1]
             raise OSError(f"{stage} failed with {self._runner}: {last}") from error
@@ -126,29 +127,29 @@ class Beam:
         try:
             return apache_beam.Pipeline(runner=runner, options=PipelineOptions(self._flags))
         except ValueError as error:
-            raise ValueError(f"{self._runner}: {' '.join(str(error).split())}") from error
+            raise UserError(f"{self._runner}: {' '.join(str(error).split())}") from error
 
     def _check_flags(self) -> None:
-        """Raises ValueError for flags that Beam would drop, or end the process for."""
+        """Raises UserError for flags that Beam would drop, or end the process for."""
         from apache_beam.options.pipeline_options import PipelineOptions
 
         for flag in self._flags:
             if not re.fullmatch(r"--\w+(=.*)?", flag, re.DOTALL):
-                raise ValueError(f"{flag!r} is not a flag of Beam: write --NAME or --NAME=VALUE.")
+                raise UserError(f"{flag!r} is not a flag of Beam: write --NAME or --NAME=VALUE.")
             if flag.split("=")[0] == "--runner":
-                raise ValueError(f"{flag} belongs before the two dashes.")
+                raise UserError(f"{flag} belongs before the two dashes.")
         said = io.StringIO()
         try:
             with contextlib.redirect_stderr(said):
                 options = PipelineOptions(self._flags).get_all_options(retain_unknown_options=True)
         except SystemExit:
             reason = said.getvalue().strip().splitlines()[-1].partition("error: ")[2]
-            raise ValueError(f"{self._runner}: {reason}.") from None
+            raise UserError(f"{self._runner}: {reason}.") from None
         known = PipelineOptions([]).get_all_options()
         if self._runner in _ALL_FLAGS_KNOWN and (unknown := sorted(options.keys() - known)):
             close = difflib.get_close_matches(unknown[0], known, 1)
             hint = f" Did you mean --{close[0]}?" if close else ""
-            raise ValueError(f"Unknown flag --{unknown[0]} of {self._runner}.{hint}")
+            raise UserError(f"Unknown flag --{unknown[0]} of {self._runner}.{hint}")
 
     def _wait(self, paths: Iterable[str]) -> None:
         """Returns when all files are there; OSError: some do not appear."""
@@ -188,7 +189,7 @@ class _Units:
             try:
                 self._check_worker(os.path.dirname(path))
                 self.function(*arguments)
-            except ValueError as error:  # another attempt would raise it too
+            except UserError as error:  # another attempt would raise it too
                 write_text(self.failure, str(error))
             except OSError:
                 if not os.path.exists(path):  # another attempt may have just finished

@@ -29,6 +29,8 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 EXTRAS = {"gs": "gcs", "s3": "s3"}
 # What never leaves the machine: it is of no use without the program that writes it.
 UNFINISHED = "unfinished"
@@ -52,10 +54,10 @@ def copy_of(address: str) -> str:
     """Returns the path of the working copy of an address, which may not exist.
 
     Raises:
-      ValueError: the address names no folder or file in a bucket.
+      UserError: the address names no folder or file in a bucket.
     """
     if not (match := _ADDRESS.fullmatch(address)):
-        raise ValueError(f"{address} names a whole bucket: give a folder in it, {address}/NAME.")
+        raise UserError(f"{address} names a whole bucket: give a folder in it, {address}/NAME.")
     return os.path.join(_root(), *match.groups())
 
 
@@ -82,7 +84,7 @@ def local(path: str) -> str:
     checkpoints. An address may have wildcards.
 
     Raises:
-      ValueError: the bucket does not exist or cannot be reached, or a package is missing.
+      UserError: the bucket does not exist or cannot be reached, or a package is missing.
     """
     if not (address := path if is_address(path) else address_of(path)):
         return path
@@ -325,7 +327,7 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
     """Returns what an operation on the file system of an address returns.
 
     Raises:
-      ValueError: it is refused, or still fails after some minutes.
+      UserError: it is refused, or still fails after some minutes.
     """
     scheme, _, key = address.partition("://")
     pause, end = 1.0, time.monotonic() + _PATIENCE_SECONDS
@@ -333,23 +335,23 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
         try:
             return operation(_file_system(scheme))
         except ImportError:
-            raise ValueError(
+            raise UserError(
                 f"{address}: {scheme}:// needs a package: pip install 'bert_jax[{EXTRAS[scheme]}]'"
             ) from None
         except FileNotFoundError as error:
             if _is_of_this_disk(error):
                 raise
             bucket = f"{scheme}://{key.partition('/')[0]}"
-            raise ValueError(
+            raise UserError(
                 f"{address}: there is no bucket {bucket}, or the object has just been deleted."
             ) from None
         except Exception as error:
             if _is_of_this_disk(error) or not _is_of_the_network(error):
                 raise
             if why := _refusal(error):
-                raise ValueError(f"{address}: {why} ({_line(error)}).") from error
+                raise UserError(f"{address}: {why} ({_line(error)}).") from error
             if time.monotonic() > end:
-                raise ValueError(
+                raise UserError(
                     f"{address} could not be reached for {_PATIENCE_SECONDS:.0f} s"
                     f" ({_line(error)}): run the command again to go on from here."
                 ) from error

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterable
 
 from bert_jax.files.atomic import write_text
+from bert_jax.files.errors import UserError
 from bert_jax.files.workers import Log
 
 _POLL_SECONDS, _REPORT_SECONDS = 0.5, 60.0
 
 
-class OtherTaskError(ValueError):
+class OtherTaskError(UserError):
     """Another program, which has a share of the same work, gave up."""
 
 
@@ -86,7 +87,7 @@ class Share:
                 log(f"{what}: waiting for {len(missing):,} parts of other tasks: {missing[0]}")
             time.sleep(_POLL_SECONDS)
 
-    def fail(self, error: ValueError) -> None:
+    def fail(self, error: UserError) -> None:
         """Tells the others that this program cannot do its share."""
         if self.count > 1:
             write_text(self._failed(self.index), str(error))
@@ -113,9 +114,9 @@ def parse_share(text: str) -> tuple[int, int]:
     """Returns (2, 8) of "2/8".
 
     Raises:
-      ValueError: it has another form, or the first is not below the second.
+      UserError: it has another form, or the first is not below the second.
     """
     index, slash, count = text.partition("/")
     if not (slash and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
-        raise ValueError(f"--task={text} is not I/N with I from 0 to N - 1, such as 0/4 to 3/4.")
+        raise UserError(f"--task={text} is not I/N with I from 0 to N - 1, such as 0/4 to 3/4.")
     return int(index), int(count)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 # Takes a line of progress.
 Log = Callable[[str], None]
 
@@ -49,8 +51,8 @@ class Workers:
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield futures.pop(future), future.result()
-        except ValueError as error:  # has a traceback of this process
-            raise ValueError(str(error)) from error
+        except UserError as error:  # has a traceback of this process
+            raise UserError(str(error)) from error
         except BrokenProcessPool:
             raise OSError(
                 "a worker process died, perhaps because the memory is full: run again with fewer"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm, google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
@@ -60,7 +61,7 @@ def format_of(path: str) -> str:
     """Returns "workdir" for a folder of this package, or the name of a row of FORMATS.
 
     Raises:
-      ValueError: there is no such path, or it is none of these.
+      UserError: there is no such path, or it is none of these.
     """
     path = local(path)
     if os.path.isdir(os.path.join(path, "checkpoints")):
@@ -68,8 +69,8 @@ def format_of(path: str) -> str:
     if name := next((name for name, row in FORMATS.items() if row.matches(path)), ""):
         return name
     if not os.path.exists(path):
-        raise ValueError(f"{path}: no such file or folder.")
-    raise ValueError(
+        raise UserError(f"{path}: no such file or folder.")
+    raise UserError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
         f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), of"
         f" openai/finetune-transformer-lm (with {openai.SHAPES}) or of bilm-tf (with"
@@ -88,7 +89,7 @@ def open_checkpoint(
       choices: settings that take precedence over the checkpoint's.
 
     Raises:
-      ValueError: it is incomplete, or not a model that this package has.
+      UserError: it is incomplete, or not a model that this package has.
     """
     path = local(path)
     checkpoint = FORMATS[format or format_of(path)].open(path, choices or Choices())

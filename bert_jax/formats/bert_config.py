@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 # Key of the file -> field of `config.model`, in the order in which transformers writes them.
 _FIELDS = {
     "vocab_size": "vocab_size",
@@ -64,14 +66,14 @@ def model_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[
       path: of the file, for messages.
 
     Raises:
-      ValueError: a size is missing or not a number, or the model is not a BERT.
+      UserError: a size is missing or not a number, or the model is not a BERT.
     """
     for key, required in _REQUIRED.items():
         if (value := values.get(key, required)) != required:
-            raise ValueError(f"{path} has {key}={value!r}: only {required!r} is supported.")
+            raise UserError(f"{path} has {key}={value!r}: only {required!r} is supported.")
     values = {**_DEFAULTS, **values, "hidden_act": activation}
     if missing := [key for key in _FIELDS if key not in values]:
-        raise ValueError(f"{path} lacks {', '.join(missing)}.")
+        raise UserError(f"{path} lacks {', '.join(missing)}.")
     fields: dict[str, Any] = {**ARCHITECTURE, "pad_vocab_to_multiple_of": 1}
     for key, field in _FIELDS.items():
         fields[field] = values[key]
@@ -89,12 +91,12 @@ def number(value: Any, field: str, where: str) -> int | float:
       where: it was found, for messages.
 
     Raises:
-      ValueError: it is not a number of that kind.
+      UserError: it is not a number of that kind.
     """
     is_float = field.endswith(("rate", "range", "epsilon", "base"))
     if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
         kind = "a number" if is_float else "an integer"
-        raise ValueError(f"{where}={value!r}, which is not {kind}.")
+        raise UserError(f"{where}={value!r}, which is not {kind}.")
     return float(value) if is_float else value
 
 

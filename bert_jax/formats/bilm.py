@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, WeightRow, WeightTable
@@ -30,7 +31,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads everything but the tensors of a folder.
 
     Raises:
-      ValueError: it is incomplete, or its options are not those of a bidirectional model.
+      UserError: it is incomplete, or its options are not those of a bidirectional model.
     """
     options_path = os.path.join(path, OPTIONS)
     options = foreign.read_json_object(options_path)
@@ -50,7 +51,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     model = _model_fields(options, options_path)
     model["vocab_size"] = len(_words(vocabulary))
     if model["tokens"] == "embeddings" and vocabulary == make_word_vocabulary(()):
-        raise ValueError(
+        raise UserError(
             f"{path} has a table of words, but no vocab*.txt: name one with --vocab=PATH."
         )
     return ForeignCheckpoint(
@@ -73,7 +74,7 @@ def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Returns the dtype and shape of each dataset of a folder's files of weights.
 
     Raises:
-      ValueError: there are no weights, or they cannot be read.
+      UserError: there are no weights, or they cannot be read.
     """
     return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
 
@@ -88,12 +89,12 @@ def read_hdf5(path: str) -> Arrays:
     """Returns all datasets of a file by their full names.
 
     Raises:
-      ValueError: h5py is missing, or the file cannot be read.
+      UserError: h5py is missing, or the file cannot be read.
     """
     try:
         import h5py
     except ImportError:
-        raise ValueError(
+        raise UserError(
             f"{path} can only be read with the package h5py: pip install 'bert_jax[elmo]'."
         ) from None
     arrays: Arrays = {}
@@ -106,7 +107,7 @@ def read_hdf5(path: str) -> Arrays:
         with h5py.File(path, "r") as file:
             file.visititems(add)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read as hdf5: {error}.") from None
+        raise UserError(f"{path} cannot be read as hdf5: {error}.") from None
     return arrays
 
 
@@ -119,7 +120,7 @@ def _read(path: str) -> Arrays:
     """Reads the weights, and the table of words where it is in a file of its own."""
     weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
     if not weights:
-        raise ValueError(f"{path} has no *weights.hdf5: it has the weights of the model.")
+        raise UserError(f"{path} has no *weights.hdf5: it has the weights of the model.")
     arrays = read_hdf5(weights)
     if "char_embed" not in arrays and "embedding" not in arrays:
         pattern = re.compile(REFERENCES.format(r"\d+"))
@@ -135,7 +136,7 @@ def _find(path: str, pattern: str, what: str, fix: str) -> str:
     found = sorted(glob.glob(os.path.join(glob.escape(path), pattern)))
     if len(found) > 1:
         names = ", ".join(map(os.path.basename, found))
-        raise ValueError(f"{path} has several {what} ({names}): name {fix}.")
+        raise UserError(f"{path} has several {what} ({names}): name {fix}.")
     return found[0] if found else ""
 
 
@@ -143,11 +144,11 @@ def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Returns fields of config.model from options.json.
 
     Raises:
-      ValueError: a value is missing or not supported.
+      UserError: a value is missing or not supported.
     """
     try:
         if not options.get("bidirectional", True):
-            raise ValueError(f"{path} has bidirectional=false: only models with both directions.")
+            raise UserError(f"{path} has bidirectional=false: only models with both directions.")
         lstm = options["lstm"]
         fields = {
             "name": "elmo",
@@ -163,17 +164,17 @@ def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
         if "char_cnn" in options:
             fields |= _character_fields(options["char_cnn"], path)
     except KeyError as error:
-        raise ValueError(f"{path} lacks {error.args[0]!r}: it is not a complete one.") from None
+        raise UserError(f"{path} lacks {error.args[0]!r}: it is not a complete one.") from None
     except TypeError as error:
-        raise ValueError(f"{path} is not bilm-tf's: {error}.") from None
+        raise UserError(f"{path} is not bilm-tf's: {error}.") from None
     return fields
 
 
 def _character_fields(cnn: Mapping[str, Any], path: str) -> dict[str, Any]:
     if (count := cnn.get("n_characters", _NUM_CHARACTERS[-1])) not in _NUM_CHARACTERS:
-        raise ValueError(f"{path} has n_characters={count}: only 261 and 262 are known.")
+        raise UserError(f"{path} has n_characters={count}: only 261 and 262 are known.")
     if (most := cnn["max_characters_per_token"]) != MAX_CHARACTERS:
-        raise ValueError(
+        raise UserError(
             f"{path} has max_characters_per_token={most}: only {MAX_CHARACTERS} is supported."
         )
     return {

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays, Shapes
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import make_tokenizer
@@ -77,10 +78,10 @@ def check_activation(choices: Choices, path: str, model: str, activation: str) -
     """Refuses another activation than the only one of a model.
 
     Raises:
-      ValueError: for another one.
+      UserError: for another one.
     """
     if choices.activation not in ("", activation):
-        raise ValueError(
+        raise UserError(
             f"{path} is a {model}, whose activation is {activation}: leave out"
             f" --activation={choices.activation}."
         )
@@ -90,17 +91,17 @@ def read_json_object(path: str) -> dict[str, Any]:
     """Returns the content of a JSON file of a checkpoint.
 
     Raises:
-      ValueError: the file is missing or not a JSON object.
+      UserError: the file is missing or not a JSON object.
     """
     try:
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
     except FileNotFoundError:
-        raise ValueError(f"{path} is missing: it has the sizes of the model.") from None
+        raise UserError(f"{path} is missing: it has the sizes of the model.") from None
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {error}.") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} is not a JSON object.")
+        raise UserError(f"{path} is not a JSON object.")
     return values
 
 
@@ -108,13 +109,13 @@ def read_vocabulary(path: str) -> bytes:
     """Returns the bytes of a vocab.txt.
 
     Raises:
-      ValueError: it cannot be read.
+      UserError: it cannot be read.
     """
     try:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."
         ) from None
 
@@ -130,13 +131,13 @@ def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
     """Compares the size of a vocabulary with the rows of the embedding table; returns notes.
 
     Raises:
-      ValueError: the sizes differ by more than padding.
+      UserError: the sizes differ by more than padding.
     """
     if pieces == rows:
         return ()
     if pieces < rows < pieces + _MAX_PADDING and rows % 8 == 0:
         return (f"The last {rows - pieces} of the {rows:,} rows of the embedding table pad it.",)
-    raise ValueError(
+    raise UserError(
         f"{path} has {pieces:,} pieces and the model {rows:,} (vocab_size): it is not the"
         " vocabulary of this model; name that with --vocab=PATH."
     )

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
@@ -17,14 +18,14 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads everything but the tensors of a folder, or of a checkpoint (path without `.index`).
 
     Raises:
-      ValueError: it is incomplete or not a BERT.
+      UserError: it is incomplete or not a BERT.
     """
     config_path = sibling(path, CONFIG)
     bundle = _open_bundle(path)
     values = foreign.read_json_object(config_path)
     hidden_act = values.get("hidden_act", "gelu")
     if hidden_act != "gelu":
-        raise ValueError(f"{config_path} has hidden_act={hidden_act!r}: only 'gelu' is supported.")
+        raise UserError(f"{config_path} has hidden_act={hidden_act!r}: only 'gelu' is supported.")
     # The releases of 2018 and of 2019 have the same name for two functions.
     activation = choices.activation or "gelu_tanh"
     model = model_fields(values, activation, config_path)
@@ -61,7 +62,7 @@ def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Returns the dtype and shape of each tensor of a folder, or of a checkpoint.
 
     Raises:
-      ValueError: there is no checkpoint, there are several, or it cannot be read.
+      UserError: there is no checkpoint, there are several, or it cannot be read.
     """
     entries = _open_bundle(path).entries
     return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
@@ -84,7 +85,7 @@ def _prefix(path: str) -> str:
     usual = os.path.join(path, "bert_model.ckpt")
     if len(prefixes) < 2 or usual in prefixes:
         return usual if usual in prefixes or not prefixes else prefixes[0]
-    raise ValueError(
+    raise UserError(
         f"{path} has several checkpoints: name one of {', '.join(prefixes)} instead of the folder."
     )
 

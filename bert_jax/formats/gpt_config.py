@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.bert_config import STACK, number
 
 # Key of the file -> field of `config.model`, in the order in which transformers writes them.
@@ -50,17 +51,17 @@ def model_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
       path: of the file, for messages.
 
     Raises:
-      ValueError: a size is missing or not a number, or the model is not a GPT.
+      UserError: a size is missing or not a number, or the model is not a GPT.
     """
     for key, required in _REQUIRED.items():
         if (value := values.get(key, required)) != required:
-            raise ValueError(f"{path} has {key}={value!r}: only {required!r} is supported.")
+            raise UserError(f"{path} has {key}={value!r}: only {required!r} is supported.")
     values = {**_DEFAULTS, **values}
     if missing := [key for key in _FIELDS if key not in values]:
-        raise ValueError(f"{path} lacks {', '.join(missing)}.")
+        raise UserError(f"{path} lacks {', '.join(missing)}.")
     rates = values["resid_pdrop"], values.get("embd_pdrop", values["resid_pdrop"])
     if rates[0] != rates[1]:
-        raise ValueError(
+        raise UserError(
             f"{path} has resid_pdrop={rates[0]!r} and embd_pdrop={rates[1]!r}: only one rate for"
             " both is supported."
         )
@@ -74,10 +75,10 @@ def model_keys(model: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys of the file for fields of `config.model`.
 
     Raises:
-      ValueError: transformers has no such GPT.
+      UserError: transformers has no such GPT.
     """
     if (inner := model["intermediate_size"]) != (expected := _INNER * model["hidden_size"]):
-        raise ValueError(
+        raise UserError(
             f"transformers' GPT has no config.model.intermediate_size={inner}, only {_INNER} *"
             f" hidden_size = {expected}: export the run with to_stablehlo, or train with that"
             " value."

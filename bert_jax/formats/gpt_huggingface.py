@@ -39,7 +39,7 @@ def open_gpt(
       choices: settings that take precedence over its own.
 
     Raises:
-      ValueError: it is incomplete, or not a GPT that this package has.
+      UserError: it is incomplete, or not a GPT that this package has.
     """
     check_activation(choices, path, "GPT", "gelu_tanh")
     model = model_fields(values, sibling(path, CONFIG))
@@ -94,7 +94,7 @@ def find_vocabulary(path: str, chosen: str) -> ForeignVocabulary:
     """Returns the vocabulary `chosen`, or else that in the folder of a checkpoint.
 
     Raises:
-      ValueError: there is none.
+      UserError: there is none.
     """
     if chosen or any(os.path.isfile(sibling(path, name)) for pair in FILES for name in pair):
         vocabulary = read_vocabulary(chosen or os.path.dirname(sibling(path, CONFIG)))

@@ -15,6 +15,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import character_classes as classes
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
 from bert_jax.text.tokenization import (
@@ -44,14 +45,14 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
       vocabulary: the bytes of its vocabulary file.
 
     Raises:
-      ValueError: for a tokenizer, or a kind of SentencePiece model, that the library does not have.
+      UserError: for a tokenizer, or a kind of SentencePiece model, that the library does not have.
     """
     if isinstance(tokenizer, SentencePieceTokenizer):
         parts = _sentencepiece(tokenizer, vocabulary)
     elif isinstance(tokenizer, WordPieceTokenizer):
         parts = _wordpiece(tokenizer)
     else:
-        raise ValueError(f"There is no tokenizer.json for a {type(tokenizer).__name__}.")
+        raise UserError(f"There is no tokenizer.json for a {type(tokenizer).__name__}.")
     return {
         "version": "1.0",
         "truncation": None,
@@ -161,7 +162,7 @@ def _sentencepiece(tokenizer: SentencePieceTokenizer, vocabulary: bytes) -> Json
     model = _Model.FromString(vocabulary)
     spec, kind = model.normalizer_spec, model.trainer_spec
     if not (spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces):
-        raise ValueError(
+        raise UserError(
             "A SentencePiece model without add_dummy_prefix, remove_extra_whitespaces and"
             " escape_whitespaces has no tokenizer.json: train it with these options."
         )
@@ -204,7 +205,7 @@ def _bpe(model: Any, unk_id: int) -> Json:
     """Returns a model that merges two pieces if they form a piece, highest score first."""
     kind = model.trainer_spec
     if kind.model_type != kind.BPE:
-        raise ValueError("Only SentencePiece models of type unigram or bpe have a tokenizer.json.")
+        raise UserError("Only SentencePiece models of type unigram or bpe have a tokenizer.json.")
     ids = {piece.piece: index for index, piece in enumerate(model.pieces)}
     ranked = sorted(model.pieces, key=lambda piece: -piece.score)
     return {

@@ -2,6 +2,7 @@
 
 import os
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import sibling
 
@@ -14,21 +15,21 @@ def wordpiece_vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
       chosen: path of a vocab.txt that is used instead; empty: none.
 
     Raises:
-      ValueError: there is no vocabulary, or it is not one of WordPiece.
+      UserError: there is no vocabulary, or it is not one of WordPiece.
     """
     name = chosen or sibling(path, "vocab.txt")
     if chosen or os.path.isfile(name):
         return foreign.read_vocabulary(name), name
     name = sibling(path, "tokenizer.json")
     if not os.path.isfile(name):
-        raise ValueError(
+        raise UserError(
             f"{os.path.dirname(name)} has neither vocab.txt nor tokenizer.json: name a"
             " vocabulary with --vocab=PATH."
         )
     tokenizer = foreign.read_json_object(name)
     model = tokenizer.get("model") or {}
     if model.get("type") != "WordPiece":
-        raise ValueError(
+        raise UserError(
             f"{name} has a tokenizer of type {model.get('type')!r}: only 'WordPiece' is supported;"
             " name a vocab.txt with --vocab=PATH."
         )
@@ -36,7 +37,7 @@ def wordpiece_vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
     ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
     pieces = sorted(ids, key=ids.__getitem__)
     if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise ValueError(
+        raise UserError(
             f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
         )
     return "".join(piece + "\n" for piece in pieces).encode(), ""

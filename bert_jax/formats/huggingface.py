@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
@@ -51,7 +52,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads everything but the tensors of a folder, or of a safetensors file in one.
 
     Raises:
-      ValueError: it is incomplete or a model that this package lacks.
+      UserError: it is incomplete or a model that this package lacks.
     """
     path = _transformer_folder(path)
     arrays = _read(path)
@@ -59,7 +60,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     values = foreign.read_json_object(config_path)
     model_type = values.get("model_type", "bert")
     if model_type not in _MODEL_TYPES:
-        raise ValueError(
+        raise UserError(
             f"{config_path} has model_type={model_type!r}: only"
             f" {', '.join(map(repr, _MODEL_TYPES))} are supported."
         )
@@ -72,7 +73,7 @@ def _open_bert(
     config_path = sibling(path, CONFIG)
     hidden_act = values.get("hidden_act", "gelu")
     if hidden_act not in ACTIVATIONS:
-        raise ValueError(
+        raise UserError(
             f"{config_path} has hidden_act={hidden_act!r}: only {', '.join(ACTIVATIONS)} are"
             " supported."
         )
@@ -120,7 +121,7 @@ def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Returns the dtype and shape of each tensor of a folder or file.
 
     Raises:
-      ValueError: there are no weights that may be read, or they are corrupt.
+      UserError: there are no weights that may be read, or they are corrupt.
     """
     return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
 
@@ -140,7 +141,7 @@ def _read(path: str) -> Arrays:
     for file in _weight_files(_transformer_folder(path)):
         for name, array in read_safetensors(file).items():
             if name in arrays:
-                raise ValueError(f"{file} has the tensor {name}, as another file of {path} has.")
+                raise UserError(f"{file} has the tensor {name}, as another file of {path} has.")
             arrays[name] = array
     return arrays
 
@@ -157,7 +158,7 @@ def _transformer_folder(path: str) -> str:
 def _weight_files(path: str) -> list[str]:
     """Returns the safetensors files of a checkpoint."""
     if not os.path.exists(path):
-        raise ValueError(f"{path}: no such file or folder.")
+        raise UserError(f"{path}: no such file or folder.")
     if os.path.isfile(path):
         if path.endswith(_PICKLES):
             raise _pickle_error(path)
@@ -166,23 +167,23 @@ def _weight_files(path: str) -> list[str]:
     if os.path.isfile(index):
         names = foreign.read_json_object(index).get("weight_map")
         if not isinstance(names, dict):
-            raise ValueError(f"{index} has no weight_map.")
+            raise UserError(f"{index} has no weight_map.")
         files = [os.path.join(path, os.path.basename(name)) for name in set(names.values())]
         for file in files:
             if not os.path.isfile(file):
-                raise ValueError(f"{file} is missing: {INDEX} names it.")
+                raise UserError(f"{file} is missing: {INDEX} names it.")
         return sorted(files)
     if os.path.isfile(single):
         return [single]
     pickles = (glob.glob(os.path.join(glob.escape(path), f"*{end}")) for end in _PICKLES)
     if files := next(filter(None, pickles), None):
         raise _pickle_error(files[0])
-    raise ValueError(f"{path} has no {WEIGHTS}.")
+    raise UserError(f"{path} has no {WEIGHTS}.")
 
 
-def _pickle_error(path: str) -> ValueError:
+def _pickle_error(path: str) -> UserError:
     folder = os.path.dirname(path) or "."
-    return ValueError(
+    return UserError(
         f"{path} is a pickle, which can run any code when it is loaded, so it is never opened here."
         " If you trust it, convert it to safetensors with transformers: python -c 'from"
         " transformers import AutoModelForPreTraining as M, AutoTokenizer as T;"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.bert_config import number
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation, sibling
 from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
@@ -79,13 +80,13 @@ def open_modernbert(
       choices: settings that take precedence over its own.
 
     Raises:
-      ValueError: it is incomplete, or not a ModernBERT that this package has.
+      UserError: it is incomplete, or not a ModernBERT that this package has.
     """
     check_activation(choices, path, "ModernBERT", "gelu")
     config_path = sibling(path, CONFIG)
     for name in values.get("architectures") or ():
         if name not in _CLASSES:
-            raise ValueError(
+            raise UserError(
                 f"{config_path} has architectures={name!r}: only {' and '.join(_CLASSES)} are"
                 " supported."
             )
@@ -116,15 +117,15 @@ def model_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
       path: of the file, for messages.
 
     Raises:
-      ValueError: a size is missing or not a number, or the model is not a ModernBERT that this
+      UserError: a size is missing or not a number, or the model is not a ModernBERT that this
         package has.
     """
     for key, required in _REQUIRED.items():
         if (value := values.get(key, required)) != required:
-            raise ValueError(f"{path} has {key}={value!r}: only {required!r} is supported.")
+            raise UserError(f"{path} has {key}={value!r}: only {required!r} is supported.")
     values = {**_DEFAULTS, **_rotary_bases(values, path), **values}
     if missing := [key for key in _FIELDS if key not in values]:
-        raise ValueError(f"{path} lacks {', '.join(missing)}.")
+        raise UserError(f"{path} lacks {', '.join(missing)}.")
     if types := values.get("layer_types"):
         values["global_attn_every_n_layers"] = _global_every(types, path)
     fields: dict[str, Any] = {
@@ -159,7 +160,7 @@ def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:
     ):
         of_kind = parameters.get(kind) or {}
         if (name := of_kind.get("rope_type", "default")) != "default":
-            raise ValueError(f"{path} has rope_type={name!r}: only 'default' is supported.")
+            raise UserError(f"{path} has rope_type={name!r}: only 'default' is supported.")
         if "rope_theta" in of_kind:
             bases[key] = of_kind["rope_theta"]
     return bases
@@ -169,12 +170,12 @@ def _global_every(types: list[str], path: str) -> int:
     """Returns n if every n-th layer, the first included, attends to all positions.
 
     Raises:
-      ValueError: the layers have another pattern.
+      UserError: the layers have another pattern.
     """
     places = [i for i, kind in enumerate(types) if kind == "full_attention"]
     every = places[1] if len(places) > 1 else len(types)
     if places != list(range(0, len(types), every)):
-        raise ValueError(
+        raise UserError(
             f"{path} has layer_types={types!r}: only full_attention in the first and then in every"
             " n-th layer is supported."
         )

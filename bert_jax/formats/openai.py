@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation
 from bert_jax.formats.gpt_config import released_fields
 from bert_jax.formats.gpt_huggingface import describe, find_vocabulary
@@ -32,7 +33,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Reads a folder.
 
     Raises:
-      ValueError: it is incomplete, or its files do not fit together.
+      UserError: it is incomplete, or its files do not fit together.
     """
     check_activation(choices, path, "GPT", "gelu_tanh")
     arrays = _read(path)
@@ -59,7 +60,7 @@ def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Returns the dtype and shape of each tensor of a folder.
 
     Raises:
-      ValueError: it is incomplete, or its files do not fit together.
+      UserError: it is incomplete, or its files do not fit together.
     """
     return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
 
@@ -75,7 +76,7 @@ def _read(path: str) -> Arrays:
     flat = np.concatenate([_read_part(path, number) for number in range(_PARTS)])
     sizes = [math.prod(shape) for shape in shapes]
     if sum(sizes) != len(flat):
-        raise ValueError(
+        raise UserError(
             f"The files params_0.npy to params_{_PARTS - 1}.npy in {path} have {len(flat):,}"
             f" numbers, and {SHAPES} says {sum(sizes):,}: get the files again."
         )
@@ -91,11 +92,11 @@ def _read_shapes(path: str) -> list[tuple[int, ...]]:
             values: Any = json.load(file)
         shapes = [tuple(map(int, shape)) for shape in values]
     except FileNotFoundError:
-        raise ValueError(f"{path} is missing: it has the shapes of the tensors.") from None
+        raise UserError(f"{path} is missing: it has the shapes of the tensors.") from None
     except (ValueError, TypeError, OSError) as error:
-        raise ValueError(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {error}.") from None
     if len(shapes) < 2 or (len(shapes) - 2) % _LAYER or len(shapes[0]) != 2 or len(shapes[1]) != 2:
-        raise ValueError(
+        raise UserError(
             f"{path} has {len(shapes)} shapes: the released model has two tables and {_LAYER}"
             " tensors for each layer."
         )
@@ -107,13 +108,13 @@ def _read_part(path: str, number: int) -> np.ndarray:
     try:
         array = np.load(name, allow_pickle=False)
     except FileNotFoundError:
-        raise ValueError(
+        raise UserError(
             f"{name} is missing: the weights are params_0.npy to params_{_PARTS - 1}.npy."
         ) from None
     except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{name} cannot be read: {error}.") from None
+        raise UserError(f"{name} cannot be read: {error}.") from None
     if array.ndim != 1 or array.dtype.kind != "f":
-        raise ValueError(
+        raise UserError(
             f"{name} is not a part of the released weights: it has the form {array.dtype}"
             f"{list(array.shape)}, not a row of floating-point numbers."
         )

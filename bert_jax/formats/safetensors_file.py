@@ -13,6 +13,8 @@ import struct
 import ml_dtypes
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 _DTYPES = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
@@ -32,13 +34,13 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
     """Returns the tensors of a file by name.
 
     Raises:
-      ValueError: the file is corrupt, truncated, or has tensors of an unsupported dtype.
+      UserError: the file is corrupt, truncated, or has tensors of an unsupported dtype.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))
         if length > min(size - 8, _MAX_HEADER):
-            raise ValueError(
+            raise UserError(
                 f"{path} is not a safetensors file, or truncated: it has {size:,} bytes."
             )
         header = file.read(length)
@@ -47,18 +49,18 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
         entries.pop("__metadata__", None)
         end = 8 + length + max((e["data_offsets"][1] for e in entries.values()), default=0)
         if end != size:
-            raise ValueError(f"its tensors end at byte {end:,} and the file at byte {size:,}")
+            raise UserError(f"its tensors end at byte {end:,} and the file at byte {size:,}")
         data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
         return {name: _tensor(name, entry, data[8 + length :]) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path} cannot be read: {error}; it is corrupt or truncated, get it again."
         ) from None
 
 
 def _tensor(name: str, entry: dict, data: np.ndarray) -> np.ndarray:
     if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"{name} has the unsupported dtype {entry['dtype']}")
+        raise UserError(f"{name} has the unsupported dtype {entry['dtype']}")
     start, end = entry["data_offsets"]
     return data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
 

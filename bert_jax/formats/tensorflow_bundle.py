@@ -23,6 +23,7 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.crc32c import crc32c, masked
 
 _MAGIC = 0xDB4775248B80FB57
@@ -60,17 +61,17 @@ class Bundle:
         """Reads the index.
 
         Raises:
-          ValueError: it is missing, corrupt, or of an unsupported version.
+          UserError: it is missing, corrupt, or of an unsupported version.
         """
         self._prefix = prefix
         path = f"{prefix}.index"
         if not os.path.isfile(path):
             if os.path.isfile(prefix):
-                raise ValueError(
+                raise UserError(
                     f"{prefix} has version 1 of TensorFlow's checkpoint format, which is not"
                     " supported: load it with tf.train.Saver and save it with write_version=2."
                 )
-            raise ValueError(f"{path} is missing: a TensorFlow checkpoint has an index.")
+            raise UserError(f"{path} is missing: a TensorFlow checkpoint has an index.")
         with open(path, "rb") as file:
             content = file.read()
         try:
@@ -78,27 +79,27 @@ class Bundle:
             header = _fields(values.pop(b""))
             self._shards = header.get(1, [1])[0]
             if header.get(2, [0])[0]:
-                raise ValueError("its numbers are big-endian")
+                raise UserError("its numbers are big-endian")
             self.entries = {name.decode(): _entry(value) for name, value in values.items()}
         except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
-            raise ValueError(f"{path} cannot be read: {error or type(error).__name__}.") from None
+            raise UserError(f"{path} cannot be read: {error or type(error).__name__}.") from None
         self._files: dict[int, np.ndarray] = {}
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor, mapped into memory, after verifying its checksum.
 
         Raises:
-          ValueError: the data is missing, truncated or corrupt.
+          UserError: the data is missing, truncated or corrupt.
         """
         entry = self.entries[name]
         data = self._file(entry.shard)[entry.offset : entry.offset + entry.size]
         path = self._path(entry.shard)
         if data.size != entry.size:
-            raise ValueError(f"{path} is truncated: it does not have all of {name}.")
+            raise UserError(f"{path} is truncated: it does not have all of {name}.")
         if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
-            raise ValueError(f"{self._prefix}.index is corrupt: {name} has {entry.size} bytes.")
+            raise UserError(f"{self._prefix}.index is corrupt: {name} has {entry.size} bytes.")
         if masked(crc32c(data)) != entry.checksum:
-            raise ValueError(
+            raise UserError(
                 f"{path} is corrupt: the checksum of {name} differs from that in the index."
             )
         return data.view(entry.dtype).reshape(entry.shape)
@@ -110,7 +111,7 @@ class Bundle:
         if shard not in self._files:
             path = self._path(shard)
             if not os.path.isfile(path):
-                raise ValueError(f"{path} is missing: the index names tensors in it.")
+                raise UserError(f"{path} is missing: the index names tensors in it.")
             is_empty = os.path.getsize(path) == 0
             self._files[shard] = (
                 np.zeros(0, np.uint8) if is_empty else np.memmap(path, np.uint8, "r")
@@ -128,10 +129,10 @@ def find_prefixes(folder: str) -> list[str]:
 def _entry(value: bytes) -> Entry:
     fields = _fields(value)
     if 7 in fields:
-        raise ValueError("a variable is stored in slices, which is not supported")
+        raise UserError("a variable is stored in slices, which is not supported")
     number = fields.get(1, [0])[0]
     if number not in _DTYPES:
-        raise ValueError(f"a tensor has the dtype number {number}, which is not supported")
+        raise UserError(f"a tensor has the dtype number {number}, which is not supported")
     dimensions = (_fields(dimension) for dimension in _fields(fields[2][0]).get(2, []))
     shard, offset, size, checksum = (fields.get(i, [0])[0] for i in (3, 4, 5, 6))
     shape = tuple(dimension.get(1, [0])[0] for dimension in dimensions)
@@ -142,7 +143,7 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yields the entries of a sorted table."""
     footer = len(content) - 48
     if footer < 0 or struct.unpack_from("<Q", content, footer + 40)[0] != _MAGIC:
-        raise ValueError("its footer is not that of an index; it may be truncated")
+        raise UserError("its footer is not that of an index; it may be truncated")
     _, end = _handle(content, footer)  # the metadata index block
     blocks, _ = _handle(content, end)
     for _, value in _block(content, *blocks):
@@ -153,12 +154,12 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Yields the entries of a block."""
     if offset + size + 5 > len(content):
-        raise ValueError("a block reaches past its end")
+        raise UserError("a block reaches past its end")
     (checksum,) = struct.unpack_from("<I", content, offset + size + 1)
     if masked(crc32c(np.frombuffer(content, np.uint8, size + 1, offset))) != checksum:
-        raise ValueError("it is corrupt: the checksum of a block differs")
+        raise UserError("it is corrupt: the checksum of a block differs")
     if content[offset + size]:
-        raise ValueError("it is compressed, which is not supported and TensorFlow never does")
+        raise UserError("it is compressed, which is not supported and TensorFlow never does")
     block = content[offset : offset + size]
     (restarts,) = struct.unpack_from("<I", block, size - 4)
     position, key = 0, b""
@@ -204,8 +205,6 @@ def _fields(message: bytes) -> dict[int, list]:
             case 5:
                 (value,), position = struct.unpack_from("<I", message, position), position + 4
             case kind:
-                raise ValueError(
-                    f"a field has the wire type {kind}, which the format does not have"
-                )
+                raise UserError(f"a field has the wire type {kind}, which the format does not have")
         fields.setdefault(tag >> 3, []).append(value)
     return fields

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 Arrays = dict[str, np.ndarray]
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -157,7 +159,7 @@ def import_params(
       The parameters by path, float32, and the report. Parameters of missing heads are left out.
 
     Raises:
-      ValueError: for unknown tensors, parameters that are missing or have another shape, and
+      UserError: for unknown tensors, parameters that are missing or have another shape, and
         duplicates that differ from their original.
     """
     current = {name: table.current_name(name) for name in tensors}
@@ -191,7 +193,7 @@ def import_params(
             problems.append(f"+ {name}: {list(shape)}")
     if problems:
         more = len(problems) - _MAX_DIFFERENCES
-        raise ValueError(
+        raise UserError(
             f"The tensors of {path} do not match its configuration (- in the checkpoint,"
             f" + expected): {'; '.join(problems[:_MAX_DIFFERENCES])}"
             f"{f'; and {more} more' if more > 0 else ''}."
@@ -215,16 +217,16 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
     """Converts parameters to the names and layouts of a format; duplicates are not added.
 
     Raises:
-      ValueError: for a parameter that the table lacks; `format_name` is for that message.
+      UserError: for a parameter that the table lacks; `format_name` is for that message.
     """
     num_layers = count_layers(params, (row.path for row in table.rows))
     rows = {row.path: row for row in table.expand(num_layers)}
     if unknown := sorted(params.keys() - rows.keys()):
-        raise ValueError(f"The format {format_name} has no name for {', '.join(unknown)}.")
+        raise UserError(f"The format {format_name} has no name for {', '.join(unknown)}.")
     tensors: Arrays = {}
     for name, parts in _by_tensor(row for path, row in rows.items() if path in params).items():
         if len(parts) < parts[0].part[1]:
-            raise ValueError(
+            raise UserError(
                 f"The format {format_name} stores {name} as a whole, and of its parts only"
                 f" {', '.join(part.path for part in parts)} is here."
             )
@@ -245,7 +247,7 @@ def _by_current_name(tensors: Arrays, current: Mapping[str, str]) -> Arrays:
     renamed: Arrays = {}
     for name, array in tensors.items():
         if current[name] in renamed:
-            raise ValueError(f"The checkpoint has {current[name]} twice, once as {name}.")
+            raise UserError(f"The checkpoint has {current[name]} twice, once as {name}.")
         renamed[current[name]] = array
     return renamed
 
@@ -300,7 +302,7 @@ def _check_duplicate(name: str, known: NonParameter, tensors: Arrays) -> None:
                 return
             expected = tensors[original]
     if not np.array_equal(array, expected):
-        raise ValueError(
+        raise UserError(
             f"{name} is expected to be {known.reason}, but has other values: such models are not"
             " supported."
         )

@@ -16,6 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
+from bert_jax.files.errors import UserError
 from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
 from bert_jax.inference.model import TrainedModel
 from bert_jax.models import make_encoder
@@ -56,7 +57,7 @@ class AttentionReader:
           model: of the same workdir, if it is loaded already.
 
         Raises:
-          ValueError: there is no checkpoint, or the model has no attention.
+          UserError: there is no checkpoint, or the model has no attention.
         """
         self.config = _probability_config(make_model_config(config))
         # One text is read at a time: a batch has no further rows.
@@ -76,7 +77,7 @@ class AttentionReader:
         """Tokenizes a text or a pair; "[MASK]" in it is the special token, if there is one.
 
         Raises:
-          ValueError: it has more tokens than the model has positions.
+          UserError: it has more tokens than the model has positions.
         """
         tokenizer = self.model.tokenizer
         has_masks = tokenizer.mask_id >= 0
@@ -88,7 +89,7 @@ class AttentionReader:
         """Returns the arrays of a text; docs/attention.md lists them.
 
         Raises:
-          ValueError: it has no words.
+          UserError: it has no words.
         """
         tokenizer, length = self.model.tokenizer, len(row.input_ids)
         ((_, _, found),) = self.model.run(self._forward, [row])
@@ -213,7 +214,7 @@ def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
 
 def _probability_config(config: EncoderConfig) -> TransformerConfig:
     if not isinstance(config, TransformerConfig):
-        raise ValueError(f"config.model.name={config.name!r} has no attention: give a Transformer.")
+        raise UserError(f"config.model.name={config.name!r} has no attention: give a Transformer.")
     return dataclasses.replace(config, attention="einsum", remat=False)
 
 

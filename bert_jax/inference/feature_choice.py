@@ -6,6 +6,8 @@
 import dataclasses
 import math
 
+from bert_jax.files.errors import UserError
+
 # Of `models.layer_choice.LAYER_CHOICES`, which needs jax: names that features may have.
 FEATURE_LAYERS = (
     "last",
@@ -52,16 +54,16 @@ class Choice:
             ("pooling", POOLING),
         ):
             if (got := getattr(self, name)) not in allowed:
-                raise ValueError(f"--{name}={got} is none of {', '.join(allowed)}.")
+                raise UserError(f"--{name}={got} is none of {', '.join(allowed)}.")
         if (self.layers == "weighted_sum") != bool(self.weights):
-            raise ValueError(
+            raise UserError(
                 "--layers=weighted_sum and --weights go together, for example"
                 " --layers=weighted_sum --weights=0.1,0.2,0.3,0.4."
             )
         if not all(map(math.isfinite, self.weights)):
-            raise ValueError(f"--weights={self.weights} are not all finite.")
+            raise UserError(f"--weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":
-            raise ValueError(
+            raise UserError(
                 f"--layers={self.layers} gives no single vector for a sentence: choose other"
                 " --layers, or --level=subword."
             )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.labelled.texts import TextRow, read_texts, word_spans
+from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files
@@ -29,7 +30,7 @@ class FeatureExtractor:
         """Makes the program that is compiled for each length.
 
         Raises:
-          ValueError: if the model has too few layers.
+          UserError: if the model has too few layers.
         """
         check_layers(choice, model.config.num_layers)
         check_directions(choice, model.config)
@@ -131,22 +132,22 @@ class FeatureExtractor:
 
 
 def check_layers(choice: Choice, num_layers: int) -> None:
-    """Raises ValueError if `num_layers` are too few for a choice."""
+    """Raises UserError if `num_layers` are too few for a choice."""
     if num_layers < (needed := LAYER_CHOICES[choice.layers].least_layers):
-        raise ValueError(
+        raise UserError(
             f"--layers={choice.layers} needs {needed} layers, and the model has {num_layers}."
         )
     if len(choice.weights) > num_layers + 1:
-        raise ValueError(
+        raise UserError(
             f"--weights has {len(choice.weights)} numbers, and the model only {num_layers}"
             " layers and the embeddings' output."
         )
 
 
 def check_directions(choice: Choice, model: EncoderConfig) -> None:
-    """Raises ValueError if a choice needs two directions of reading and the model has one."""
+    """Raises UserError if a choice needs two directions of reading and the model has one."""
     if choice.layers == "directions" and not model.has_directions:
-        raise ValueError(
+        raise UserError(
             f"--layers=directions is for models that read in two directions, such as elmo, and not"
             f" for {model.name}: use --layers=all."
         )
@@ -196,7 +197,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
       The number of texts.
 
     Raises:
-      ValueError: before long work, for a file that cannot be read or written, a line that cannot
+      UserError: before long work, for a file that cannot be read or written, a line that cannot
         be used, or a disk without room.
     """
     check_files(input_path, output_path)
@@ -214,7 +215,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
         ]
     )
     if not len(sizes):
-        raise ValueError(f"{input_path} holds no text: there is nothing to do.")
+        raise UserError(f"{input_path} holds no text: there is nothing to do.")
     texts, (tokens, words) = len(sizes), sizes.max(axis=0).tolist()
     specs = extractor.array_specs(texts, tokens, max(1, words))
     progress = Progress(texts)

@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from bert_jax.files.atomic import whole_file
+from bert_jax.files.errors import UserError
 
 ENDINGS = (".npz", ".safetensors", ".jsonl")
 
@@ -40,16 +41,16 @@ def check_ending(path: str) -> str:
     """The ending of a file name.
 
     Raises:
-      ValueError: it is not in ENDINGS, or the package that writes it is missing.
+      UserError: it is not in ENDINGS, or the package that writes it is missing.
     """
     ending = os.path.splitext(path)[1]
     if ending not in ENDINGS:
-        raise ValueError(
+        raise UserError(
             f"--output={path}: the ending says the form, {', '.join(ENDINGS[:-1])} or"
             f" {ENDINGS[-1]}."
         )
     if ending == ".safetensors" and importlib.util.find_spec("safetensors") is None:
-        raise ValueError(
+        raise UserError(
             f"--output={path} needs the package safetensors: pip install safetensors, or give a"
             " name that ends in .npz or .jsonl."
         )
@@ -102,7 +103,7 @@ def open_arrays(path: str, specs: Mapping[str, ArraySpec]) -> Iterator[Arrays]:
     """Opens arrays to fill; their file is moved to `path` if the block ends without an error.
 
     Raises:
-      ValueError: if the disk has no room for them.
+      UserError: if the disk has no room for them.
     """
     _check_room(path, sum(spec.nbytes for spec in specs.values()))
     folder = f"{path}.arrays"
@@ -126,7 +127,7 @@ def _check_room(path: str, size: int) -> None:
     """Filling a mapped file on a full disk would kill the process without a message."""
     free = shutil.disk_usage(os.path.dirname(path) or ".").free
     if 2 * size > free:
-        raise ValueError(
+        raise UserError(
             f"--output={path} needs {2 * size / 1e9:,.1f} GB on its disk while it is written, half"
             f" of it afterwards, and {free / 1e9:,.1f} GB are free: choose fewer --layers, another"
             " --level, or another disk."

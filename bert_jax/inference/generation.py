@@ -16,6 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
 from bert_jax.inference.model import check_single_process, load_fitting_tokenizer
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMDecoder
@@ -64,7 +65,7 @@ class Generator:
           params: of the same workdir, which are on the devices already; None: they are read.
 
         Raises:
-          ValueError: the model does not predict next words, or there is no checkpoint.
+          UserError: the model does not predict next words, or there is no checkpoint.
         """
         check_single_process()
         self.model = _generating_model(config, workdir)
@@ -93,12 +94,12 @@ class Generator:
         """Tokenizes the beginning of a text.
 
         Raises:
-          ValueError: it has no tokens, or with the new ones more than the model's positions.
+          UserError: it has no tokens, or with the new ones more than the model's positions.
         """
         ids = self.tokenizer.encode(text)
         marker = [self._marker] if self._marker >= 0 else []
         if not ids and not marker:
-            raise ValueError(
+            raise UserError(
                 f"The prompt {text!r} has no tokens, and this model has no token that begins a"
                 " text: give a word."
             )
@@ -106,7 +107,7 @@ class Generator:
         if tokens + max_new_tokens > longest:
             room = longest - tokens
             fix = f"set --max_new_tokens={room} or less" if room > 0 else "shorten it"
-            raise ValueError(
+            raise UserError(
                 f"The prompt {text[:40]!r} has {tokens} tokens, and {max_new_tokens} new ones are"
                 f" above the {longest} positions of the model: {fix}."
             )
@@ -232,7 +233,7 @@ def _generating_model(config: ConfigDict, workdir: str) -> TransformerConfig:
     if isinstance(model, TransformerConfig) and find_task(config.task).reads_forward:
         return model
     mask = getattr(model, "mask", "none")
-    raise ValueError(
+    raise UserError(
         f"{workdir} is for config.task={config.task!r}, with config.model.mask={mask!r}: only a"
         " model that was trained to predict the next word (config.task='causal_lm') generates text."
     )

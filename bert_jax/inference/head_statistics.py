@@ -16,6 +16,7 @@ from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
 from bert_jax.inference.model import BATCH_TOKENS, TrainedModel
 from bert_jax.models.layers.masks import is_visible
 from bert_jax.models.transformer import TransformerConfig
@@ -88,10 +89,10 @@ def mean_statistics(sums: np.ndarray, attending: float, where: str) -> np.ndarra
     """float64[statistics, layers, heads] -> float32, means over the tokens that attend.
 
     Raises:
-      ValueError: there are none.
+      UserError: there are none.
     """
     if not attending:
-        raise ValueError(f"{where} has no token but special ones: give a text with words.")
+        raise UserError(f"{where} has no token but special ones: give a text with words.")
     return (sums / attending).astype(np.float32)
 
 
@@ -109,7 +110,7 @@ def sample_batches(
       most: the most rows of the corpus, or examples of the file.
 
     Raises:
-      ValueError: there is no such split or file, or nothing in it.
+      UserError: there is no such split or file, or nothing in it.
     """
     if not path and has_corpus(config):
         yield from _corpus_batches(config, workdir, model, most)
@@ -117,13 +118,13 @@ def sample_batches(
     data = _task_data(config, workdir)
     source = path or buckets.local(config.data.eval)
     if not source:
-        raise ValueError(f"{workdir} has no config.data.eval: give a file, --input=FILE.")
+        raise UserError(f"{workdir} has no config.data.eval: give a file, --input=FILE.")
     count = sum(1 for _ in data.read(source, Counter(), labelled=not path))
     chosen = {*_evenly(count, most).tolist()}
     read = enumerate(data.read(source, Counter(), labelled=not path))
     examples = [example for number, example in read if number in chosen]
     if not examples:
-        raise ValueError(f"{source} holds no text: there is nothing to do.")
+        raise UserError(f"{source} holds no text: there is nothing to do.")
     for example in examples:
         data.check_example(example, model.tokenizer, model.config)
     rows = data.encode(examples, model.tokenizer, Counter())
@@ -147,7 +148,7 @@ def sample_statistics(
       float32[statistics, layers, heads] and two counts; rows of padding do not count.
 
     Raises:
-      ValueError: no token attends.
+      UserError: no token attends.
     """
     total, attending, rows = np.zeros(()), 0.0, 0
     for batch in batches:
@@ -168,7 +169,7 @@ def _corpus_batches(
 ) -> Iterator[Batch]:
     manifest = Manifest.load(data_dir(config, workdir))
     if VALIDATION not in manifest.splits:
-        raise ValueError(f"{manifest.folder} has no held-out split: give a file, --input=FILE.")
+        raise UserError(f"{manifest.folder} has no held-out split: give a file, --input=FILE.")
     length = manifest.sequence_lengths[-1]
     rows = manifest.rows(VALIDATION, length)
     shards = model.batch_shards

@@ -25,6 +25,7 @@ from bert_jax.data.labelled.texts import (
     text_batches,
 )
 from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import find_task
@@ -80,7 +81,7 @@ class TrainedModel:
           params: of the same workdir, which are on the devices already; None: they are read.
 
         Raises:
-          ValueError: there is no checkpoint, or it or the vocabulary does not fit.
+          UserError: there is no checkpoint, or it or the vocabulary does not fit.
         """
         check_single_process()
         row = find_task(config.task)
@@ -123,7 +124,7 @@ class TrainedModel:
         """Tokenizes a text or a pair.
 
         Raises:
-          ValueError: it has more tokens than the model has positions.
+          UserError: it has more tokens than the model has positions.
         """
         return encode_text(text, self.tokenizer, self.config.max_position_embeddings)
 
@@ -227,14 +228,14 @@ def load_fitting_tokenizer(config: ConfigDict, workdir: str, model: EncoderConfi
     """Returns the tokenizer of a workdir.
 
     Raises:
-      ValueError: there is none, or it has more pieces than the model.
+      UserError: there is none, or it has more pieces than the model.
     """
     can_grow = reads_new_words(model)
     tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, can_grow)
     if can_grow:
         return tokenizer
     if (pieces := len(tokenizer.pieces)) > model.padded_vocab_size:
-        raise ValueError(
+        raise UserError(
             f"The vocabulary in {workdir} has {pieces} pieces, the model only"
             f" {model.padded_vocab_size}: it is another model's vocabulary."
         )
@@ -242,19 +243,19 @@ def load_fitting_tokenizer(config: ConfigDict, workdir: str, model: EncoderConfi
 
 
 def check_single_process() -> None:
-    """Raises ValueError if several processes were started."""
+    """Raises UserError if several processes were started."""
     if jax.process_count() > 1:
-        raise ValueError("A trained model is used in one process: leave out --num_processes.")
+        raise UserError("A trained model is used in one process: leave out --num_processes.")
 
 
 def check_fills_masks(config: ConfigDict, workdir: str) -> None:
     """Refuses a model without a trained masked-LM head.
 
     Raises:
-      ValueError: the task has no such head, or weights were imported without it.
+      UserError: the task has no such head, or weights were imported without it.
     """
     if not find_task(config.task).fills_masks:
-        raise ValueError(f"{workdir} is for config.task={config.task!r}: it has no masked-LM head.")
+        raise UserError(f"{workdir} is for config.task={config.task!r}: it has no masked-LM head.")
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
 
 

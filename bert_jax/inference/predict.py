@@ -26,6 +26,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.corpus.batch import EvaluationBatch, in_parts
 from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.model import (
     BATCH_TOKENS,
@@ -81,7 +82,7 @@ class Predictor:
           for_requests: whether few examples are predicted at a time, as in `TrainedModel`.
 
         Raises:
-          ValueError: there is no checkpoint, or a head has random parameters.
+          UserError: there is no checkpoint, or a head has random parameters.
         """
         check_single_process()
         least_slots = MASK_SLOTS if for_requests else 1
@@ -164,7 +165,7 @@ def make_predicting_data(
     """Returns the host side of a workdir's task, with its labels.
 
     Raises:
-      ValueError: the workdir has no labels, or a head has random parameters.
+      UserError: the workdir has no labels, or a head has random parameters.
     """
     untrained = untrained_params(workdir)
     data = make_task_data(
@@ -187,7 +188,7 @@ def predict(
       The number of examples.
 
     Raises:
-      ValueError: for a workdir without a checkpoint, an example that cannot be read, or an output
+      UserError: for a workdir without a checkpoint, an example that cannot be read, or an output
         whose form the task does not have.
     """
     check_single_process()
@@ -223,14 +224,14 @@ def output_form(config: ConfigDict, output_path: str) -> OutputForm | None:
     """Returns the published form that an output's ending selects; None: JSON lines.
 
     Raises:
-      ValueError: the form is another task's.
+      UserError: the form is another task's.
     """
     ending = os.path.splitext(output_path)[1]
     if form := find_task(config.task).outputs.get(ending):
         return form
     for name, row in TASKS.items():
         if ending in row.outputs:
-            raise ValueError(
+            raise UserError(
                 f"--output={output_path}: {ending} is for config.task={name!r}, and this run's is"
                 f" {config.task!r}: take another ending, such as .jsonl."
             )

@@ -5,6 +5,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from bert_jax.files.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
@@ -18,7 +20,7 @@ class Sampling:
         (Holtzman et al. 2020, nucleus sampling); 1: all.
 
     Raises:
-      ValueError: for a value that is not allowed, or a value that has no effect.
+      UserError: for a value that is not allowed, or a value that has no effect.
     """
 
     greedy: bool = False
@@ -28,16 +30,16 @@ class Sampling:
 
     def __post_init__(self):
         if not 0 < self.temperature < float("inf"):
-            raise ValueError(
+            raise UserError(
                 f"--temperature={self.temperature} must be above 0; for the most probable words,"
                 " give --greedy."
             )
         if self.top_k < 0:
-            raise ValueError(f"--top_k={self.top_k} must be at least 1, or 0 for all words.")
+            raise UserError(f"--top_k={self.top_k} must be at least 1, or 0 for all words.")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"--top_p={self.top_p} must be above 0, and at most 1 for all words.")
+            raise UserError(f"--top_p={self.top_p} must be above 0, and at most 1 for all words.")
         if self.greedy and (self.temperature, self.top_k, self.top_p) != (1.0, 0, 1.0):
-            raise ValueError(
+            raise UserError(
                 "--greedy takes the most probable word: leave out --temperature, --top_k and"
                 " --top_p."
             )

@@ -46,7 +46,7 @@ def make_scorer(
     """Returns what scores texts with the model of a workdir.
 
     Raises:
-      ValueError: if there is no checkpoint, or no head in it that predicts words.
+      UserError: if there is no checkpoint, or no head in it that predicts words.
     """
     reads_forward = find_task(config.task).reads_forward
     return (CausalScorer if reads_forward else Scorer)(config, workdir, batch_tokens)
@@ -67,7 +67,7 @@ class Scorer:
         """Loads vocabulary and parameters.
 
         Raises:
-          ValueError: if there is no checkpoint, or no masked-LM head in it.
+          UserError: if there is no checkpoint, or no masked-LM head in it.
         """
         check_fills_masks(config, workdir)
         self.model = TrainedModel(config, workdir, batch_tokens)
@@ -116,7 +116,7 @@ class CausalScorer:
         """Loads vocabulary and parameters.
 
         Raises:
-          ValueError: if there is no checkpoint, or no trained head in it.
+          UserError: if there is no checkpoint, or no trained head in it.
         """
         self._data: Any = make_task_data(config)
         self._data.check_trained(untrained_params(workdir), workdir)

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.bert import BERT
 from bert_jax.models.elmo import ELMO
 from bert_jax.models.gpt import GPT
@@ -27,17 +28,17 @@ def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
       fields: of the encoder's configuration class; `name` chooses the encoder, "bert" if missing.
 
     Raises:
-      ValueError: for an unknown name, unknown or missing fields, or values that are not allowed.
+      UserError: for an unknown name, unknown or missing fields, or values that are not allowed.
     """
     name = fields.get("name", "bert")
     allowed = {field.name: field for field in dataclasses.fields(_row(name).config)}
     if unknown := [field for field in fields if field not in allowed]:
-        raise ValueError(
+        raise UserError(
             f"Model {name!r} has no field {', '.join(unknown)}. Available: {', '.join(allowed)}."
         )
     required = [n for n, field in allowed.items() if field.default is dataclasses.MISSING]
     if missing := [n for n in required if n not in fields and n != "name"]:
-        raise ValueError(f"Model {name!r} needs a value of {', '.join(missing)}: set it.")
+        raise UserError(f"Model {name!r} needs a value of {', '.join(missing)}: set it.")
     return _row(name).config(**{**fields, "name": name})
 
 
@@ -45,7 +46,7 @@ def default_fields(name: str) -> dict[str, Any]:
     """Returns the fields of an encoder's configuration that have defaults, as in `config.model`.
 
     Raises:
-      ValueError: for an unknown name.
+      UserError: for an unknown name.
     """
     fields = dataclasses.fields(_row(name).config)
     return {
@@ -63,7 +64,7 @@ def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:
       name: of the module in its parent; None for a module without one.
 
     Raises:
-      ValueError: for an unknown `config.name`.
+      UserError: for an unknown `config.name`.
     """
     return _row(config.name).encoder(config, name=name)
 
@@ -81,12 +82,12 @@ def make_add_fields(config: EncoderConfig, tokenizer: Tokenizer) -> AddFields:
       tokenizer: that made the ids.
 
     Raises:
-      ValueError: the tokenizer does not fit the encoder.
+      UserError: the tokenizer does not fit the encoder.
     """
     if make := _row(config.name).add_fields:
         return make(config, tokenizer)
     if (pieces := len(tokenizer.pieces)) > config.padded_vocab_size:
-        raise ValueError(
+        raise UserError(
             f"The vocabulary has {pieces:,} entries, more than"
             f" model.vocab_size={config.vocab_size:,}: set model.vocab_size={pieces}."
         )
@@ -104,5 +105,5 @@ def complete_example(config: EncoderConfig, batch: Batch) -> dict[str, Any]:
 
 def _row(name: str) -> Model:
     if name not in MODELS:
-        raise ValueError(f"Unknown model {name!r}. Available: {', '.join(MODELS)}.")
+        raise UserError(f"Unknown model {name!r}. Available: {', '.join(MODELS)}.")
     return MODELS[name]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm
 from bert_jax.models import elmo_batch
 from bert_jax.models.layers import lstm
@@ -56,7 +57,7 @@ class ElmoConfig(EncoderConfig):
       skip_connections: from the second layer on, a layer's input is added to its output.
 
     Raises:
-      ValueError: for a value that is not allowed, or values that do not fit together.
+      UserError: for a value that is not allowed, or values that do not fit together.
     """
 
     name: str = "elmo"
@@ -80,23 +81,23 @@ class ElmoConfig(EncoderConfig):
         super().__post_init__()
         self._check_one_of(tokens=TOKENS, cnn_activation=tuple(CNN_ACTIVATIONS))
         if self.rounds_products:
-            raise ValueError(
+            raise UserError(
                 f"dtype={self.dtype!r} is not there for LSTMs: set float32 or bfloat16."
             )
         if self.hidden_size % 2:
-            raise ValueError(
+            raise UserError(
                 f"hidden_size={self.hidden_size} is odd, and half of it are the features of each"
                 " direction: set an even number."
             )
         if self.cell_size < self.projection_size:
-            raise ValueError(
+            raise UserError(
                 f"cell_size={self.cell_size} is below hidden_size / 2 = {self.projection_size},"
                 " the features of each direction: change one of them."
             )
         if not self.filters:
-            raise ValueError("filters=() is empty: name (width, number), ...")
+            raise UserError("filters=() is empty: name (width, number), ...")
         if any(not 0 < width <= self.max_characters or n < 1 for width, n in self.filters):
-            raise ValueError(
+            raise UserError(
                 f"filters={self.filters!r} need widths from 1 to max_characters="
                 f"{self.max_characters}, and at least one filter each."
             )
@@ -179,10 +180,10 @@ class Elmo(Encoder):
           deterministic, keep_all, keep_attention: see `Encoder`.
 
         Raises:
-          ValueError: if attention probabilities are requested.
+          UserError: if attention probabilities are requested.
         """
         if keep_attention:
-            raise ValueError("ELMo has no attention probabilities: read its hidden states.")
+            raise UserError("ELMo has no attention probabilities: read its hidden states.")
         words, ids = self._words(batch, ""), batch["example_ids"]
         is_new = ids[:, 1:] != ids[:, :-1]
         starts = {
@@ -244,10 +245,10 @@ class Elmo(Encoder):
         """float32[padded vocab, projection size]; of tokens="embeddings" only.
 
         Raises:
-          ValueError: words are made of characters.
+          UserError: words are made of characters.
         """
         if self.config.tokens != "embeddings":
-            raise ValueError(
+            raise UserError(
                 "config.model.tokens='characters' has no table of word embeddings that a head could"
                 " be tied to: set config.model.tokens='embeddings', or another task."
             )

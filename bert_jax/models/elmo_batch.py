@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import AddFields, Batch
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer
@@ -30,7 +31,7 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
       tokenizer: that made the ids.
 
     Raises:
-      ValueError: the tokenizer has no words, or its words have another number of characters.
+      UserError: the tokenizer has no words, or its words have another number of characters.
     """
 
     def known(batch: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -43,12 +44,12 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
     if config.tokens == "embeddings":
         return lambda batch: batch | known(batch, (*_FIELDS, *_TARGETS))
     if not isinstance(tokenizer, WordTokenizer):
-        raise ValueError(
+        raise UserError(
             "config.model.tokens='characters' needs a vocabulary of words, and this one has pieces"
             " of words: set config.data.vocab=train:words, or a file with <S>, </S> and <UNK>."
         )
     if (length := tokenizer.characters.shape[1]) != config.max_characters:
-        raise ValueError(
+        raise UserError(
             f"config.model.max_characters={config.max_characters} is not {length}, the characters"
             f" of a word: set config.model.max_characters={length}."
         )

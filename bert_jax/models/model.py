@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import WeightTable
 from bert_jax.models.layers.cache import Cache
 from bert_jax.text.tokenization import Tokenizer
@@ -79,7 +80,7 @@ class EncoderConfig:
         the table of words, have biases.
 
     Raises:
-      ValueError: for a value that is not allowed.
+      UserError: for a value that is not allowed.
     """
 
     name: str
@@ -111,7 +112,7 @@ class EncoderConfig:
     def _check_one_of(self, **allowed: tuple[str, ...]) -> None:
         for field, values in allowed.items():
             if (got := getattr(self, field)) not in values:
-                raise ValueError(f"{field}={got!r} is none of {', '.join(values)}.")
+                raise UserError(f"{field}={got!r} is none of {', '.join(values)}.")
 
     @property
     def activation_dtype(self) -> jnp.dtype:
@@ -172,7 +173,7 @@ class Encoder(nn.Module):
           keep_attention: also return the attention probabilities of each layer.
 
         Raises:
-          ValueError: if attention probabilities are requested and the encoder has none.
+          UserError: if attention probabilities are requested and the encoder has none.
         """
         raise NotImplementedError
 
@@ -201,7 +202,7 @@ class Model:
         products in a forward pass; a training step needs three times that number.
       formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
       add_fields: function (config, tokenizer) -> function that adds the fields which only this
-        encoder reads to a batch on the host; raises ValueError for a tokenizer that does not fit.
+        encoder reads to a batch on the host; raises UserError for a tokenizer that does not fit.
         None: the encoder reads the fields of `corpus.batch` only, and all ids of the tokenizer
         are rows of its table of word embeddings.
       example_fields: function (config, batch) -> those fields of a batch of examples, of any

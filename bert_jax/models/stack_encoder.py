@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.layers.block import STACK_RULES, Stack
 from bert_jax.models.layers.cache import Cache, empty_cache
 from bert_jax.models.layers.dense import embedding
@@ -113,15 +114,15 @@ def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cac
       capacity: the largest number of positions of a row.
 
     Raises:
-      ValueError: positions attend to later ones, or the encoder has fewer positions.
+      UserError: positions attend to later ones, or the encoder has fewer positions.
     """
     if config.mask != "causal":
-        raise ValueError(
+        raise UserError(
             f"config.model.mask={config.mask!r}: hidden states depend on later words too, so text"
             " cannot be continued word by word; that needs a model trained with mask='causal'."
         )
     if capacity > (longest := config.max_position_embeddings):
-        raise ValueError(
+        raise UserError(
             f"{capacity} positions are more than the model's {longest}"
             " (config.model.max_position_embeddings)."
         )

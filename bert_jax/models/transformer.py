@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 
 NORM_PLACES = ("post", "pre")
@@ -49,7 +50,7 @@ class TransformerConfig(EncoderConfig):
         probabilities nor return them.
 
     Raises:
-      ValueError: for a value that is not allowed, or values that do not fit together.
+      UserError: for a value that is not allowed, or values that do not fit together.
     """
 
     num_heads: int
@@ -82,14 +83,14 @@ class TransformerConfig(EncoderConfig):
             remat_keeps=REMAT_KEEPS,
         )
         if self.hidden_size % self.num_heads:
-            raise ValueError(
+            raise UserError(
                 f"hidden_size={self.hidden_size} is not divisible by num_heads={self.num_heads}."
             )
         self._check_positions()
         self._check_window()
         self._check_attention()
         if self.scan_layers and (self.global_every or not self.first_norm):
-            raise ValueError(
+            raise UserError(
                 f"scan_layers=True needs blocks that are all alike, not global_every="
                 f"{self.global_every} and first_norm={self.first_norm}: set scan_layers=False."
             )
@@ -110,44 +111,44 @@ class TransformerConfig(EncoderConfig):
 
     def _check_positions(self) -> None:
         if self.positions == "rotary" and self.head_dim % 2:
-            raise ValueError(
+            raise UserError(
                 f"positions='rotary' needs an even hidden_size / num_heads, not"
                 f" {self.hidden_size} / {self.num_heads} = {self.head_dim}: change one of them."
             )
         if self.positions == "sinusoidal" and self.hidden_size % 2:
-            raise ValueError(
+            raise UserError(
                 f"positions='sinusoidal' needs an even hidden_size, not {self.hidden_size}."
             )
 
     def _check_window(self) -> None:
         if self.mask == "window" and self.window < 1:
-            raise ValueError(
+            raise UserError(
                 f"window={self.window} with mask='window' must be at least 1: set window to"
                 " the number of visible positions on each side."
             )
         if self.mask != "window" and self.window:
-            raise ValueError(
+            raise UserError(
                 f"window={self.window} has no effect with mask={self.mask!r}: set"
                 " window=0, or mask='window'."
             )
         if self.mask != "window" and (self.global_every or self.window_rotary_base):
-            raise ValueError(
+            raise UserError(
                 f"global_every={self.global_every} and window_rotary_base="
                 f"{self.window_rotary_base} have no effect with mask={self.mask!r}: set both to 0,"
                 " or mask='window'."
             )
         if not self.first_norm and self.norm_place != "pre":
-            raise ValueError("first_norm=False needs norm_place='pre'.")
+            raise UserError("first_norm=False needs norm_place='pre'.")
 
     def _check_attention(self) -> None:
         if self.attention != "einsum" and self.attention_dropout_rate:
-            raise ValueError(
+            raise UserError(
                 f"attention={self.attention!r} has no dropout of probabilities, and"
                 f" attention_dropout_rate={self.attention_dropout_rate}: set"
                 " attention_dropout_rate=0, or attention='einsum'."
             )
         if self.attention == "cudnn" and self.dtype != "bfloat16":
-            raise ValueError(
+            raise UserError(
                 f"attention='cudnn' needs dtype='bfloat16', not {self.dtype!r}: change dtype, or"
                 " set attention='dot_product'."
             )

@@ -14,19 +14,20 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.devices.trees import map_paths
+from bert_jax.files.errors import UserError
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES, make_schedule
 from bert_jax.optim.settings import OptimizerConfig
 
 
 def check_names(config: OptimizerConfig) -> None:
-    """Raises ValueError for an optimizer or a schedule that does not exist."""
+    """Raises UserError for an optimizer or a schedule that does not exist."""
     for what, name, table in (
         ("optimizer", config.name, OPTIMIZERS),
         ("schedule", config.schedule, SCHEDULES),
     ):
         if name not in table:
-            raise ValueError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
+            raise UserError(f"Unknown {what} {name!r}. Available: {', '.join(table)}.")
 
 
 def make_optimizer(
@@ -43,7 +44,7 @@ def make_optimizer(
       The transformation from gradients to what is added to the parameters, and its schedule.
 
     Raises:
-      ValueError: for an optimizer or a schedule that does not exist.
+      UserError: for an optimizer or a schedule that does not exist.
     """
     check_names(config)
     schedule = make_schedule(config, num_steps, warmup_steps)

@@ -5,12 +5,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 
 def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
     """Returns the version, and the answers of each question by its id; ignores everything else.
 
     Raises:
-      ValueError: the file has neither SQuAD's nor CMRC 2018's format, or an id twice.
+      UserError: the file has neither SQuAD's nor CMRC 2018's format, or an id twice.
     """
     data = _read(path)
     gold: dict[str, list[str]] = {}
@@ -21,15 +23,15 @@ def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
             if not all(isinstance(answer, str) for answer in answers):
                 raise TypeError
         except (KeyError, TypeError) as error:
-            raise ValueError(
+            raise UserError(
                 f"{path}: a question without an id, or without answers that have a text:"
                 f" {json.dumps(question, ensure_ascii=False)[:80]}"
             ) from error
         if key in gold:
-            raise ValueError(f"{path}: the id {key!r} occurs twice.")
+            raise UserError(f"{path}: the id {key!r} occurs twice.")
         gold[key] = answers
     if not gold:
-        raise ValueError(f"{path} has no questions.")
+        raise UserError(f"{path} has no questions.")
     return str(data.get("version", "")) if isinstance(data, dict) else "", gold
 
 
@@ -43,7 +45,7 @@ def _questions(data: Any, path: str) -> list[Any]:
         )
         return [question for paragraph in paragraphs for question in paragraph["qas"]]
     except (KeyError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path} is not in SQuAD's format (data > paragraphs > qas), nor in CMRC 2018's (a list"
             " of contexts with qas)."
         ) from error
@@ -53,7 +55,7 @@ def read_predictions(path: str) -> dict[str, str]:
     """Returns the predicted text of each id.
 
     Raises:
-      ValueError: the file is malformed.
+      UserError: the file is malformed.
     """
     return _read_mapping(path, "a text", lambda value: isinstance(value, str))
 
@@ -62,7 +64,7 @@ def read_na_probs(path: str) -> dict[str, float]:
     """Returns the number of each id.
 
     Raises:
-      ValueError: the file is malformed, or a number is not finite.
+      UserError: the file is malformed, or a number is not finite.
     """
     largest = sys.float_info.max
 
@@ -75,10 +77,10 @@ def read_na_probs(path: str) -> dict[str, float]:
 def _read_mapping(path: str, what: str, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
     values = _read(path)
     if not isinstance(values, dict):
-        raise ValueError(f"{path} must be a JSON object that maps ids to {what}.")
+        raise UserError(f"{path} must be a JSON object that maps ids to {what}.")
     for key, value in values.items():
         if not is_valid(value):
-            raise ValueError(f"{path}: {key!r} must have {what}, but has {json.dumps(value)[:60]}.")
+            raise UserError(f"{path}: {key!r} must have {what}, but has {json.dumps(value)[:60]}.")
     return values
 
 
@@ -87,6 +89,6 @@ def _read(path: str) -> Any:
         try:
             return json.load(file)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from error
+            raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from error
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8 (byte {error.start}).") from error
+            raise UserError(f"{path} is not UTF-8 (byte {error.start}).") from error

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bert_jax.files.errors import UserError
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -85,13 +87,13 @@ def majority_class_score(score: Callable[[Any, Any], float], gold: ArrayLike) ->
     the best score counts.
 
     Raises:
-      ValueError: there are no examples.
+      UserError: there are no examples.
     """
     gold = np.asarray(gold)
     answers, counts = np.unique(gold, axis=0, return_counts=True)
     tied = answers[counts == counts.max(initial=0)]
     if not len(tied):
-        raise ValueError("There are no examples: no class is the most frequent one.")
+        raise UserError("There are no examples: no class is the most frequent one.")
     return max(score(gold, np.broadcast_to(answer, gold.shape)) for answer in tied)
 
 
@@ -99,11 +101,11 @@ def paired(gold: ArrayLike, predicted: ArrayLike) -> tuple[np.ndarray, np.ndarra
     """Returns both as arrays.
 
     Raises:
-      ValueError: their shapes differ, or there are no examples.
+      UserError: their shapes differ, or there are no examples.
     """
     gold, predicted = np.asarray(gold), np.asarray(predicted)
     if gold.shape != predicted.shape:
-        raise ValueError(f"gold is {list(gold.shape)}, predictions are {list(predicted.shape)}.")
+        raise UserError(f"gold is {list(gold.shape)}, predictions are {list(predicted.shape)}.")
     if not gold.size:
-        raise ValueError("There are no examples to score.")
+        raise UserError("There are no examples to score.")
     return gold, predicted

@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
+from bert_jax.files.errors import UserError
+
 # Ignored characters: exactly this list. ASCII's full stop and comma, for example, do count.
 _IGNORED = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _RUNS = re.compile("[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
@@ -61,13 +63,13 @@ def cmrc2018(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) 
       `AVERAGE` (of the next two), `F1`, `EM`; `TOTAL` questions, `SKIP` without a prediction.
 
     Raises:
-      ValueError: there is no question, or one without an answer.
+      UserError: there is no question, or one without an answer.
     """
     if not gold:
-        raise ValueError("There are no questions to score.")
+        raise UserError("There are no questions to score.")
     for key, answers in gold.items():
         if not answers:
-            raise ValueError(f"Question {key!r} has no answer, which CMRC 2018 requires.")
+            raise UserError(f"Question {key!r} has no answer, which CMRC 2018 requires.")
     answered = [key for key in gold if key in predictions]
     totals = [
         100

@@ -6,6 +6,7 @@ Gold comes first, predictions second. An undefined correlation, of a constant, i
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bert_jax.files.errors import UserError
 from bert_jax.scores.classification import paired
 
 
@@ -24,12 +25,12 @@ def pearson(gold: ArrayLike, predicted: ArrayLike) -> float:
     """Returns Pearson's correlation; 0 where one side is constant.
 
     Raises:
-      ValueError: a number is not finite.
+      UserError: a number is not finite.
     """
     gold, predicted = (side.astype(np.float64) for side in paired(gold, predicted))
     for name, side in (("gold", gold), ("predicted", predicted)):
         if not np.isfinite(side).all():
-            raise ValueError(
+            raise UserError(
                 f"{np.sum(~np.isfinite(side))} of {len(side)} {name} numbers are not finite:"
                 f" there is no correlation."
             )
@@ -48,7 +49,7 @@ def spearman(gold: ArrayLike, predicted: ArrayLike) -> float:
     """Returns Spearman's rank correlation: Pearson's of the ranks; ties have their mean rank.
 
     Raises:
-      ValueError: a number is not finite.
+      UserError: a number is not finite.
     """
     gold, predicted = paired(gold, predicted)
     if not (np.isfinite(gold).all() and np.isfinite(predicted).all()):

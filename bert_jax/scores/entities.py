@@ -7,6 +7,7 @@ is 0, as in seqeval.
 import re
 from collections.abc import Iterable, Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.scores.classification import Counts, accuracy
 
 _TAG = re.compile(r"O|([BIES])(?:-(.*))?", re.DOTALL)
@@ -19,13 +20,13 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     after O, E and S, and where the type changes.
 
     Raises:
-      ValueError: an invalid tag.
+      UserError: an invalid tag.
     """
     spans, start, previous, kind = set(), 0, "O", ""
     for position, tag in enumerate([*tags, "O"]):
         match = _TAG.fullmatch(tag)
         if match is None:
-            raise ValueError(f"Invalid tag {tag!r}: tags are O, or B-, I-, E- or S- and a type.")
+            raise UserError(f"Invalid tag {tag!r}: tags are O, or B-, I-, E- or S- and a type.")
         prefix, next_kind = match[1] or "O", match[2] or "_"
         if previous != "O" and (prefix in "OBS" or previous in "ES" or next_kind != kind):
             spans.add((kind, start, position - 1))
@@ -45,7 +46,7 @@ def entity_counts(
     conlleval's overall precision, recall and F1.
 
     Raises:
-      ValueError: the sentences differ in number or length, or a tag is invalid.
+      UserError: the sentences differ in number or length, or a tag is invalid.
     """
     counts: dict[str, Counts] = {}
     for gold_tags, predicted_tags in _sentences(gold, predicted):
@@ -72,10 +73,10 @@ def _sentences(
 ) -> Iterable[tuple[Sequence[str], Sequence[str]]]:
     gold, predicted = list(gold), list(predicted)
     if len(gold) != len(predicted):
-        raise ValueError(f"{len(gold)} sentences of gold tags, {len(predicted)} of predictions.")
+        raise UserError(f"{len(gold)} sentences of gold tags, {len(predicted)} of predictions.")
     for number, (true, guessed) in enumerate(zip(gold, predicted, strict=True)):
         if len(true) != len(guessed):
-            raise ValueError(
+            raise UserError(
                 f"Sentence {number} has {len(true)} gold tags and {len(guessed)} predictions."
             )
         yield true, guessed

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 
 @dataclass(frozen=True)
 class Welch:
@@ -37,13 +39,13 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch | None:
       nothing to compare the difference with.
 
     Raises:
-      ValueError: a score is not finite, or a sample is empty.
+      UserError: a score is not finite, or a sample is empty.
     """
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if not len(a) or not len(b):
-        raise ValueError("There are no scores to compare.")
+        raise UserError("There are no scores to compare.")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise ValueError(f"Scores that are not finite cannot be compared: {first} with {second}.")
+        raise UserError(f"Scores that are not finite cannot be compared: {first} with {second}.")
     if min(len(a), len(b)) < 2 or not (np.ptp(a) or np.ptp(b)):
         return None
     from scipy import stats  # takes a second to import

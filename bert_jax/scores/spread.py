@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 _TOLERANCE = 1e-9  # scores from the same counts may differ by rounding
 
 
@@ -32,10 +34,10 @@ def summarize_seeds(scores: Sequence[float], majority: float) -> SeedSummary:
       majority: `classification.majority_class_score` on the same examples.
 
     Raises:
-      ValueError: there are no scores.
+      UserError: there are no scores.
     """
     if not len(scores):
-        raise ValueError("There are no runs to summarize.")
+        raise UserError("There are no runs to summarize.")
     values = np.asarray(scores, np.float64)
     return SeedSummary(
         runs=len(values),

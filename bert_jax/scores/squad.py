@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 Gold = Mapping[str, Sequence[str]]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
@@ -47,12 +49,12 @@ def squad_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     """Returns `exact_match` and `f1` of SQuAD 1.1.
 
     Raises:
-      ValueError: there is no question, or one without an answer.
+      UserError: there is no question, or one without an answer.
     """
     _check(gold)
     for key, answers in gold.items():
         if not answers:
-            raise ValueError(f"Question {key!r} has no answer: use the rules of SQuAD 2.0.")
+            raise UserError(f"Question {key!r} has no answer: use the rules of SQuAD 2.0.")
     sums = np.zeros(2)
     for key in gold.keys() & predictions.keys():
         sums[0] += max(exact(answer, predictions[key]) for answer in gold[key])
@@ -82,12 +84,12 @@ def squad_v2(
       threshold is also 0.0 where no answer to every question is best.
 
     Raises:
-      ValueError: there is no question, or one that is predicted lacks its na_prob.
+      UserError: there is no question, or one that is predicted lacks its na_prob.
     """
     _check(gold)
     answered = [key for key in gold if key in predictions]
     if na_probs is not None and (lacking := [key for key in answered if key not in na_probs]):
-        raise ValueError(
+        raise UserError(
             f"{len(lacking)} of {len(answered)} predictions have no na_prob, the first of them"
             f" {lacking[0]!r}."
         )
@@ -143,4 +145,4 @@ def _best_threshold(
 
 def _check(gold: Gold) -> None:
     if not gold:
-        raise ValueError("There are no questions to score.")
+        raise UserError("There are no questions to score.")

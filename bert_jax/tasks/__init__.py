@@ -1,5 +1,6 @@
 """TASKS: what can be trained, a file and a row for each task."""
 
+from bert_jax.files.errors import UserError
 from bert_jax.tasks.bidirectional_lm import BIDIRECTIONAL_LM
 from bert_jax.tasks.causal_lm import CAUSAL_LM
 from bert_jax.tasks.classification import CLASSIFICATION
@@ -25,8 +26,8 @@ def find_task(name: str) -> TaskRow:
     """Returns the row of a task.
 
     Raises:
-      ValueError: there is no such task.
+      UserError: there is no such task.
     """
     if name not in TASKS:
-        raise ValueError(f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}.")
+        raise UserError(f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}.")
     return TASKS[name]

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config.phases import Phase
+from bert_jax.files.errors import UserError
 from bert_jax.models.heads import WordScores, word_flops, word_scores
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores, next_tokens
@@ -38,11 +39,11 @@ class Losses:
         """Returns the losses of a configuration.
 
         Raises:
-          ValueError: for a loss of the next token that has no effect.
+          UserError: for a loss of the next token that has no effect.
         """
         lm_weight = settings.head.get("lm_weight", 0.0)
         if lm_weight and settings.frozen_encoder:
-            raise ValueError(
+            raise UserError(
                 f"head.lm_weight={lm_weight} trains the encoder, which optimizer.frozen_layers=-1"
                 " freezes: set one of the two to 0."
             )
@@ -52,10 +53,10 @@ class Losses:
         """Returns a task with these losses.
 
         Raises:
-          ValueError: there is a loss of the next token, and the model is not causal.
+          UserError: there is a loss of the next token, and the model is not causal.
         """
         if self.lm_weight and not task.model.is_causal:
-            raise ValueError(
+            raise UserError(
                 f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this model"
                 " sees: set --config.head.lm_weight=0, or fine-tune a causal model."
             )

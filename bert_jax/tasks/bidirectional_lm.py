@@ -25,6 +25,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.batch import EvaluationBatch
 from bert_jax.data.corpus.rows import CorpusRows
 from bert_jax.data.labelled.texts import Text
+from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_encoder
 from bert_jax.models.bidirectional_lm import (
     SOFTMAXES,
@@ -185,21 +186,21 @@ class BidirectionalLMData(PretrainingData):
         """Returns the host side for a configuration.
 
         Raises:
-          ValueError: the encoder carries no state; or a softmax or a metric does not exist.
+          UserError: the encoder carries no state; or a softmax or a metric does not exist.
         """
         name, head = settings.model["name"], settings.head
         if name in MODELS and not hasattr(MODELS[name].encoder, "language_model"):
-            raise ValueError(
+            raise UserError(
                 "config.task='bidirectional_lm' needs an encoder that carries a state in both"
                 f" directions, such as config.model.name='elmo', not {name!r}."
             )
         if head["softmax"] not in SOFTMAXES:
-            raise ValueError(
+            raise UserError(
                 f"config.head.softmax={head['softmax']!r} is none of {', '.join(SOFTMAXES)}."
             )
         for metric in settings.metrics:
             if metric not in METRICS:
-                raise ValueError(f"config.metrics: {metric!r} is none of {', '.join(METRICS)}.")
+                raise UserError(f"config.metrics: {metric!r} is none of {', '.join(METRICS)}.")
         return cls(
             metrics=settings.metrics or METRICS,
             data=settings.data,
@@ -216,11 +217,11 @@ class BidirectionalLMData(PretrainingData):
         """Returns the device side.
 
         Raises:
-          ValueError: more words would be sampled than there are.
+          UserError: more words would be sampled than there are.
         """
         task = BidirectionalLM(model, **self._words_of(model, tokenizer))
         if self.num_samples >= task.num_words:
-            raise ValueError(
+            raise UserError(
                 f"config.head.num_samples={self.num_samples} must be below the number of words,"
                 f" {task.num_words}: lower it, or set config.head.softmax='full'."
             )
@@ -240,19 +241,19 @@ class BidirectionalLMData(PretrainingData):
         """Refuses to sample words that are not sorted by frequency, and data of other words.
 
         Raises:
-          ValueError: the log-uniform distribution fits the text worse than a uniform one; or the
+          UserError: the log-uniform distribution fits the text worse than a uniform one; or the
             statistics count other words as unknown.
         """
         manifest = rows.manifest
         form = manifest.content["formats"][str(rows.sequence_length)]
         if form["num_words"] != (words := min(self.vocab_size, form["vocab_size"])):
-            raise ValueError(
+            raise UserError(
                 f"The data in {manifest.folder} were prepared to predict {form['num_words']} words,"
                 f" not {words}: set config.model.vocab_size={form['num_words']}, or prepare them"
                 " again in another config.data.dir."
             )
         if self.num_samples and rows.statistics["log_uniform_loss"] > math.log(words):
-            raise ValueError(
+            raise UserError(
                 f"The words of {manifest.vocabulary_path} are not sorted by frequency, which"
                 " config.head.softmax='sampled' assumes: sort them, train a vocabulary with"
                 " config.data.vocab='train:words', or set config.head.softmax='full'."
@@ -281,7 +282,7 @@ class BidirectionalLMData(PretrainingData):
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("softmax/") for name in untrained):
-            raise ValueError(
+            raise UserError(
                 f"The weights in {workdir} were imported without a softmax: they give features"
                 " (python -m bert_jax features), but no probabilities of texts before they are"
                 f" trained, with --config.init_from={workdir}."
@@ -289,7 +290,7 @@ class BidirectionalLMData(PretrainingData):
 
     def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
         if example.text_b is not None:
-            raise ValueError(
+            raise UserError(
                 f"{example.where} is a pair, and a bidirectional language model reads single"
                 " texts: leave out `text_b`."
             )

@@ -25,6 +25,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.batch import EvaluationBatch
 from bert_jax.data.corpus.rows import CorpusRows
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.files.errors import UserError
 from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
@@ -113,7 +114,7 @@ class CausalLMData(PretrainingData):
         """Returns the host side for a configuration.
 
         Raises:
-          ValueError: the model is not causal, or predicts next sentences; a metric does not exist,
+          UserError: the model is not causal, or predicts next sentences; a metric does not exist,
             or not for such data.
         """
         _check_model(settings.model)
@@ -122,12 +123,12 @@ class CausalLMData(PretrainingData):
             available += OF_RUNNING_TEXT
         for name in settings.metrics:
             if name in OF_RUNNING_TEXT and name not in available:
-                raise ValueError(
+                raise UserError(
                     f"config.metrics: {name} needs config.data.segments='running_text', not"
                     f" {settings.data['segments']!r}, whose rows are not each text once."
                 )
             if name not in available:
-                raise ValueError(
+                raise UserError(
                     f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
                 )
         return cls(
@@ -164,7 +165,7 @@ class CausalLMData(PretrainingData):
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("masked_lm/") for name in untrained):
-            raise ValueError(
+            raise UserError(
                 f"The weights in {workdir} were imported without a head that predicts words: they"
                 " give features (python -m bert_jax features), but no probabilities of texts"
                 f" before they are trained, with --config.init_from={workdir}."
@@ -235,7 +236,7 @@ def _describe(values: list[float]) -> Prediction:
 
 def _check_model(fields: Mapping[str, Any]) -> None:
     if fields["next_sentence"]:
-        raise ValueError(
+        raise UserError(
             "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
             " set config.model.next_sentence=False."
         )
@@ -243,7 +244,7 @@ def _check_model(fields: Mapping[str, Any]) -> None:
     mask = getattr(model, "mask", None)
     if mask != "causal":
         found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"
-        raise ValueError(
+        raise UserError(
             "config.task='causal_lm' predicts each token from those before it and needs"
             f" config.model.mask='causal', {found}."
         )

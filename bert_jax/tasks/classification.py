@@ -23,6 +23,7 @@ from bert_jax.data.labelled.tables import (
     read_table,
 )
 from bert_jax.data.labelled.text_tasks import CHINESE, GLUE, TextTask
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel
@@ -134,21 +135,21 @@ class ClassificationData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a set, a kind of labels, a metric or a head that does not exist.
+          UserError: for a set, a kind of labels, a metric or a head that does not exist.
         """
         data, metrics = settings.data, settings.metrics
         known, kind, published = GLUE | CHINESE, settings.head["labels"], None
         if name := data["published"]:
             if name not in known:
-                raise ValueError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
+                raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
             published = known[name]
             kind = "regression" if published.is_regression else "single"
         if kind not in LABEL_KINDS:
-            raise ValueError(f"head.labels={kind!r} is none of {', '.join(LABEL_KINDS)}.")
+            raise UserError(f"head.labels={kind!r} is none of {', '.join(LABEL_KINDS)}.")
         for metric in metrics:
             if metric not in METRICS[kind]:
                 first = next(iter(METRICS[kind]))
-                raise ValueError(
+                raise UserError(
                     f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, which there are"
                     f" for head.labels={kind!r}: set for example --config.metrics=\"('{first}',)\""
                     f" and --config.checkpoint.best_metric={first}."
@@ -204,7 +205,7 @@ class ClassificationData(Labelled):
 
     def with_labels(self, labels: tuple[str, ...]) -> "ClassificationData":
         if self.kind == "single" and "f1" in self.metrics and len(labels) != 2:
-            raise ValueError(
+            raise UserError(
                 f"metrics: f1 is of one of two labels, and there are {len(labels)}"
                 f" ({', '.join(labels)}): take macro_f1."
             )
@@ -305,7 +306,7 @@ class ClassificationData(Labelled):
 def _columns(data: Mapping[str, Any], kind: str) -> Columns:
     text_a = parse_column(data["text_a"])
     if text_a is None:
-        raise ValueError("data.text_a is missing: the column of the text.")
+        raise UserError("data.text_a is missing: the column of the text.")
     label: Any = parse_column(data["label"])
     if kind == "multi" and "," in data["label"]:
         label = tuple(name.strip() for name in data["label"].split(","))

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import POOLS
@@ -22,7 +23,7 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
       heads: allowed values.
 
     Raises:
-      ValueError: for a value that does not exist, or has no effect.
+      UserError: for a value that does not exist, or has no effect.
     """
     given = {name: settings.head[name] for name in _FIELDS if name in settings.head}
     head = HeadConfig(head=settings.head.get(field, "linear"), **given)
@@ -32,7 +33,7 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
         ("pool", head.pool, tuple(POOLS)),
     ):
         if value not in allowed:
-            raise ValueError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
+            raise UserError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
     _check_mix(head, "mix_layer_norm", head.mix_layer_norm)
     _check_mix(head, "mix_l2", settings.head.get("mix_l2", 0.0))
     # As in 0.1.0, a frozen encoder below a pooler or linear spans keeps its dropout.
@@ -42,7 +43,7 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
 
 def _check_mix(head: HeadConfig, name: str, value: Any) -> None:
     if value and not head.num_weights(2):
-        raise ValueError(
+        raise UserError(
             f"head.{name}={value} has no effect with head.layers={head.layers!r}, which has no"
             f" weights: set head.{name}={type(value)()}, or head.layers to scalar_mix, mix_last_4"
             " or mix_with_embeddings."
@@ -58,15 +59,15 @@ def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -
       pools: whether the head reads one vector of each example.
 
     Raises:
-      ValueError: the encoder has too few layers, or is causal and the head reads the first token.
+      UserError: the encoder has too few layers, or is causal and the head reads the first token.
     """
     if (least := LAYER_CHOICES[head.layers].least_layers) > model.num_layers:
-        raise ValueError(
+        raise UserError(
             f"head.layers={head.layers!r} takes {least} layers, and the model has"
             f" {model.num_layers}: choose another, such as last or scalar_mix."
         )
     if pools and head.pool == "cls" and model.is_causal:
-        raise ValueError(
+        raise UserError(
             "head.pool='cls' reads the first token, which sees no other one in a causal model:"
             " set --config.head.pool=last, or mean or max."
         )

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import Batch
 from bert_jax.tasks.mask_units import (
     Tokens,
@@ -75,20 +76,20 @@ class MaskingRule:
     def __post_init__(self):
         for name, allowed in (("masking", MASKINGS), ("rounding", ROUNDINGS)):
             if (got := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name}={got!r} is none of {', '.join(allowed)}.")
+                raise UserError(f"{name}={got!r} is none of {', '.join(allowed)}.")
         if self.rounding == "bernoulli" and self.masking != "subword":
-            raise ValueError(f"rounding='bernoulli' needs masking='subword', not {self.masking!r}.")
+            raise UserError(f"rounding='bernoulli' needs masking='subword', not {self.masking!r}.")
         if self.final_prob > self.masked_lm_prob:
-            raise ValueError(
+            raise UserError(
                 f"final_prob={self.final_prob} must be at most"
                 f" masked_lm_prob={self.masked_lm_prob}: the masking rate falls."
             )
         shares = (self.mask_share, self.same_share, self.random_share)
         if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
-            raise ValueError(f"The shares of masks {shares} must be at least 0 and add up to 1.")
+            raise UserError(f"The shares of masks {shares} must be at least 0 and add up to 1.")
         needs_words = self.masking in ("whole_word", "span")
         if needs_words and len(self.is_continuation) < self.vocab_size:
-            raise ValueError(
+            raise UserError(
                 f"masking={self.masking!r} needs is_continuation for each of the {self.vocab_size}"
                 f" ids; it has {len(self.is_continuation)}."
             )

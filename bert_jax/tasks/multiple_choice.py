@@ -11,6 +11,7 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.data.labelled.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
 from bert_jax.data.labelled.schema import ChoiceExample
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import MultipleChoiceModel
@@ -80,14 +81,14 @@ class MultipleChoiceData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a metric or a head that does not exist, or without a column of the
+          UserError: for a metric or a head that does not exist, or without a column of the
             context.
         """
         data = settings.data
         if settings.metrics != METRICS:
-            raise ValueError(f"metrics={settings.metrics} must be {METRICS} for multiple choice.")
+            raise UserError(f"metrics={settings.metrics} must be {METRICS} for multiple choice.")
         if not data["text_a"]:
-            raise ValueError("data.text_a is missing: the column of the context.")
+            raise UserError("data.text_a is missing: the column of the context.")
         columns = ChoiceColumns(
             context=data["text_a"],
             start=data["text_b"] or None,

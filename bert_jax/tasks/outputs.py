@@ -8,6 +8,7 @@ from typing import Any
 
 from bert_jax.data.labelled.text_tasks import GLUE, TextTask, number_of
 from bert_jax.files.atomic import whole_file, write_json
+from bert_jax.files.errors import UserError
 from bert_jax.tasks.task import OutputForm, Prediction
 
 
@@ -29,13 +30,13 @@ def _glue_split(data: Any, path: str) -> str:
     """Returns the split that a file name denotes.
 
     Raises:
-      ValueError: GLUE takes no file of that name for the task.
+      UserError: GLUE takes no file of that name for the task.
     """
     is_glue = data.published in GLUE.values()
     splits = {file: split for split, file in data.published.submissions.items()} if is_glue else {}
     if (name := os.path.basename(path)) not in splits:
         known = f"those of this task are {', '.join(splits)}" if splits else "this run is none"
-        raise ValueError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
+        raise UserError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
     return splits[name]
 
 
@@ -55,10 +56,10 @@ def write_submission(
       The path of the file.
 
     Raises:
-      ValueError: there is no submission for that split, an id is repeated, or a label is unknown.
+      UserError: there is no submission for that split, an id is repeated, or a label is unknown.
     """
     if split not in task.submissions:
-        raise ValueError(
+        raise UserError(
             f"There is no submission for {split!r}, only for"
             f" {', '.join(task.submissions) or 'no split'}."
         )
@@ -69,22 +70,20 @@ def write_submission(
         file.write("index\tprediction\n")
         for id, prediction in predictions:
             if id in seen:
-                raise ValueError(
-                    f"The id {id!r} has two predictions for {task.submissions[split]}."
-                )
+                raise UserError(f"The id {id!r} has two predictions for {task.submissions[split]}.")
             seen.add(id)
             if task.limits is not None:
                 low, high = task.limits
                 prediction = f"{min(max(_finite(prediction, id), low), high):.3f}"
             elif prediction not in task.labels:
-                raise ValueError(f"The id {id!r} has the unknown label {prediction!r}.")
+                raise UserError(f"The id {id!r} has the unknown label {prediction!r}.")
             file.write(f"{id}\t{written.get(prediction, prediction)}\n")
     return path
 
 
 def _finite(prediction: str, id: str) -> float:
     if not math.isfinite(number := number_of(prediction)):
-        raise ValueError(f"The id {id!r} has {prediction!r}, which is not a number.")
+        raise UserError(f"The id {id!r} has {prediction!r}, which is not a number.")
     return number
 
 

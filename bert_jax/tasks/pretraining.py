@@ -25,6 +25,7 @@ from bert_jax.config.phases import Phase, most_masks
 from bert_jax.data.corpus.batch import EvaluationBatch
 from bert_jax.data.corpus.rows import CorpusRows
 from bert_jax.data.labelled.texts import Text, encode_text, read_texts, text_batches
+from bert_jax.files.errors import UserError
 from bert_jax.models.heads import (
     PreTrainingModel,
     PreTrainingOutputs,
@@ -279,7 +280,7 @@ class PretrainingData:
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("masked_lm/") for name in untrained):
-            raise ValueError(
+            raise UserError(
                 f"The weights in {workdir} were imported without a masked-LM head: they give"
                 " features (python -m bert_jax features), but cannot fill in or score words before"
                 f" they are trained, with --config.init_from={workdir}."
@@ -316,7 +317,7 @@ class PretrainingData:
 
 def _check_has_mask(tokenizer: Tokenizer) -> None:
     if tokenizer.mask_id < 0:
-        raise ValueError(
+        raise UserError(
             "The vocabulary has no [MASK], which masked words need: set data.vocab to a WordPiece"
             " vocabulary or a SentencePiece model, or train on next tokens (configs/gpt.py)."
         )

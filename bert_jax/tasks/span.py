@@ -14,6 +14,7 @@ from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questio
 from bert_jax.data.labelled.schema import Question
 from bert_jax.data.labelled.spans import choose_spans
 from bert_jax.data.labelled.squad import read_questions
+from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import SpanModel, SpanOutputs
@@ -100,18 +101,18 @@ class SpanData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a metric or a head that does not exist, or another set than CMRC 2018.
+          UserError: for a metric or a head that does not exist, or another set than CMRC 2018.
         """
         data, head = settings.data, settings.head
         known = METRICS[head["null_answers"]]
         for metric in settings.metrics:
             if metric not in known:
-                raise ValueError(
+                raise UserError(
                     f"metrics: {metric!r} is none of {', '.join(known)}, which there are for"
                     f" head.null_answers={head['null_answers']}."
                 )
         if (published := data["published"]) not in ("", "cmrc2018"):
-            raise ValueError(f"Unknown data.published={published!r}. Available: cmrc2018.")
+            raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return cls(
             metrics=settings.metrics,
@@ -128,14 +129,14 @@ class SpanData(Labelled):
         """The questions of a file.
 
         Raises:
-          ValueError: as `read_questions`, or without `null_answers` none has an answer in its text.
+          UserError: as `read_questions`, or without `null_answers` none has an answer in its text.
         """
         has_answers = self.null_answers or not labelled
         for question in read_questions(path, counts, labelled):
             has_answers = has_answers or any(start >= 0 for _, start in question.answers)
             yield question
         if not has_answers:
-            raise ValueError(
+            raise UserError(
                 f"{path} has no question with an answer that is in its text: nothing to learn or"
                 " to score. Where no answer is one, set --config.head.null_answers=true."
             )

@@ -19,6 +19,7 @@ from bert_jax.data.labelled.schema import TaggedExample
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.data.labelled.tfds import read_tfds_tags
+from bert_jax.files.errors import UserError
 from bert_jax.models import crf
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
@@ -148,15 +149,15 @@ class TaggingData(Labelled):
         """Returns the host side for a configuration, without labels.
 
         Raises:
-          ValueError: for a head, layers or a metric that does not exist, or another set than
+          UserError: for a head, layers or a metric that does not exist, or another set than
             MSRA's.
         """
         data, head, metrics = settings.data, settings.head, settings.metrics
         if (published := data["published"]) not in ("", "msra_ner"):
-            raise ValueError(f"Unknown data.published={published!r}. Available: msra_ner.")
+            raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
         for metric in metrics:
             if metric not in (allowed := METRICS[head["entities"]]):
-                raise ValueError(f"metrics: {metric!r} is none of {', '.join(allowed)}.")
+                raise UserError(f"metrics: {metric!r} is none of {', '.join(allowed)}.")
         return cls(
             metrics=metrics,
             entities=head["entities"],

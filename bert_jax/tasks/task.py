@@ -189,7 +189,7 @@ class TaskData(Protocol):
         ...
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
-        """Raises ValueError if a head that is needed has random parameters.
+        """Raises UserError if a head that is needed has random parameters.
 
         Args:
           untrained: names of the parameters that an import did not find.
@@ -202,7 +202,7 @@ class TaskData(Protocol):
         ...
 
     def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
-        """Raises ValueError for an example that cannot be predicted."""
+        """Raises UserError for an example that cannot be predicted."""
         ...
 
     def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
@@ -234,7 +234,7 @@ class CorpusData(TaskData, Protocol):
     """The host side of a task on a corpus."""
 
     def check_rows(self, rows: Any) -> None:
-        """Raises ValueError if the task cannot be trained on these CorpusRows."""
+        """Raises UserError if the task cannot be trained on these CorpusRows."""
         ...
 
 
@@ -311,7 +311,7 @@ class OutputForm:
 
     Attributes:
       write: (host side, JSON lines of predictions, path) writes the file.
-      check: (host side, path) raises ValueError for a path that the form cannot have.
+      check: (host side, path) raises UserError for a path that the form cannot have.
     """
 
     write: Callable[[Any, str, str], None]
@@ -323,7 +323,7 @@ class TaskRow:
     """A row of TASKS: everything that depends on the name of a task.
 
     Attributes:
-      make: TaskSettings -> the host side, without labels; raises ValueError for settings that do
+      make: TaskSettings -> the host side, without labels; raises UserError for settings that do
         not exist.
       default_config: the package's defaults for the task.
       head: top-level name of the head's parameters whose bias has a value for each class; "" if

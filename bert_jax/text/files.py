@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from io import BufferedIOBase, RawIOBase
 from typing import NamedTuple
 
+from bert_jax.files.errors import UserError
+
 BLOCK = 1 << 18
 # A plain file is cut into ranges of about this many bytes, the units of parallel work.
 RANGE_BYTES = 4 << 20
@@ -54,7 +56,7 @@ def open_decompressed(path: str) -> BufferedIOBase | RawIOBase:
     """Opens a plain or compressed file for reading.
 
     Raises:
-      ValueError: the file is compressed with zstd and the package zstandard is not installed.
+      UserError: the file is compressed with zstd and the package zstandard is not installed.
     """
     match compression(path):
         case "gzip":
@@ -78,7 +80,7 @@ class _ZstandardFile(RawIOBase):
         try:
             import zstandard
         except ImportError:
-            raise ValueError(
+            raise UserError(
                 f"{path} is compressed with zstd, which needs a package: pip install zstandard"
             ) from None
         self._decompressor = zstandard.ZstdDecompressor()
@@ -110,7 +112,7 @@ def read_blocks(
     """Yields the next `size` bytes of a file (None: all) in blocks.
 
     Raises:
-      ValueError: a compressed file is corrupt or truncated.
+      UserError: a compressed file is corrupt or truncated.
     """
     remaining = size
     while remaining is None or remaining > 0:
@@ -120,7 +122,7 @@ def read_blocks(
             # The errors of zstandard are known only where that package is installed.
             if not isinstance(error, _CORRUPT) and type(error).__name__ != "ZstdError":
                 raise
-            raise ValueError(f"{path} is corrupt or truncated: {error}") from error
+            raise UserError(f"{path} is corrupt or truncated: {error}") from error
         if not block:
             return
         if remaining is not None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
+from bert_jax.files.errors import UserError
+
 Document = list[str]
 
 # A longer document, in characters, is cut into several, so that memory stays bounded.
@@ -20,9 +22,9 @@ _SPACELESS = ("zh", "ja", "th", "lo", "km", "my")
 
 
 def check_language(language: str) -> None:
-    """Raises ValueError if `language` does not have the form of an ISO 639 code."""
+    """Raises UserError if `language` does not have the form of an ISO 639 code."""
     if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", language):
-        raise ValueError(
+        raise UserError(
             f"data.language={language!r} is not a language code: give one such as en, de or zh"
             " (ISO 639)."
         )

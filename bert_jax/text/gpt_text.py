@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 # Of openai/finetune-transformer-lm, text_utils.py.
 _DASHES = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
 # A run of the same mark. The released pattern also means to have the backslash, but its string is
@@ -34,13 +36,13 @@ def load_libraries() -> tuple[Callable[[str], str], Callable[[], Any]]:
     """Returns ftfy's function text -> text, and a function that makes spaCy's English tokenizer.
 
     Raises:
-      ValueError: one of the two packages is not installed.
+      UserError: one of the two packages is not installed.
     """
     try:
         import ftfy
         from spacy.lang.en import English
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"GPT's tokenizer needs the package {error.name}: pip install 'bert_jax[gpt]' (ftfy"
             " and spaCy). Without them its ids would be others."
         ) from None

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_text
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
 from bert_jax.text.tokenization import make_fingerprint, tidy
@@ -44,7 +45,7 @@ class GptTokenizer:
       path: how errors name the vocabulary.
 
     Raises:
-      ValueError: the vocabulary is not one, `lowercase` is False, or ftfy or spaCy is missing.
+      UserError: the vocabulary is not one, `lowercase` is False, or ftfy or spaCy is missing.
     """
 
     MAX_WORDS = 1 << 17
@@ -52,7 +53,7 @@ class GptTokenizer:
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
         self._arguments = (vocabulary, lowercase, path)
         if not lowercase:
-            raise ValueError(
+            raise UserError(
                 f"{path} is GPT's vocabulary, which has lower case only: set data.lowercase=True."
             )
         pieces, merges = unpack(vocabulary, path)

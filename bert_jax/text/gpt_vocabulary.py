@@ -10,6 +10,8 @@ The two released forms have the same content and give the same bytes of `vocab.g
 import json
 import os
 
+from bert_jax.files.errors import UserError
+
 # Pieces and their ids; merges in the order in which they are applied.
 FILES = (("encoder_bpe_40000.json", "vocab_40000.bpe"), ("vocab.json", "merges.txt"))
 # The piece of unknown characters; the released program gives them id 0 whatever its piece is.
@@ -22,7 +24,7 @@ def find_files(path: str) -> tuple[str, str] | None:
     Returns None if `path` names no such vocabulary.
 
     Raises:
-      ValueError: one of the files is missing.
+      UserError: one of the files is missing.
     """
     if os.path.isdir(path):
         folder, names = path, [n for n in FILES if _has_any(path, n)]
@@ -31,14 +33,14 @@ def find_files(path: str) -> tuple[str, str] | None:
     if not names and not os.path.isdir(path):
         return None
     if not names:
-        raise ValueError(
+        raise UserError(
             f"The folder {path} has no vocabulary of GPT: it needs"
             f" {' or '.join(f'{pieces} and {merges}' for pieces, merges in FILES)}."
         )
     pieces, merges = (os.path.join(folder, name) for name in names[0])
     for missing, other in ((pieces, merges), (merges, pieces)):
         if not os.path.isfile(missing) and os.path.isfile(other):
-            raise ValueError(
+            raise UserError(
                 f"GPT's vocabulary has two files, and {missing} is missing: put it beside"
                 f" {os.path.basename(other)}."
             )
@@ -58,7 +60,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
       path: how errors name the file of pieces.
 
     Raises:
-      ValueError: they are not such files.
+      UserError: they are not such files.
     """
     try:
         ids = json.loads(pieces)
@@ -67,14 +69,14 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     except (ValueError, TypeError, AttributeError):
         is_complete, ordered = False, []
     if not is_complete or not ordered:
-        raise ValueError(
+        raise UserError(
             f"{path} is not a vocabulary of GPT: it must be a JSON object of pieces with the ids 0,"
             " 1, 2 ..."
         )
     try:
         lines = merges.decode().split("\n")[1:-1]
     except UnicodeDecodeError:
-        raise ValueError(
+        raise UserError(
             f"The merges beside {path} are not UTF-8 text: get the file again."
         ) from None
     content = {"pieces": ordered, "merges": [" ".join(line.split()) for line in lines]}
@@ -85,19 +87,19 @@ def unpack(vocabulary: bytes, path: str) -> tuple[list[str], list[tuple[str, str
     """Returns the pieces in the order of their ids, and the merges in order, of a `vocab.gpt`.
 
     Raises:
-      ValueError: it is not one, or its first piece is not <unk>.
+      UserError: it is not one, or its first piece is not <unk>.
     """
     try:
         content = json.loads(vocabulary)
         pieces = [str(piece) for piece in content["pieces"]]
         merges = [(first, second) for first, second in map(str.split, content["merges"])]
     except (ValueError, TypeError, KeyError):
-        raise ValueError(
+        raise UserError(
             f"{path} is not a byte-pair vocabulary of GPT: it needs pieces, and merges of two"
             " pieces each."
         ) from None
     if pieces[:1] != [UNKNOWN]:
-        raise ValueError(
+        raise UserError(
             f"{path} is not a vocabulary of GPT: the piece with id 0 must be {UNKNOWN}, the"
             f" unknown one, and it is {'missing' if not pieces else repr(pieces[0])}."
         )

@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer, is_cjk, is_punctuation
 
 # Codes of `PhraseMatcher.match`: a token continues a unit, begins a word, begins a phrase of the
@@ -47,32 +48,32 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
     """Reads the phrases of a file. White space around them and empty lines are dropped.
 
     Raises:
-      ValueError: the file cannot be read, is not UTF-8, has no phrase, or a malformed line.
+      UserError: the file cannot be read, is not UTF-8, has no phrase, or a malformed line.
     """
     path = os.fspath(path)
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError as error:
-        raise ValueError(f"The lexicon {path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"The lexicon {path} cannot be read: {error.strerror}.") from None
     try:
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path} is not UTF-8 text (line {line}): convert it to UTF-8.") from None
+        raise UserError(f"{path} is not UTF-8 text (line {line}): convert it to UTF-8.") from None
     entries = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         phrase, *classes = (column.strip() for column in line.split("\t"))
         if not phrase or len(classes) > 1:
-            raise ValueError(
+            raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is neither a phrase nor a phrase, a tab"
                 " and a class."
             )
         entries.append(Entry(phrase, "".join(classes), number))
     if not entries:
-        raise ValueError(f"The lexicon {path} has no phrases: give one a line.")
+        raise UserError(f"The lexicon {path} has no phrases: give one a line.")
     return entries
 
 
@@ -80,12 +81,12 @@ def check_classes(weighted: Iterable[str], entries: Sequence[Entry], path: str) 
     """Checks that each class with a weight is one of the lexicon's.
 
     Raises:
-      ValueError: naming a class that no phrase has.
+      UserError: naming a class that no phrase has.
     """
     known = sorted({entry.class_name for entry in entries} - {""})
     for name in weighted:
         if name not in known:
-            raise ValueError(
+            raise UserError(
                 f"data.lexicon_weights has the class {name!r}, which no phrase in {path} has; its"
                 f" classes: {', '.join(known) or 'none'}."
             )
@@ -116,7 +117,7 @@ class PhraseMatcher:
         phrases left out.
 
     Raises:
-      ValueError: a phrase has no tokens, or is in two classes.
+      UserError: a phrase has no tokens, or is in two classes.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class PhraseMatcher:
                 continue
             first = lines.setdefault(np.array(forms[0], "<u4").tobytes(), entry)
             if first.class_name != entry.class_name:
-                raise ValueError(
+                raise UserError(
                     f"{path}: {entry.phrase!r} has the class {entry.class_name!r} in line"
                     f" {entry.line} and {first.class_name!r} in line {first.line}: keep one of"
                     " them."
@@ -258,7 +259,7 @@ def _forms(entry: Entry, tokenizer: Tokenizer, path: str) -> list[list[int]]:
     """
     ids = tokenizer.encode(entry.phrase)
     if not ids:
-        raise ValueError(
+        raise UserError(
             f"{path}, line {entry.line}: the phrase {entry.phrase!r} has no tokens: remove it."
         )
     forms = [ids]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.files import (
     FileRange,
     encoding_of,
@@ -27,7 +28,7 @@ class BadText:
     """The policy for malformed text.
 
     Attributes:
-      policy: `replace` repairs it, `skip` leaves it out, `error` raises ValueError.
+      policy: `replace` repairs it, `skip` leaves it out, `error` raises UserError.
       counts: number of occurrences of each fault.
     """
 
@@ -38,10 +39,10 @@ class BadText:
         """Counts a fault. Returns whether to leave the text out; otherwise, it is to be repaired.
 
         Raises:
-          ValueError: the policy is `error`.
+          UserError: the policy is `error`.
         """
         if self.policy == "error":
-            raise ValueError(
+            raise UserError(
                 f"{where()}: {problem} (data.on_bad_text=replace repairs it, skip leaves it out)."
             )
         self.counts[fault] += 1
@@ -86,7 +87,7 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[
         case "binary":
             # Repairing it would not give text.
             if bad_text.policy != "skip":
-                raise ValueError(
+                raise UserError(
                     f"{path} is a binary file, judging by its control bytes: remove it from"
                     " data.source, or leave such files out with data.on_bad_text=skip."
                 )

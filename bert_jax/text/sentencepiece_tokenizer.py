@@ -11,6 +11,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as proto
 from sentencepiece import sentencepiece_pb2 as text_proto
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import SPECIAL_TOKENS, is_cjk, is_punctuation, make_fingerprint
 
 # Spellings of [PAD] [UNK] [CLS] [SEP] [MASK] in models: ours (and ALBERT's) first, then others'.
@@ -42,7 +43,7 @@ class SentencePieceTokenizer:
       path: how errors name the model.
 
     Raises:
-      ValueError: it is not a SentencePiece model, or a special token is missing.
+      UserError: it is not a SentencePiece model, or a special token is missing.
     """
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the model"):
@@ -53,7 +54,7 @@ class SentencePieceTokenizer:
         ids = {piece: index for index, piece in enumerate(self.pieces)}
         special = [next((ids[name] for name in names if name in ids), -1) for names in SPELLINGS]
         if missing := [name for name, i in zip(SPECIAL_TOKENS, special, strict=True) if i < 0]:
-            raise ValueError(
+            raise UserError(
                 f"{path} lacks {', '.join(missing)}: a SentencePiece model for BERT has a piece for"
                 f" each of {' '.join(SPECIAL_TOKENS)}; train it with control_symbols."
             )
@@ -155,4 +156,4 @@ def _parse(vocabulary: bytes, path: str) -> Any:
         sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
         return _Model.FromString(vocabulary)
     except Exception as error:  # each of the two libraries has its own
-        raise ValueError(f"{path} is not a SentencePiece model: it cannot be parsed.") from error
+        raise UserError(f"{path} is not a SentencePiece model: it cannot be parsed.") from error

@@ -34,7 +34,7 @@ With every policy:
     cut_documents        cuts through documents of more than 16 Mi characters
     cut_paragraphs       cuts through wrapped paragraphs of more than 1 Mi characters
 
-A corpus without any sentence is a ValueError.
+A corpus without any sentence raises UserError.
 """
 
 import glob
@@ -50,6 +50,7 @@ from typing import Any, Protocol
 from bert_jax.config.data import DataConfig
 from bert_jax.files.buckets import local
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.forms import Document, check_language, make_documents
 from bert_jax.text.installed_docs import InstalledDocs
@@ -79,11 +80,11 @@ def make_source(config: DataConfig) -> Source:
     """Makes the source that `config.source` names.
 
     Raises:
-      ValueError: the source is unknown, or has no data.
+      UserError: the source is unknown, or has no data.
     """
     kind, _, argument = config.source.partition(":")
     if kind not in SOURCES:
-        raise ValueError(
+        raise UserError(
             f"Unknown data.source={config.source!r}. Available: installed_docs, text:GLOB,"
             " jsonl:GLOB, tfds:NAME."
         )
@@ -102,13 +103,13 @@ class TextFiles:
         """Cuts the files into chunks.
 
         Raises:
-          ValueError: no file contains any text.
+          UserError: no file contains any text.
         """
         chunks = self._cut()
         counts = Counter()
         if not any(True for chunk in chunks for _ in self.read(chunk, counts)):
             faults = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
-            raise ValueError(f"There is no text in data.source={self.config.source!r} ({faults}).")
+            raise UserError(f"There is no text in data.source={self.config.source!r} ({faults}).")
         return chunks
 
     def _cut(self) -> list[tuple[FileRange, ...]]:
@@ -202,14 +203,14 @@ def _find_files(globs: str) -> tuple[str, ...]:
     for pattern in map(str.strip, globs.split(",")):
         matches = glob.glob(os.path.expanduser(local(pattern)), recursive=True)
         if not (files := sorted(filter(os.path.isfile, matches))):
-            raise ValueError(f"No file matches {pattern!r} in data.source.")
+            raise UserError(f"No file matches {pattern!r} in data.source.")
         paths += files
     return tuple(dict.fromkeys(paths))
 
 
 def _text_files(globs: str, config: DataConfig) -> Source:
     if config.form == "wrapped" and config.document != "file":
-        raise ValueError(
+        raise UserError(
             "data.form=wrapped needs data.document=file, since blank lines end paragraphs."
         )
     return TextFiles(_find_files(globs), config)
@@ -222,7 +223,7 @@ def _json_lines(globs: str, config: DataConfig) -> Source:
 def _installed_docs(argument: str, config: DataConfig) -> Source:
     del config  # The corpus is English, and cleaned.
     if argument:
-        raise ValueError(f"data.source=installed_docs takes no argument, but got {argument!r}.")
+        raise UserError(f"data.source=installed_docs takes no argument, but got {argument!r}.")
     return InstalledDocs()
 
 

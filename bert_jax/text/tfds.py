@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bert_jax.config.data import DataConfig
+from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES
 from bert_jax.text.forms import Document, make_documents
 from bert_jax.text.lines import BadText, split_lines
@@ -47,7 +48,7 @@ class TfdsText:
       config: the field, the form of the text and the policy for malformed text.
 
     Raises:
-      ValueError: it does not exist, needs TensorFlow, or has no such split or field.
+      UserError: it does not exist, needs TensorFlow, or has no such split or field.
     """
 
     def __init__(self, argument: str, config: DataConfig):
@@ -55,7 +56,7 @@ class TfdsText:
         self.config = config
         features = open_builder(self.name).info.features
         if config.field not in features:
-            raise ValueError(
+            raise UserError(
                 f"data.field={config.field!r} is not a field of {self.name}, which has"
                 f" {', '.join(sorted(features))}."
             )
@@ -77,7 +78,7 @@ class TfdsText:
             for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
                 text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
                 if not isinstance(text, bytes):
-                    raise ValueError(
+                    raise UserError(
                         f"{place}: data.field={config.field!r} is a {type(text).__name__}, not"
                         " text."
                     )
@@ -105,11 +106,11 @@ def parse_name(argument: str) -> tuple[str, str]:
     """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given.
 
     Raises:
-      ValueError: the argument is neither.
+      UserError: the argument is neither.
     """
     match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
     if not match:
-        raise ValueError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
+        raise UserError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
     return match[1], match[2] or "train"
 
 
@@ -122,7 +123,7 @@ def open_builder(name: str) -> Any:
     """Opens a prepared dataset, by its name or its folder.
 
     Raises:
-      ValueError: it does not exist.
+      UserError: it does not exist.
     """
     # Slow to import, and rarely needed.
     from tensorflow_datasets.core import read_only_builder, registered
@@ -130,12 +131,12 @@ def open_builder(name: str) -> Any:
     if os.path.exists(os.path.join(name, "dataset_info.json")):
         return read_only_builder.builder_from_directory(name)
     if os.path.isabs(name):
-        raise ValueError(f"{name} is not a prepared dataset: it has no dataset_info.json.")
+        raise UserError(f"{name} is not a prepared dataset: it has no dataset_info.json.")
     try:
         folder = os.environ.get("TFDS_DATA_DIR")
         return read_only_builder.builder_from_files(name, data_dir=folder)
     except registered.DatasetNotFoundError:
-        raise ValueError(
+        raise UserError(
             f"tfds:{name} is not prepared in {folder or '~/tensorflow_datasets'}: {_prepare(name)}"
         ) from None
 
@@ -145,18 +146,18 @@ def open_split(name: str, split: str) -> Any:
     """Opens a split, or a slice of one, for reading by record number.
 
     Raises:
-      ValueError: there is no such split, or it needs TensorFlow.
+      UserError: there is no such split, or it needs TensorFlow.
     """
     builder = open_builder(name)
     try:
         return builder.as_data_source(split=split)
     except NotImplementedError:
-        raise ValueError(
+        raise UserError(
             f"tfds:{name} is stored as {builder.info.file_format.value}, which only TensorFlow"
             f" reads: {_prepare(name)}"
         ) from None
     except (KeyError, ValueError) as error:
-        raise ValueError(
+        raise UserError(
             f"tfds:{name} has no split {split!r}; it has"
             f" {', '.join(sorted(builder.info.splits))} ({error})."
         ) from error

@@ -19,6 +19,8 @@ from typing import Protocol
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 # In the order of the ids 0..4 of the vocabularies that we train.
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -184,7 +186,7 @@ class WordPieceTokenizer:
       path: how errors name the vocabulary.
 
     Raises:
-      ValueError: the vocabulary is not UTF-8, or a special token is missing.
+      UserError: the vocabulary is not UTF-8, or a special token is missing.
     """
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
@@ -193,7 +195,7 @@ class WordPieceTokenizer:
         self.pieces = _read_pieces(vocabulary, path)
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         if missing := [token for token in SPECIAL_TOKENS if token not in self._ids]:
-            raise ValueError(
+            raise UserError(
                 f"{path} lacks {', '.join(missing)}: a WordPiece vocabulary has a line for each"
                 f" of {' '.join(SPECIAL_TOKENS)}."
             )
@@ -267,7 +269,7 @@ def _read_pieces(vocabulary: bytes, path: str) -> tuple[str, ...]:
         lines = vocabulary.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = vocabulary.count(b"\n", 0, error.start) + 1
-        raise ValueError(
+        raise UserError(
             f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
         ) from None
     return tuple(line.strip() for line in lines)

@@ -5,6 +5,7 @@ import os
 import pathlib
 
 from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
 from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
@@ -44,7 +45,7 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
         files, or one of them.
 
     Raises:
-      ValueError: it cannot be read, or is of none of these kinds.
+      UserError: it cannot be read, or is of none of these kinds.
     """
     path = local(os.fspath(path))
     if files := gpt_vocabulary.find_files(path):
@@ -52,7 +53,7 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
         return Vocabulary(path, "vocab.gpt", ".gpt", gpt_vocabulary.pack(pieces, merges, files[0]))
     kind = os.path.splitext(path)[1]
     if kind not in KINDS:
-        raise ValueError(
+        raise UserError(
             f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece),"
             " .model (SentencePiece) or .gpt (GPT), or be the folder of GPT's two files."
         )
@@ -69,7 +70,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False
         `WordTokenizer`. Other kinds have pieces for every word.
 
     Raises:
-      ValueError: the vocabulary cannot be read or is not of its kind, or a package that the
+      UserError: the vocabulary cannot be read or is not of its kind, or a package that the
         tokenizer needs is not installed.
     """
     vocabulary = read_vocabulary(path)
@@ -89,7 +90,7 @@ def make_tokenizer(
       grows: see `load_tokenizer`.
 
     Raises:
-      ValueError: see `load_tokenizer`.
+      UserError: see `load_tokenizer`.
     """
     arguments = content, lowercase, path
     if kind == ".txt" and is_word_vocabulary(content):
@@ -116,4 +117,4 @@ def _read(path: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"The vocabulary {path} cannot be read: {error.strerror}.") from None

@@ -25,6 +25,7 @@ import numpy as np
 import sentencepiece
 
 from bert_jax.files.atomic import write_bytes
+from bert_jax.files.errors import UserError
 from bert_jax.text.sentencepiece_tokenizer import SPACE
 from bert_jax.text.tokenization import (
     MAX_WORD_LENGTH,
@@ -157,18 +158,18 @@ def train_vocabulary(
       `characters` of the alphabet, and `characters_left_out` of it, too rare.
 
     Raises:
-      ValueError: the kind is unknown, the text has no words, or the size is too small.
+      UserError: the kind is unknown, the text has no words, or the size is too small.
     """
     _check_kind(kind)
     if vocab_size < MIN_SIZE:
-        raise ValueError(
+        raise UserError(
             f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
         )
     usable = {word: n for word, n in words.counts.items() if _is_usable(word)}
     if kind == "words":
         usable = dict(words.counts)
     if not usable:
-        raise ValueError(
+        raise UserError(
             f"The text has no words, so no {kind} vocabulary can be trained: check data.source."
         )
     characters: Counter[str] = Counter()
@@ -205,12 +206,12 @@ def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathL
     unknown word in place of the others.
 
     Raises:
-      ValueError: the vocabulary at `path` is larger.
+      UserError: the vocabulary at `path` is larger.
     """
     if isinstance(tokenizer, WordTokenizer):
         return
     if (size := len(tokenizer.pieces)) > vocab_size:
-        raise ValueError(
+        raise UserError(
             f"The vocabulary {os.fspath(path)} has {size} entries, more than"
             f" model.vocab_size={vocab_size}: set model.vocab_size={size}."
         )
@@ -218,9 +219,7 @@ def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathL
 
 def _check_kind(kind: str) -> None:
     if kind not in FILE_NAMES:
-        raise ValueError(
-            f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}."
-        )
+        raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")
 
 
 def _is_usable(word: str) -> bool:

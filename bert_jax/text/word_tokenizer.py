@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.offsets import spans_of_pieces
 from bert_jax.text.tokenization import basic_tokens, make_fingerprint, tidy
 
@@ -42,7 +43,7 @@ class WordTokenizer:
         so that its characters are known; otherwise its id is `unk_id`.
 
     Raises:
-      ValueError: the vocabulary is not UTF-8, or a special word is missing.
+      UserError: the vocabulary is not UTF-8, or a special word is missing.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class WordTokenizer:
         self._words = _read_words(vocabulary, path)
         self._ids = {word: index for index, word in enumerate(self._words)}
         if missing := [word for word in WORD_SPECIALS if word not in self._ids]:
-            raise ValueError(
+            raise UserError(
                 f"{path} lacks {', '.join(missing)}: a vocabulary of words has a line for each of"
                 f" {' '.join(WORD_SPECIALS)}."
             )
@@ -192,7 +193,7 @@ def _read_words(vocabulary: bytes, path: str) -> list[str]:
         lines = vocabulary.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = vocabulary.count(b"\n", 0, error.start) + 1
-        raise ValueError(
+        raise UserError(
             f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
         ) from None
     return [line.strip() for line in lines]

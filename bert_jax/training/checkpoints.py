@@ -34,6 +34,7 @@ from ml_collections import ConfigDict
 from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
 from bert_jax.training.checksums import (
     checksum_file,
     checksums,
@@ -93,7 +94,7 @@ class Checkpoints:
             checkpoints are skipped.
 
         Raises:
-          ValueError: the folder cannot be created.
+          UserError: the folder cannot be created.
         """
         self._folder = pathlib.Path(workdir).absolute() / _FOLDER
         self._keep, self._keep_best, self._best_metric = keep, keep_best, best_metric
@@ -105,7 +106,7 @@ class Checkpoints:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise ValueError(f"{self._folder} cannot be created: {error}.") from error
+                raise UserError(f"{self._folder} cannot be created: {error}.") from error
         processes.barrier("checkpoint folder")
         self._manager = _open(self._folder, read_only)
         self._writer = self._manager
@@ -121,11 +122,11 @@ class Checkpoints:
           metrics: of an evaluation at this step, or empty.
 
         Raises:
-          ValueError: this checkpoint or the previous one could not be written, or `best_metric` is
+          UserError: this checkpoint or the previous one could not be written, or `best_metric` is
             not one of `metrics`.
         """
         if metrics and self._keep_best and self._best_metric not in metrics:
-            raise ValueError(
+            raise UserError(
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
@@ -136,7 +137,7 @@ class Checkpoints:
         """Saves imported parameters as step 0.
 
         Raises:
-          ValueError: they could not be written.
+          UserError: they could not be written.
         """
         self._begin_to_save(0, params, meta, metrics={})
         self.wait()
@@ -160,7 +161,7 @@ class Checkpoints:
         """Waits until the checkpoint that is being saved is on disk, with its checksums.
 
         Raises:
-          ValueError: it could not be written.
+          UserError: it could not be written.
         """
         saving, self._saving = self._saving, None
         if saving:
@@ -181,7 +182,7 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
-            raise ValueError(
+            raise UserError(
                 f"The checkpoint of step {step} could not be written to {self._folder}: {error}."
                 f" The checkpoints before it are intact: {self._sealed_steps()}."
                 " Free disk space or repair the folder, and run the command again to resume."
@@ -233,14 +234,14 @@ class Checkpoints:
           use: `newest`, or `best` by the metric; the newest if none was evaluated.
 
         Raises:
-          ValueError: there is no intact checkpoint.
+          UserError: there is no intact checkpoint.
         """
         step = None
         if use == "best":
             step = self._first_good(lambda: self._best(len(self._sealed_steps())))
         if step is None and (step := self.newest_good_step()) is None:
             workdir = self._folder.parent
-            raise ValueError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
+            raise UserError(f"{workdir} has no checkpoint yet: train first, with --mode=train.")
         return step
 
     def metrics_of(self, step: int) -> dict[str, float]:
@@ -296,7 +297,7 @@ class Checkpoints:
           The state, and the `meta` it was saved with.
 
         Raises:
-          ValueError: its arrays have other names, shapes or dtypes than `like`.
+          UserError: its arrays have other names, shapes or dtypes than `like`.
         """
         rest = _without_params(like)
         self._check_same(step, "params", like.params)
@@ -316,7 +317,7 @@ class Checkpoints:
         """Reads the parameters alone, directly into the shardings of `like`.
 
         Raises:
-          ValueError: they have other names, shapes or dtypes than `like`.
+          UserError: they have other names, shapes or dtypes than `like`.
         """
         self._check_same(step, "params", like)
         args = ocp.args.Composite(params=ocp.args.StandardRestore(like))
@@ -342,7 +343,7 @@ class Checkpoints:
         saved = self._manager.item_metadata(step)[item]
         lines = diff_of_trees(described(getattr(saved, "tree", saved)), described(like))
         if lines:
-            raise ValueError(
+            raise UserError(
                 f"Checkpoint {step} in {self._folder} does not fit the configuration"
                 " (- in the checkpoint, + by the configuration): " + "; ".join(lines)
             )
@@ -425,7 +426,7 @@ def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoint
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
 
     Raises:
-      ValueError: there is no intact checkpoint.
+      UserError: there is no intact checkpoint.
     """
     reading = Checkpoints(workdir, best_metric=settings.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:

@@ -16,6 +16,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.devices import processes, sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
+from bert_jax.files.errors import UserError
 from bert_jax.tasks.task import Prediction, Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import open_chosen
@@ -55,7 +56,7 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
       The metrics.
 
     Raises:
-      ValueError: there is no checkpoint, it does not fit, or there are no held-out rows; or a head
+      UserError: there is no checkpoint, it does not fit, or there are no held-out rows; or a head
         that is evaluated has random parameters.
     """
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
@@ -67,7 +68,7 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
 
     evaluator = make_evaluator(run, phase)
     if evaluator is None:
-        raise ValueError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
+        raise UserError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
     evaluation = evaluator(params)
     values = evaluation.values
     if processes.is_main():

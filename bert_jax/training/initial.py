@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import store
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
@@ -66,7 +67,7 @@ def initial_params(
       The parameters in the shardings of `like`, and lines that describe their origin.
 
     Raises:
-      ValueError: `init_from` has no parameters, or they do not fit.
+      UserError: `init_from` has no parameters, or they do not fit.
     """
     params, origin = read_params(init_from)
     expected = flatten(like)
@@ -99,7 +100,7 @@ def check_source(config: ConfigDict) -> None:
     It takes seconds, so that parameters that do not fit are refused before data are prepared.
 
     Raises:
-      ValueError: as `initial_params`.
+      UserError: as `initial_params`.
     """
     model = make_model_config(config)
     params, _ = read_params(config.init_from)
@@ -132,7 +133,7 @@ def read_params(folder: str) -> tuple[Arrays, str]:
     Parameters that an import initialized are left out.
 
     Raises:
-      ValueError: there are none, or they are corrupt.
+      UserError: there are none, or they are corrupt.
     """
     folder = local(folder)
     if format_of(folder) != "workdir":
@@ -187,7 +188,7 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
       table of words ends in new rows for `checkpoint.new_words`, which are drawn at random.
 
     Raises:
-      ValueError: its tensors do not match its configuration, or have values that are not finite.
+      UserError: its tensors do not match its configuration, or have values that are not finite.
     """
     model = make_model_config(config)
     table = MODELS[model.name].formats[checkpoint.format]
@@ -203,7 +204,7 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
         arrays = [params[path] for path in paths]
         size = sum(array.size for array in arrays)
         if count := size - sum(np.count_nonzero(np.isfinite(array)) for array in arrays):
-            raise ValueError(
+            raise UserError(
                 f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
                 f" {size:,}: the file is corrupt, or the training diverged; get another one."
             )
@@ -231,7 +232,7 @@ def _foreign_shapes(
     bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
     tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
     if bias not in tensors:
-        raise ValueError(
+        raise UserError(
             f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
             " another one."
         )
@@ -332,7 +333,7 @@ def _new_paths(
     """Returns the paths of parameters that need new values: those of heads that are missing.
 
     Raises:
-      ValueError: other parameters are missing, unexpected or of another shape.
+      UserError: other parameters are missing, unexpected or of another shape.
     """
     have = {path: f"{list(array.shape)}" for path, array in params.items()}
     want = {path: f"{list(leaf.shape)}" for path, leaf in expected.items()}
@@ -351,7 +352,7 @@ def _new_paths(
         want.pop(path, None)
     if lines := diff_of_trees(have, want):
         more = len(lines) - _MAX_DIFFERENCES
-        raise ValueError(
+        raise UserError(
             f"The parameters of config.init_from={folder} do not fit the configuration (- in"
             f" config.init_from, + expected): {'; '.join(lines[:_MAX_DIFFERENCES])}"
             f"{f'; and {more} more' if more > 0 else ''}."

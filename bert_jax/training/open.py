@@ -27,6 +27,7 @@ from bert_jax.data.labelled.loaders import (
 )
 from bert_jax.devices import processes, sharding
 from bert_jax.files.buckets import local, refresh
+from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import CorpusData, LabelledData
@@ -62,7 +63,7 @@ def open_run(
       mesh: of the devices; None: all that there are, as the configuration arranges them.
 
     Raises:
-      ValueError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
+      UserError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
         used.
     """
     optimizer_config(config)  # invalid settings are reported before long work
@@ -136,7 +137,7 @@ def _open_labelled(
 ) -> Run:
     (phase,) = make_phases(config, steps=1)
     if not config.data.eval:
-        raise ValueError("config.data.eval is missing: the file to evaluate on.")
+        raise UserError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
     lengths = config.data.lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(make_model_config(config))
@@ -145,7 +146,7 @@ def _open_labelled(
         tokenizer = load_tokenizer(vocabulary, config.data.lowercase, grows)
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
-            raise ValueError("config.data.train is missing: the file to train on.")
+            raise UserError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)
         data = data.with_labels_of(examples)
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
@@ -203,14 +204,14 @@ def _lengths_of_run(workdir: str) -> tuple[int, ...]:
         return ()
     try:
         return store.load(workdir).data.lengths
-    except ValueError:  # the file is corrupt; the checkpoint has the configuration too
+    except UserError:  # the file is corrupt; the checkpoint has the configuration too
         return ()
 
 
 def _check_packing(config: ConfigDict, data: LabelledData) -> None:
     if not data.can_pack or "num_heads" not in config.model:
         what = "head or these losses" if "num_heads" in config.model else "encoder"
-        raise ValueError(
+        raise UserError(
             f"config.data.pack={config.data.pack}: this {what} would mix the examples of a row:"
             " set config.data.pack=1."
         )
@@ -245,7 +246,7 @@ def _fingerprint(
 
 def _vocabulary(config: ConfigDict) -> str:
     if not config.data.vocab:
-        raise ValueError(
+        raise UserError(
             "config.init_from is missing: the pre-trained model to start from. (Or name a"
             " vocabulary with config.data.vocab, to start from random parameters.)"
         )
@@ -256,13 +257,13 @@ def _more_sources(entries: Sequence[str]) -> dict[str, str]:
     """Returns ("NAME=FILE", ...) by name.
 
     Raises:
-      ValueError: for another form, or a name that is taken.
+      UserError: for another form, or a name that is taken.
     """
     sources = {}
     for entry in entries:
         name, _, source = entry.partition("=")
         if not source or name in ("train", "eval", *sources):
-            raise ValueError(
+            raise UserError(
                 f"config.data.more_eval: {entry!r} is not NAME=FILE with a name of its own."
             )
         sources[name] = source

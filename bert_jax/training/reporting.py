@@ -11,6 +11,7 @@ import numpy as np
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes
 from bert_jax.files.atomic import whole_file
+from bert_jax.files.errors import UserError
 from bert_jax.training import metrics, progress
 from bert_jax.training.evaluate import verdict
 from bert_jax.training.run import Run
@@ -68,7 +69,7 @@ class Reporter:
           shape: [batch, ..., sequence length] of the batch.
 
         Raises:
-          ValueError: an update was not finite and the configuration says to abort.
+          UserError: an update was not finite and the configuration says to abort.
         """
         self._in_flight.append((step, step_metrics))
         tokens = math.prod(shape)
@@ -100,7 +101,7 @@ class Reporter:
         limit = config.nonfinite_limit if config.nonfinite == "skip" else 0
         path = self._dump(step)
         if self._streak > limit:
-            raise ValueError(
+            raise UserError(
                 f"{message}, {self._streak} in a row (config.nonfinite={config.nonfinite}): the"
                 f" update was not applied. Its batch is in {path}; the checkpoints are intact."
                 " Lower config.optimizer.learning_rate, or inspect that batch."

@@ -10,6 +10,7 @@ from typing import Any
 from bert_jax.config import store
 from bert_jax.config.fields import describe_model, has_corpus, reinitialized_pattern
 from bert_jax.files.atomic import AppendFile
+from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
 from bert_jax.training import metrics, progress
 from bert_jax.training.checkpoints import Checkpoints
@@ -27,7 +28,7 @@ def restore_or_init(
     """Returns the state that training begins with, and the `checkpoint_meta` it was saved with.
 
     Raises:
-      ValueError: the checkpoint has other settings or data, or the weights do not fit.
+      UserError: the checkpoint has other settings or data, or the weights do not fit.
     """
     config, mesh = run.config, run.mesh
     step = checkpoints.newest_good_step()
@@ -97,13 +98,13 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     """Refuses to resume with other settings or data than those of the checkpoint.
 
     Raises:
-      ValueError: listing what differs.
+      UserError: listing what differs.
     """
     changed = store.differences(store.from_json(meta["config"]), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
     if changed and not run.config.checkpoint.allow_changes:
-        raise ValueError(
+        raise UserError(
             f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"
             " --workdir, or resume regardless with --config.checkpoint.allow_changes=true."
         )

@@ -19,6 +19,7 @@ from bert_jax.config.phases import Phase, duration_steps, make_phases
 from bert_jax.data.corpus.batch import Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
+from bert_jax.files.errors import UserError
 from bert_jax.models import make_add_fields, make_config
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import check_names, make_optimizer
@@ -76,7 +77,7 @@ class Run:
         """Completes a batch on the host with what only this encoder reads.
 
         Raises:
-          ValueError: the tokenizer does not fit the encoder.
+          UserError: the tokenizer does not fit the encoder.
         """
         return make_add_fields(self.task.model, self.tokenizer)
 
@@ -120,7 +121,7 @@ def make_model_config(config: ConfigDict) -> EncoderConfig:
     """Returns sizes and numerics of the encoder.
 
     Raises:
-      ValueError: for a model that does not exist, or values that it cannot have.
+      UserError: for a model that does not exist, or values that it cannot have.
     """
     fields = {k: v for k, v in config.model.to_dict().items() if k != "next_sentence"}
     return make_config(fields | {"dtype": config.dtype, "prng_impl": config.prng_impl})
@@ -130,7 +131,7 @@ def optimizer_config(config: ConfigDict) -> OptimizerConfig:
     """Returns the settings of the optimizer.
 
     Raises:
-      ValueError: for an optimizer or a schedule that does not exist.
+      UserError: for an optimizer or a schedule that does not exist.
     """
     values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
     phases = zip(config.phases, values["restarts"], strict=False)
@@ -148,14 +149,14 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
       more: fields of TaskSettings that no configuration has.
 
     Raises:
-      ValueError: for a task that does not exist, or settings that it cannot have.
+      UserError: for a task that does not exist, or settings that it cannot have.
     """
     row = find_task(config.task)
     check = check_corpus if has_corpus(row.default_config()) else check_labelled
     check(config)  # the configuration of another task lacks fields
     if has_corpus(config) and row.reads_streams != (config.data.segments == "stream"):
         needed = "needs" if row.reads_streams else "cannot read"
-        raise ValueError(
+        raise UserError(
             f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
             f" {config.data.segments!r}: change one of the two."
         )
@@ -180,7 +181,7 @@ def make_checked_mesh(config: ConfigDict, devices: Sequence[Any] = ()) -> Mesh:
       devices: in place of those that there are.
 
     Raises:
-      ValueError: a batch cannot be split.
+      UserError: a batch cannot be split.
     """
     mesh = sharding.make_mesh(**config.mesh.to_dict(), devices=devices)
     for phase in make_phases(config, steps=0):
@@ -209,22 +210,22 @@ def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -
       lowercase, grows: see `load_tokenizer`.
 
     Raises:
-      ValueError: there is no vocabulary.
+      UserError: there is no vocabulary.
     """
     if path := find_vocabulary(workdir):
         return load_tokenizer(path, lowercase, grows)
-    raise ValueError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+    raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
 
 
 def read_labels(workdir: str) -> tuple[str, ...]:
     """Returns the labels of a run.
 
     Raises:
-      ValueError: there are none.
+      UserError: there are none.
     """
     path = pathlib.Path(workdir, LABELS)
     if not path.is_file():
-        raise ValueError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
+        raise UserError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
     return tuple(read_json(path))
 
 

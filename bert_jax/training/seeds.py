@@ -28,7 +28,7 @@ def train_seeds(config: ConfigDict, workdir: str) -> tuple[Any, bool]:
       The last state of the last seed, and whether all seeds are complete.
 
     Raises:
-      ValueError: as `train`.
+      UserError: as `train`.
     """
     state, results = None, {}
     for seed in range(config.seed, config.seed + config.seeds):

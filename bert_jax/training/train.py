@@ -18,6 +18,7 @@ from bert_jax.config import presets, store
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import compilation_cache, processes, sharding
+from bert_jax.files.errors import UserError
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
@@ -47,12 +48,12 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
       The last state, and whether the run is complete.
 
     Raises:
-      ValueError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
+      UserError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
         was not finite and the configuration says to abort.
     """
     # ---------------------------------------------------------------- open: devices, data, phases
     if has_imported_params_only(workdir):
-        raise ValueError(
+        raise UserError(
             f"{workdir} holds imported parameters, not a run: start one from them with"
             f" --config.init_from={workdir} --workdir=NEW."
         )

@@ -22,6 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 # Name of a field -> array whose first dimension is the batch.
 Batch = dict[str, np.ndarray]
 
@@ -47,13 +49,13 @@ def token_fields(
       pad_id: value of `input_ids` in padding.
 
     Raises:
-      ValueError: a row has more tokens than `sequence_length`.
+      UserError: a row has more tokens than `sequence_length`.
     """
     stops = np.cumsum(lengths, axis=1)
     begins = stops - lengths
     num_tokens = stops[:, -1:]
     if (longest := num_tokens.max(initial=0)) > sequence_length:
-        raise ValueError(f"A row of {longest} tokens does not fit in {sequence_length}.")
+        raise UserError(f"A row of {longest} tokens does not fit in {sequence_length}.")
     place = np.arange(sequence_length)
     is_token = place < num_tokens
     ids = ids if ids.size else np.array([pad_id], np.int32)

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bert_jax.files.atomic import read_json, whole_file, whole_folder, write_json
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 DOCUMENT = np.dtype(
@@ -204,7 +205,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
       The splits that have documents, and how many documents repeat the text of another.
 
     Raises:
-      ValueError: a split would have fewer than two distinct documents; the random next sentence
+      UserError: a split would have fewer than two distinct documents; the random next sentence
         of a pair comes from another document.
     """
     corpus = os.path.join(folder, "documents")
@@ -222,7 +223,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
     }
     if num_distinct["train"] < 2 or (share and num_distinct["validation"] < 2):
         needs = "four documents (two to train on, two held out)" if share else "two documents"
-        raise ValueError(
+        raise UserError(
             f"The corpus needs at least {needs} of different text and has {distinct.size}, since a"
             " random next sentence comes from another document: give more text, or mark where"
             " documents end (a blank line, or data.document=file)"

@@ -16,6 +16,7 @@ import numpy as np
 
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.corpus.shards import ROWS_PER_BLOCK, ShardRows
+from bert_jax.files.errors import UserError
 
 # The rows of a window, about 128 x 256, are shuffled together. (ShardRows caches two windows.)
 WINDOW_BLOCKS = 128
@@ -56,14 +57,14 @@ class Loader:
       seed: of the order.
 
     Raises:
-      ValueError: there are no rows, or `batch_size` is not positive.
+      UserError: there are no rows, or `batch_size` is not positive.
     """
 
     def __init__(self, rows: ShardRows, batch_size: int, seed: int):
         if not len(rows):
-            raise ValueError("There are no rows to make batches of.")
+            raise UserError("There are no rows to make batches of.")
         if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+            raise UserError(f"batch_size={batch_size} must be at least 1.")
         self.rows = rows
         self.batch_size = batch_size
         self.seed = seed
@@ -118,14 +119,14 @@ class StreamLoader:
       batch_size: streams, over all processes.
 
     Raises:
-      ValueError: there are fewer rows than streams, or `batch_size` is not positive.
+      UserError: there are fewer rows than streams, or `batch_size` is not positive.
     """
 
     def __init__(self, rows: ShardRows, batch_size: int):
         if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+            raise UserError(f"batch_size={batch_size} must be at least 1.")
         if batch_size > len(rows):
-            raise ValueError(
+            raise UserError(
                 f"The corpus has {len(rows):,} rows, too few for {batch_size:,} streams: lower"
                 " config.global_batch_size, or give more text."
             )

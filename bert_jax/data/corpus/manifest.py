@@ -20,6 +20,7 @@ from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.files.atomic import read_json, whole_file, write_json, write_text
 from bert_jax.files.buckets import fetch
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 
@@ -48,7 +49,7 @@ class Manifest:
         """Reads the manifest of a folder.
 
         Raises:
-          ValueError: it does not exist, cannot be read, or has another version.
+          UserError: it does not exist, cannot be read, or has another version.
         """
         path = os.path.join(folder, NAME)
         try:
@@ -58,13 +59,13 @@ class Manifest:
             if version == VERSION:
                 _check_form(content)
         except FileNotFoundError:
-            raise ValueError(
+            raise UserError(
                 f"{folder} has no prepared data (no {NAME}): run python -m bert_jax prepare."
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path} is corrupt ({error}): prepare the data again.") from None
+            raise UserError(f"{path} is corrupt ({error}): prepare the data again.") from None
         if version != VERSION:
-            raise ValueError(
+            raise UserError(
                 f"{path} has version {version}, but this program reads version {VERSION}: prepare"
                 " the data again in another folder."
             )
@@ -118,13 +119,13 @@ class Manifest:
         """Loads the tokenizer that made the data.
 
         Raises:
-          ValueError: the vocabulary in the folder has changed.
+          UserError: the vocabulary in the folder has changed.
         """
         stored = self.content["tokenizer"]
         path = self.vocabulary_path
         tokenizer = load_tokenizer(path, stored["lowercase"])
         if tokenizer.fingerprint != stored["fingerprint"]:
-            raise ValueError(
+            raise UserError(
                 f"{path} is not the vocabulary of the data in its folder: restore that one, or"
                 " prepare the data again in another folder."
             )
@@ -134,7 +135,7 @@ class Manifest:
         """Opens the rows of one split at one sequence length, after a check of the files' sizes.
 
         Raises:
-          ValueError: there are no such rows, or a file is missing or has the wrong size.
+          UserError: there are no such rows, or a file is missing or has the wrong size.
         """
         files = self._part(split, sequence_length)["files"]
         paths = [os.path.join(self.folder, file["name"]) for file in files]
@@ -151,7 +152,7 @@ class Manifest:
           The number of bytes read.
 
         Raises:
-          ValueError: naming the first file that is missing or has changed.
+          UserError: naming the first file that is missing or has changed.
         """
         files = [self.content["tokenizer"]] + [
             file
@@ -168,7 +169,7 @@ class Manifest:
         fetch([path])
         _check_size(path, file["bytes"])
         if file_sha256(path) != file["sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"{path} is corrupt: its SHA-256 is not the one in {NAME}. Delete {NAME} and"
                 " prepare the data again."
             )
@@ -176,7 +177,7 @@ class Manifest:
     def _part(self, split: str, sequence_length: int) -> dict[str, Any]:
         parts = self.content["splits"].get(split, {"sequence_lengths": {}})["sequence_lengths"]
         if str(sequence_length) not in parts:
-            raise ValueError(
+            raise UserError(
                 f"{self.folder} has no rows of split {split!r} at sequence length"
                 f" {sequence_length}: it has splits {', '.join(self.splits)} at sequence lengths"
                 f" {', '.join(map(str, self.sequence_lengths))}."
@@ -185,11 +186,11 @@ class Manifest:
 
 
 def _check_seal(path: str) -> None:
-    """Raises ValueError if a manifest is not the one that was written; 0.1.0 wrote no checksum."""
+    """Raises UserError if a manifest is not the one that was written; 0.1.0 wrote no checksum."""
     if os.path.exists(seal := path + _SEAL):
         expected = pathlib.Path(seal).read_bytes()
         if expected != f"{file_sha256(path)}  {NAME}\n".encode():
-            raise ValueError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
+            raise UserError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
 
 
 def _make_form(content: dict[str, Any], sequence_length: str) -> RowFormat | StreamFormat:
@@ -232,6 +233,6 @@ def _check_size(path: str, size: int) -> None:
     actual = os.path.getsize(path) if os.path.exists(path) else None
     if actual != size:
         problem = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
-        raise ValueError(
+        raise UserError(
             f"{path} {problem}: delete {NAME} in its folder and prepare the data again."
         )

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
+
 
 def pack(lengths: np.ndarray, capacity: int, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Puts examples into rows, longest first, each into the fullest row that has room for it.
@@ -19,10 +21,10 @@ def pack(lengths: np.ndarray, capacity: int, most: int) -> tuple[np.ndarray, np.
       int64[examples], the numbers of the examples, row by row; int64[rows], examples of each row.
 
     Raises:
-      ValueError: an example is longer than a row.
+      UserError: an example is longer than a row.
     """
     if lengths.size and (longest := int(lengths.max())) > capacity:
-        raise ValueError(f"An example of {longest} tokens does not fit in {capacity}.")
+        raise UserError(f"An example of {longest} tokens does not fit in {capacity}.")
     row_of = np.empty(lengths.size, np.int64)
     open_rows: list[list[int]] = [[] for _ in range(capacity + 1)]  # by the room that is left
     rooms = 0  # bit r: there is an open row with room r

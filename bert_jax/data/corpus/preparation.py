@@ -34,6 +34,7 @@ from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes,
 from bert_jax.files.beam import Beam
 from bert_jax.files.buckets import UNFINISHED, remove
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import Source
@@ -192,7 +193,7 @@ class Preparation:
         join_chunks(folders, self.corpus)
         counts = self._corpus_counts()
         if not counts["documents"]:
-            raise ValueError(
+            raise UserError(
                 f"There is no text in data.source={self.config.source!r} that gives any token"
                 f" ({counts['empty_documents']} documents were read)."
             )

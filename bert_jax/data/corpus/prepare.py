@@ -24,6 +24,7 @@ from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.beam import Beam
 from bert_jax.files.buckets import UNFINISHED, address_of, claim, refresh
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.lexicon import check_classes, read_lexicon
@@ -54,13 +55,13 @@ def prepare(
       beam: does the work in the place of processes of this program; they share `data_dir`.
 
     Raises:
-      ValueError: the text, the vocabulary or a setting is invalid; the folder has data of other
+      UserError: the text, the vocabulary or a setting is invalid; the folder has data of other
         settings, or tasks of another number; the disk is full, a process died, the engine gave up,
         or another task stopped. Finished parts of the work are kept.
     """
     data_dir = os.path.abspath(data_dir)
     if task[1] > 1 and address_of(data_dir):
-        raise ValueError(
+        raise UserError(
             f"{data_dir}: tasks pass their work on through files that all of them see, which a"
             " bucket is not: use a shared file system, or one program (without --task)."
         )
@@ -83,7 +84,7 @@ def prepare(
                 with beam or Workers(num_processes or os.cpu_count() or 1) as workers:
                     stages = Preparation(config, source, request, data_dir, workers, log, share)
                     manifest = stages.run()
-            except ValueError as error:
+            except UserError as error:
                 if not isinstance(error, OtherTaskError):
                     share.fail(error)
                     if share.is_first:  # it would fail again: there is nothing to resume
@@ -93,7 +94,7 @@ def prepare(
             return manifest
     except OSError as error:
         reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
-        raise ValueError(
+        raise UserError(
             f"Preparing data in {data_dir} stopped: {reason}. Run it again to continue from the"
             " finished parts."
         ) from error
@@ -103,11 +104,11 @@ def _check(config: DataConfig) -> None:
     """Checks the vocabulary and the lexicon before any work.
 
     Raises:
-      ValueError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
+      UserError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
     """
     if config.vocab.startswith(TRAIN):
         if config.vocab.removeprefix(TRAIN) not in FILE_NAMES:
-            raise ValueError(
+            raise UserError(
                 f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
                 f" folder, {', '.join(TRAIN + kind for kind in FILE_NAMES)}."
             )
@@ -148,7 +149,7 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
       log: takes lines of progress.
 
     Raises:
-      ValueError: it has other settings or another text, or the manifest is corrupt.
+      UserError: it has other settings or another text, or the manifest is corrupt.
     """
     if not os.path.exists(os.path.join(data_dir, NAME)):
         return None
@@ -156,12 +157,12 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
     request: dict[str, Any] = {"settings": _settings(config)}
     try:
         request["source"] = make_source(config).fingerprint()
-    except ValueError as error:
+    except UserError as error:
         # Prepared data can be used without the text.
         log(f"The text cannot be compared with the prepared data: {error}")
     present = {name: manifest.content[name] for name in request}
     if difference := _differences(present, request):
-        raise ValueError(
+        raise UserError(
             f"{data_dir} has data of other settings ({difference}): use those, or another folder"
             " (data.dir), or delete this one."
         )
@@ -181,20 +182,20 @@ def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
     what any number of tasks have left.
 
     Raises:
-      ValueError: it has another request, or is divided between another number of tasks.
+      UserError: it has another request, or is divided between another number of tasks.
     """
     folder = share.folder
     path, tasks = (os.path.join(folder, name) for name in ("request.json", "tasks.json"))
     content = json.dumps(request, sort_keys=True).encode()
     other = json.loads(claim(os.path.join(os.path.dirname(folder), CLAIM), content))
     if difference := _differences(other, json.loads(content)):
-        raise ValueError(
+        raise UserError(
             f"Other settings are being prepared in {os.path.dirname(folder)} ({difference}): use"
             f" those, or another folder (data.dir), or delete {CLAIM} there if nobody is."
         )
     share.begin(tasks, log)
     if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
-        raise ValueError(
+        raise UserError(
             f"{folder} is divided between {count} tasks, and this is one of {share.count}: give"
             f" all of them --task=I/{count}, or finish alone with --merge."
         )
@@ -202,7 +203,7 @@ def _claim(share: Share, request: dict[str, Any], log: Log) -> None:
         os.makedirs(folder, exist_ok=True)
         write_json(path, request)
     elif difference := _differences(read_json(path), request):
-        raise ValueError(
+        raise UserError(
             f"{folder} has unfinished work of other settings ({difference}): use those, or another"
             " folder (data.dir), or delete this one."
         )
@@ -239,13 +240,13 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _check_tasks(data_dir: str) -> None:
-    """Raises ValueError if tasks are at work in the folder, whose units this program would do."""
+    """Raises UserError if tasks are at work in the folder, whose units this program would do."""
     for path in pathlib.Path(data_dir).glob(".lock-*"):
         with open(path) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(
+                raise UserError(
                     f"{file.read()} is a task of the preparation in {data_dir}: wait until it ends,"
                     " or stop it."
                 ) from None

@@ -65,7 +65,7 @@ class CorpusRows:
         """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
 
         Raises:
-          ValueError: there are no rows, a file is missing, or a shard is corrupt.
+          UserError: there are no rows, a file is missing, or a shard is corrupt.
         """
         return self._loader.batch(number, start, stop)
 
@@ -86,7 +86,7 @@ class CorpusRows:
         into parts of N, and the last parts are filled up.
 
         Raises:
-          ValueError: a file is missing or has another size.
+          UserError: a file is missing or has another size.
         """
         rows = self._rows
         num_batches = -(-len(rows) // batch_size)

@@ -25,6 +25,7 @@ from bert_jax.data.corpus.statistics import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.text.lexicon import PhraseMatcher
 
 ROWS_PER_BLOCK = 256
@@ -228,7 +229,7 @@ class ShardRows:
 
         Raises:
           IndexError: there is no such row.
-          ValueError: a shard is corrupt.
+          UserError: a shard is corrupt.
         """
         indices = np.asarray(indices)
         if indices.size and not -1 <= indices.min() <= indices.max() < self._length:
@@ -247,7 +248,7 @@ class ShardRows:
                 (data,) = self._reader(file).read([block - int(self._first_blocks[file])])
             return self.form.read_block(data)
         except (RuntimeError, ValueError) as error:
-            raise ValueError(
+            raise UserError(
                 f"The shard {self._paths[file]} is corrupt ({error}): delete manifest.json in its"
                 " folder and prepare the data again."
             ) from error

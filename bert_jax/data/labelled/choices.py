@@ -13,6 +13,7 @@ from bert_jax.data.labelled.reading import field, text, text_field
 from bert_jax.data.labelled.rows import SequenceWriter, TaskRows, fit_pair, flat, pick
 from bert_jax.data.labelled.schema import ChoiceExample
 from bert_jax.data.labelled.tables import Row, read_rows
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 _ENDING = re.compile(r"ending(\d+)")
@@ -50,7 +51,7 @@ def read_choices(
       columns: what to read.
 
     Raises:
-      ValueError: naming the line, for missing columns, fewer than two endings, an empty ending, or
+      UserError: naming the line, for missing columns, fewer than two endings, an empty ending, or
         an invalid label; or the file has no row.
     """
     columns = columns or ChoiceColumns()
@@ -64,7 +65,7 @@ def read_choices(
         counts["empty_texts"] += not context.strip()
         yield ChoiceExample(where, id, context, start, endings, label)
     if number < 0:
-        raise ValueError(f"{path} has no examples.")
+        raise UserError(f"{path} has no examples.")
 
 
 def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
@@ -76,13 +77,13 @@ def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
         values = values[0]
     if len(values) < 2:
         columns = ", ".join(map(repr, row))
-        raise ValueError(
+        raise UserError(
             f"{where}: {len(values)} endings, but two or more are needed: set data.endings to"
             f" columns of {columns}."
         )
     endings = tuple(text(value, "an ending", where) for value in values)
     if empty := [number for number, ending in enumerate(endings) if not ending.strip()]:
-        raise ValueError(f"{where}: ending {empty[0]} is empty.")
+        raise UserError(f"{where}: ending {empty[0]} is empty.")
     return endings
 
 
@@ -90,7 +91,7 @@ def _label(row: Row, name: str, num_endings: int, where: str) -> int:
     value = field(row, name, "data.label", where)
     written = str(value).strip()
     if isinstance(value, bool) or not written.isdecimal() or int(written) >= num_endings:
-        raise ValueError(
+        raise UserError(
             f"{where}: the label {value!r} is not a number of an ending, 0 to {num_endings - 1}."
         )
     return int(written)
@@ -144,7 +145,7 @@ def encode_choices(
       counts: of `choices_truncated` and `tokens_cut_off`.
 
     Raises:
-      ValueError: naming the place, for fewer than two endings or a label that names no ending;
+      UserError: naming the place, for fewer than two endings or a label that names no ending;
         there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
@@ -175,9 +176,9 @@ def encode_choices(
 def _check(example: ChoiceExample) -> None:
     num_endings = len(example.endings)
     if num_endings < 2:
-        raise ValueError(f"{example.where}: {num_endings} endings, but two or more are needed.")
+        raise UserError(f"{example.where}: {num_endings} endings, but two or more are needed.")
     if example.label is not None and not 0 <= example.label < num_endings:
-        raise ValueError(
+        raise UserError(
             f"{example.where}: the label {example.label} is not the number of an ending, 0 to"
             f" {num_endings - 1}."
         )

@@ -18,6 +18,7 @@ from typing import Any
 from bert_jax.data.labelled.reading import field, is_json, place, read_lines, read_objects, text
 from bert_jax.data.labelled.schema import TaggedExample
 from bert_jax.data.labelled.tags import TagReader, is_typed_tag
+from bert_jax.files.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
 
@@ -41,7 +42,7 @@ def read_tagged(
       plain: tags are not entities, and are not converted.
 
     Raises:
-      ValueError: naming the line, for a malformed sentence; or the file has no sentence.
+      UserError: naming the line, for a malformed sentence; or the file has no sentence.
     """
     if is_json(path):
         return read_tagged_objects(path, counts, labelled, str(words), str(tags), plain)
@@ -53,7 +54,7 @@ def is_conll(path: str) -> bool:
     """Returns whether the first line of a file has columns, the last one with a tag.
 
     Raises:
-      ValueError: there is no such file, or a line is not UTF-8.
+      UserError: there is no such file, or a line is not UTF-8.
     """
     lines = (line for _, line in read_lines(path, Counter()))
     first = next((line for line in lines if line.strip()), "")
@@ -72,7 +73,7 @@ def read_conll(
     """Streams the sentences of a CoNLL file; see `read_tagged`. Column -1 is the last one.
 
     Raises:
-      ValueError: as `read_tagged`.
+      UserError: as `read_tagged`.
     """
     reader, width = TagReader(counts, plain), 0
     number, document = -1, -1
@@ -96,7 +97,7 @@ def read_conll(
         document, is_new = document + is_new, not has_documents
         yield TaggedExample(place(path, start), str(number), words, tags, document)
     if number < 0:
-        raise ValueError(f"{path} has no sentences.")
+        raise UserError(f"{path} has no sentences.")
     if labelled:
         reader.finish()
 
@@ -127,14 +128,12 @@ def _check_columns(
     row: list[str], width: int, word_column: int, tag_column: int, labelled: bool, where: str
 ) -> None:
     if len(row) != width:
-        raise ValueError(f"{where}: {len(row)} columns where the first line has {width}.")
+        raise UserError(f"{where}: {len(row)} columns where the first line has {width}.")
     if labelled and width == 1:
-        raise ValueError(f"{where}: one column, but labelled files need words and tags.")
+        raise UserError(f"{where}: one column, but labelled files need words and tags.")
     for column in (word_column, tag_column) if labelled else (word_column,):
         if not -width <= column < width:
-            raise ValueError(
-                f"{where}: no column {column}; the {width} columns are counted from 0."
-            )
+            raise UserError(f"{where}: no column {column}; the {width} columns are counted from 0.")
 
 
 def read_tagged_objects(
@@ -151,7 +150,7 @@ def read_tagged_objects(
     each is a document.
 
     Raises:
-      ValueError: as `read_tagged`.
+      UserError: as `read_tagged`.
     """
     reader = TagReader(counts, plain)
     number, document, name = -1, -1, None
@@ -167,7 +166,7 @@ def read_tagged_objects(
         name = row.get("document")
         yield TaggedExample(where, str(row.get("id", number)), texts, converted, document)
     if number < 0:
-        raise ValueError(f"{path} has no sentences.")
+        raise UserError(f"{path} has no sentences.")
     if labelled:
         reader.finish()
 
@@ -175,7 +174,7 @@ def read_tagged_objects(
 def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:
     values = field(row, name, role, where)
     if not isinstance(values, list):
-        raise ValueError(f"{where}: {name!r} ({role}) is not a list but a {type(values).__name__}.")
+        raise UserError(f"{where}: {name!r} ({role}) is not a list but a {type(values).__name__}.")
     return tuple(text(value, f"an element of {name!r} ({role})", where) for value in values)
 
 
@@ -189,7 +188,7 @@ def read_plain_words(
         otherwise, words are separated by white space.
 
     Raises:
-      ValueError: there is no such file, no line, or a line is not UTF-8.
+      UserError: there is no such file, no line, or a line is not UTF-8.
     """
     number = 0
     for number, line in read_lines(path, counts):
@@ -199,4 +198,4 @@ def read_plain_words(
             words = [character for word in words for character in word]
         yield TaggedExample(place(path, number), str(number - 1), tuple(words), None, number - 1)
     if not number:
-        raise ValueError(f"{path} has no lines.")
+        raise UserError(f"{path} has no lines.")

@@ -15,6 +15,7 @@ import numpy as np
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.labelled.rows import SequenceWriter, TaskRows, flat, most_context, pick
 from bert_jax.data.labelled.schema import Question
+from bert_jax.files.errors import UserError
 from bert_jax.text.offsets import character_spans
 from bert_jax.text.tokenization import Tokenizer
 
@@ -113,11 +114,11 @@ def encode_questions(
         (too long for every window: trained as absent).
 
     Raises:
-      ValueError: `doc_stride` or `max_query_length` is not positive; there are no examples.
+      UserError: `doc_stride` or `max_query_length` is not positive; there are no examples.
     """
     for name, value in (("doc_stride", doc_stride), ("max_query_length", max_query_length)):
         if value < 1:
-            raise ValueError(f"{name}={value} must be at least 1.")
+            raise UserError(f"{name}={value} must be at least 1.")
     writer = SequenceWriter(tokenizer, max_sequence_length)
     longest_query = min(max_query_length, 3 * max_sequence_length // 4 - 3)
     contexts = _Contexts(tokenizer)

@@ -11,6 +11,7 @@ import numpy as np
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
 from bert_jax.data.labelled.schema import TextExample
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 # The label of a text: one class, any number of classes, a number.
@@ -82,7 +83,7 @@ def encode_texts(
       both_orders: whether a row is a pair in both orders (Radford et al. 2018, section 3.3).
 
     Raises:
-      ValueError: naming the place, for an unknown label or the wrong number of labels, or for a
+      UserError: naming the place, for an unknown label or the wrong number of labels, or for a
         single text where both orders are encoded; or there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
@@ -93,7 +94,7 @@ def encode_texts(
         _add(writer, first, second, counts)
         if both_orders:
             if second is None:
-                raise ValueError(
+                raise UserError(
                     f"{example.where}: head.both_orders=True needs a second text: set"
                     " config.data.text_b, or head.both_orders=False."
                 )
@@ -135,7 +136,7 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
     if given is None:
         return [0]
     if len(given) != 1:
-        raise ValueError(
+        raise UserError(
             f"{where}: {len(given)} labels, but a text of this task has one; texts with several"
             " need a multi-label task."
         )
@@ -146,7 +147,7 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(
+        raise UserError(
             f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
         )
     return [number]

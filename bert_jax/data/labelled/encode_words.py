@@ -21,6 +21,7 @@ import numpy as np
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, flat, most_context
 from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 # A longer document is read in parts of this many sentences, in bounded memory.
@@ -134,7 +135,7 @@ def encode_words(
         sentence of several rows.
 
     Raises:
-      ValueError: naming the place, for an unknown tag or different numbers of tags and words; or
+      UserError: naming the place, for an unknown tag or different numbers of tags and words; or
         there are no examples, or tags without words.
     """
     rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
@@ -219,7 +220,7 @@ class _Rows:
         num_words, tags = len(example.words), example.tags
         self._are_tagged |= tags is not None
         if tags is not None and len(tags) != num_words:
-            raise ValueError(f"{example.where}: {len(tags)} tags for {num_words} words.")
+            raise UserError(f"{example.where}: {len(tags)} tags for {num_words} words.")
         if labels is None or tags is None:
             self._labels.extend([0] * num_words)
             self._weights.extend([0] * num_words)
@@ -232,7 +233,7 @@ class _Rows:
         sequences = self.writer.finish()
         if not self._labels:
             if self._are_tagged:
-                raise ValueError("There are no words to tag.")
+                raise UserError("There are no words to tag.")
             # A word in no row; places without a word refer to it.
             for values in (self._positions, self._is_predicted, self._labels, self._weights):
                 values.append(0)

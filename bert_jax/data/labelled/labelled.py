@@ -46,7 +46,7 @@ class LabelledRows:
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
 
         Raises:
-          ValueError: there are no rows, a row is too long, or `batch_size` is not positive.
+          UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
         loader = BucketedLoader(self.rows.lengths, batch_size, seed, self.pad_lengths, even_tokens)
         return dataclasses.replace(self, loader=loader)
@@ -105,7 +105,7 @@ class LabelledRows:
         """Yields all rows once, the longest first; the last batch is filled up with padding.
 
         Raises:
-          ValueError: there are no rows, a row is too long, or `batch_size` is not positive.
+          UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
         for numbers, length in evaluation_batches(self.rows.lengths, batch_size, self.pad_lengths):
 

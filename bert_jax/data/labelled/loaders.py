@@ -19,6 +19,7 @@ import numpy as np
 
 from bert_jax.data.corpus.loader import permute
 from bert_jax.data.corpus.packing import pack
+from bert_jax.files.errors import UserError
 
 # Lengths for rows that no lengths were chosen for.
 GENERAL_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384)
@@ -43,10 +44,10 @@ def choose_lengths(lengths: np.ndarray, most: int) -> tuple[int, ...]:
       most: how many lengths at most, at least 1.
 
     Raises:
-      ValueError: there are no rows.
+      UserError: there are no rows.
     """
     if not len(lengths):
-        raise ValueError("There are no rows to choose lengths for.")
+        raise UserError("There are no rows to choose lengths for.")
     ends, counts = np.unique(-(-np.asarray(lengths) // _MULTIPLE), return_counts=True)
     before = np.append(0, np.cumsum(counts))  # rows that are shorter than each end
     # The cost of all rows up to each end, and for each further length the one before it.
@@ -76,7 +77,7 @@ class BucketedLoader:
         length; 0: each batch has `batch_size` rows.
 
     Raises:
-      ValueError: there are no rows, one is longer than the last bucket, or `batch_size` is not
+      UserError: there are no rows, one is longer than the last bucket, or `batch_size` is not
         positive.
     """
 
@@ -144,7 +145,7 @@ class PackedLoader:
       multiple: rows of a batch are a multiple of this.
 
     Raises:
-      ValueError: there are no examples, one is too long, or `batch_size` is not positive.
+      UserError: there are no examples, one is too long, or `batch_size` is not positive.
     """
 
     def __init__(
@@ -157,9 +158,9 @@ class PackedLoader:
         multiple: int = 1,
     ):
         if not len(lengths):
-            raise ValueError("There are no rows to make batches of.")
+            raise UserError("There are no rows to make batches of.")
         if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+            raise UserError(f"batch_size={batch_size} must be at least 1.")
         self.batch_size, self.seed = batch_size, seed
         self._length, self._most = length, most
         order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
@@ -211,7 +212,7 @@ def evaluation_batches(
     The last batch is filled up with the number -1, a row of padding.
 
     Raises:
-      ValueError: as `BucketedLoader`.
+      UserError: as `BucketedLoader`.
     """
     buckets = _buckets(lengths, batch_size, bucket_lengths)
     order = np.argsort(-buckets, kind="stable")
@@ -223,13 +224,13 @@ def evaluation_batches(
 def _buckets(lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]) -> np.ndarray:
     """Returns int64[rows], the bucket of each row."""
     if not len(lengths):
-        raise ValueError("There are no rows to make batches of.")
+        raise UserError("There are no rows to make batches of.")
     if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1.")
+        raise UserError(f"batch_size={batch_size} must be at least 1.")
     if list(bucket_lengths) != sorted(set(bucket_lengths)):
-        raise ValueError(f"bucket_lengths={tuple(bucket_lengths)} must be ascending.")
+        raise UserError(f"bucket_lengths={tuple(bucket_lengths)} must be ascending.")
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):
-        raise ValueError(
+        raise UserError(
             f"A row has {longest} tokens, more than the largest of"
             f" bucket_lengths={tuple(bucket_lengths)}."
         )

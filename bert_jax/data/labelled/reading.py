@@ -6,7 +6,7 @@ Files are plain or compressed, and in UTF-8. Repairs are counted:
     crlf_lines           '\r' at the end of a line: dropped
     nul_lines            NUL characters: removed
 
-Other malformed input (other encodings, invalid JSON) is a ValueError with its line, since leaving
+Other malformed input (other encodings, invalid JSON) raises UserError with its line, since leaving
 out an example would change every score.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.files import encoding_of, open_decompressed, read_blocks
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
@@ -28,10 +29,10 @@ def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
     r"""Yields (number of the line from 1, the line without its end), split at '\n' only.
 
     Raises:
-      ValueError: there is no such file, it is binary, or a line is not UTF-8.
+      UserError: there is no such file, it is binary, or a line is not UTF-8.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"{path}: there is no such file.")
+        raise UserError(f"{path}: there is no such file.")
     with open_decompressed(path) as file:
         blocks = read_blocks(file, path)
         head = next(blocks, b"")
@@ -52,10 +53,10 @@ def _checked(head: bytes, path: str, counts: Counter) -> bytes:
             counts["utf8_boms"] += 1
             return head[3:]
         case "binary":
-            raise ValueError(f"{path} is a binary file, judging by its control bytes.")
+            raise UserError(f"{path} is a binary file, judging by its control bytes.")
         case "utf-16" | "utf-32" as encoding:
             name = encoding.upper()
-            raise ValueError(f"{path} is in {name}: iconv -f {name} -t UTF-8 converts it.")
+            raise UserError(f"{path} is in {name}: iconv -f {name} -t UTF-8 converts it.")
     return head
 
 
@@ -78,7 +79,7 @@ def _decode(line: bytes, where: str, counts: Counter) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"{where}: invalid UTF-8 ({error.reason} at byte {error.start}); iconv converts other"
             " encodings, such as GB18030 or ISO-8859-1."
         ) from None
@@ -88,7 +89,7 @@ def read_json(path: str, counts: Counter) -> Any:
     """Reads a file of one JSON value.
 
     Raises:
-      ValueError: as `read_lines`, or it is not JSON.
+      UserError: as `read_lines`, or it is not JSON.
     """
     return _parse("\n".join(line for _, line in read_lines(path, counts)), path)
 
@@ -97,7 +98,7 @@ def read_objects(path: str, counts: Counter) -> Iterator[tuple[str, dict[str, An
     """Yields (place, object) of a file of JSON objects: one a line, streamed, or one array.
 
     Raises:
-      ValueError: as `read_lines`, or a value is not a JSON object.
+      UserError: as `read_lines`, or a value is not a JSON object.
     """
     if _first_line(path).startswith("["):
         for number, value in enumerate(read_json(path, counts), 1):
@@ -115,7 +116,7 @@ def is_json(path: str) -> bool:
         return True
     try:
         return isinstance(_parse(_first_line(path), path), dict)
-    except ValueError:
+    except UserError:
         return False
 
 
@@ -132,7 +133,7 @@ def _first_line(path: str) -> str:
 
 def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of an object.")
+        raise UserError(f"{where}: a JSON {type(value).__name__} instead of an object.")
     return where, value
 
 
@@ -141,7 +142,7 @@ def _parse(source: str, where: str) -> Any:
         return json.loads(source)
     # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: invalid JSON ({error}).") from None
+        raise UserError(f"{where}: invalid JSON ({error}).") from None
 
 
 def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
@@ -151,11 +152,11 @@ def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
       role: of the column, for the message.
 
     Raises:
-      ValueError: there is no such column; the message lists all columns.
+      UserError: there is no such column; the message lists all columns.
     """
     if name not in row:
         columns = ", ".join(map(_short, row))
-        raise ValueError(f"{where}: no column {name!r} ({role}); it has {columns or 'none'}.")
+        raise UserError(f"{where}: no column {name!r} ({role}); it has {columns or 'none'}.")
     return row[name]
 
 
@@ -163,7 +164,7 @@ def text_field(row: dict[Any, Any], name: str | int, role: str, where: str) -> s
     """Returns the value of a column or a field that must be text.
 
     Raises:
-      ValueError: there is no such column, or its value is not text.
+      UserError: there is no such column, or its value is not text.
     """
     return text(field(row, name, role, where), f"{name!r} ({role})", where)
 
@@ -172,14 +173,14 @@ def text(value: Any, what: str, where: str) -> str:
     """Returns the value.
 
     Raises:
-      ValueError: it is not text, or has a lone surrogate.
+      UserError: it is not text, or has a lone surrogate.
     """
     if not isinstance(value, str):
-        raise ValueError(
+        raise UserError(
             f"{where}: {what} is a JSON {type(value).__name__}, {_short(value)}, instead of text."
         )
     if _SURROGATE.search(value):
-        raise ValueError(f"{where}: {what} has a lone surrogate, which is not a character.")
+        raise UserError(f"{where}: {what} has a lone surrogate, which is not a character.")
     return value
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_jax.data.corpus.batch import Batch, token_fields
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 # [CLS] A [SEP] B [SEP] with a few tokens of each.
@@ -32,11 +33,11 @@ class Labels:
         """Returns the distinct labels, sorted; by value if all are whole numbers.
 
         Raises:
-          ValueError: there are none.
+          UserError: there are none.
         """
         distinct = set(names)
         if not distinct:
-            raise ValueError("The training data have no labels.")
+            raise UserError("The training data have no labels.")
         is_numbers = all(name.isascii() and name.isdecimal() for name in distinct)
         return cls(tuple(sorted(distinct, key=(lambda n: (int(n), n)) if is_numbers else None)))
 
@@ -59,13 +60,13 @@ class Labels:
         """Returns the number of a label.
 
         Raises:
-          ValueError: naming the place, for an unknown label.
+          UserError: naming the place, for an unknown label.
         """
         number = self._numbers.get(name)
         if number is None:
             shown = ", ".join(self.names[:_NAMES_SHOWN])
             more = f" and {len(self) - _NAMES_SHOWN} more" if len(self) > _NAMES_SHOWN else ""
-            raise ValueError(
+            raise UserError(
                 f"{where}: unknown label {name!r}; the labels of the training data are"
                 f" {shown}{more}."
             )
@@ -108,7 +109,7 @@ class Sequences:
           The fields of `batch.token_fields`: int32[..., length], and `cls_positions` int32[..., 1].
 
         Raises:
-          ValueError: a sequence is longer than `length`.
+          UserError: a sequence is longer than `length`.
         """
         at = np.maximum(numbers, 0).ravel()
         lengths = np.where(numbers.ravel() >= 0, self.lengths[at], 0)
@@ -133,7 +134,7 @@ class Sequences:
           The fields of `batch.token_fields`, with `cls_positions` int32[batch, N].
 
         Raises:
-          ValueError: the sequences of a row are longer than `length`.
+          UserError: the sequences of a row are longer than `length`.
         """
         at = np.maximum(numbers, 0)
         lengths = np.where(numbers >= 0, self.lengths[at], 0)
@@ -157,12 +158,12 @@ class SequenceWriter:
       max_sequence_length: most tokens of a sequence.
 
     Raises:
-      ValueError: `max_sequence_length` is too short.
+      UserError: `max_sequence_length` is too short.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_sequence_length: int):
         if max_sequence_length < SHORTEST:
-            raise ValueError(
+            raise UserError(
                 f"max_sequence_length={max_sequence_length} is too short: give at least {SHORTEST}."
             )
         self.room = max_sequence_length - 2
@@ -188,10 +189,10 @@ class SequenceWriter:
         """Returns all sequences.
 
         Raises:
-          ValueError: there are none.
+          UserError: there are none.
         """
         if not len(self):
-            raise ValueError("There are no examples to make rows of.")
+            raise UserError("There are no examples to make rows of.")
         return Sequences(
             flat(self._ids),
             flat(self._starts),
@@ -266,7 +267,7 @@ class TaskRows:
           The fields of `Sequences.take`, and those of the task.
 
         Raises:
-          ValueError: a row is longer than `length`.
+          UserError: a row is longer than `length`.
         """
         return self.sequences.take(row_numbers, length)
 
@@ -282,7 +283,7 @@ class TaskRows:
           of [batch], [batch, N]; for each word, those of all rows in order, up to `length`.
 
         Raises:
-          ValueError: the rows are longer than `length` together.
+          UserError: the rows are longer than `length` together.
         """
         return self.sequences.take_packed(row_numbers, length)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from bert_jax.data.labelled.reading import field, read_json, read_objects, text, text_field
 from bert_jax.data.labelled.schema import Question
+from bert_jax.files.errors import UserError
 
 _NEAR = 32
 
@@ -38,17 +39,17 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
         empty, the question is impossible, as in the official script.
 
     Raises:
-      ValueError: naming the question, for a malformed one or a repeated id; or the file has no
+      UserError: naming the question, for a malformed one or a repeated id; or the file has no
         questions.
     """
     seen = set()
     for question in _questions(path, counts, labelled):
         if question.id in seen:
-            raise ValueError(f"{question.where}: another question has the same id, {question.id}.")
+            raise UserError(f"{question.where}: another question has the same id, {question.id}.")
         seen.add(question.id)
         yield question
     if not seen:
-        raise ValueError(f"{path} has no questions.")
+        raise UserError(f"{path} has no questions.")
 
 
 def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
@@ -77,7 +78,7 @@ def _is_flat(path: str) -> bool:
     """Returns whether each object of a file is a question."""
     try:
         _, first = next(read_objects(path, Counter()), ("", {}))
-    except ValueError:
+    except UserError:
         # An object over many lines.
         return False
     return "question" in first
@@ -101,7 +102,7 @@ def _question(
     given = _answers(row, where)
     answers = tuple(_placed(*answer, context, counts) for answer in given if answer[0].strip())
     if answers and row.get("is_impossible"):
-        raise ValueError(f"{where}: is_impossible, and has the answer {answers[0][0]!r}.")
+        raise UserError(f"{where}: is_impossible, and has the answer {answers[0][0]!r}.")
     counts["empty_answers"] += len(given) - len(answers)
     counts["taken_as_impossible"] += not answers and not row.get("is_impossible")
     counts["questions_not_found"] += bool(answers) and all(at < 0 for _, at in answers)
@@ -116,10 +117,10 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
     if isinstance(given, dict):
         texts, starts = (_list(given, name, where) for name in ("text", "answer_start"))
         if len(texts) != len(starts):
-            raise ValueError(f"{where}: {len(texts)} answers with {len(starts)} offsets.")
+            raise UserError(f"{where}: {len(texts)} answers with {len(starts)} offsets.")
         given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
     if not isinstance(given, list):
-        raise ValueError(f"{where}: 'answers' is not a list but {type(given).__name__}.")
+        raise UserError(f"{where}: 'answers' is not a list but {type(given).__name__}.")
     answers = []
     for answer in given:
         if isinstance(answer, dict):
@@ -128,7 +129,7 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
         else:
             start = -1
         if not isinstance(start, int):
-            raise ValueError(f"{where}: the offset {start!r} of an answer is not an integer.")
+            raise UserError(f"{where}: the offset {start!r} of an answer is not an integer.")
         answers.append((text(answer, "an answer", where), start))
     return answers
 
@@ -166,11 +167,11 @@ def _find_all(answer: str, context: str) -> list[int]:
 def _list(value: Any, name: str, where: str) -> list[Any]:
     items = field(_object(value, where), name, "of SQuAD's form", where)
     if not isinstance(items, list):
-        raise ValueError(f"{where}: {name!r} is not a list but {type(items).__name__}.")
+        raise UserError(f"{where}: {name!r} is not a list but {type(items).__name__}.")
     return items
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of an object.")
+        raise UserError(f"{where}: a JSON {type(value).__name__} instead of an object.")
     return value

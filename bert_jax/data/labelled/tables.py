@@ -33,6 +33,7 @@ from bert_jax.data.labelled.reading import (
     text_field,
 )
 from bert_jax.data.labelled.schema import TextExample
+from bert_jax.files.errors import UserError
 
 Row = dict[Any, Any]
 
@@ -63,7 +64,7 @@ class Columns:
     def __post_init__(self):
         kinds = {type(name) for name in self.names(labelled=True)}
         if len(kinds) > 1:
-            raise ValueError(
+            raise UserError(
                 "Name all columns by the header (names) or all by numbers (no header), not"
                 f" {', '.join(map(repr, self.names(labelled=True)))}."
             )
@@ -94,7 +95,7 @@ def form_of(path: str) -> str:
     """Returns `tsv`, `csv` or `json`, the form of a file.
 
     Raises:
-      ValueError: it cannot be recognized from the name or the first line.
+      UserError: it cannot be recognized from the name or the first line.
     """
     if (ending := ending_of(path)) in (".tsv", ".csv"):
         return ending[1:]
@@ -102,7 +103,7 @@ def form_of(path: str) -> str:
         return "json"
     if ending == ".txt" or len(first_row(path)) > 1:
         return "tsv"
-    raise ValueError(
+    raise UserError(
         f"{path} is not a table: its name must end in .tsv, .csv or .json, or line 1 have a tab."
     )
 
@@ -127,11 +128,11 @@ def read_table(
         instead of raising.
 
     Raises:
-      ValueError: naming the line, for malformed rows, missing columns, labels or texts; or the
+      UserError: naming the line, for malformed rows, missing columns, labels or texts; or the
         file has no row.
     """
     if labelled and columns.label is None:
-        raise ValueError(f"{path}: data.label is missing: name the column of the labels.")
+        raise UserError(f"{path}: data.label is missing: name the column of the labels.")
     number = -1
     rows = read_rows(path, counts, columns.has_header, quoted, leave_out_broken_rows)
     for where, row in rows:
@@ -141,21 +142,21 @@ def read_table(
         number += 1
         yield _example(where, number, row, columns, counts, labelled)
     if number < 0:
-        raise ValueError(f"{path} has no examples.")
+        raise UserError(f"{path} has no examples.")
 
 
 def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
     """Streams the lines of a file as texts without labels; blank lines are empty texts.
 
     Raises:
-      ValueError: there is no such file, no line, or a line is not UTF-8.
+      UserError: there is no such file, no line, or a line is not UTF-8.
     """
     number = 0
     for number, line in read_lines(path, counts):
         counts["empty_texts"] += not line.strip()
         yield TextExample(place(path, number), str(number - 1), line)
     if not number:
-        raise ValueError(f"{path} has no lines.")
+        raise UserError(f"{path} has no lines.")
 
 
 def read_rows(
@@ -168,7 +169,7 @@ def read_rows(
     """Streams (place, row) of a table; a row is a dict by column name, or by number from 0.
 
     Raises:
-      ValueError: as `read_table`.
+      UserError: as `read_table`.
     """
     form = form_of(path)
     if form == "json":
@@ -183,7 +184,7 @@ def read_rows(
                 continue
         if len(row) != len(header):
             if not leave_out_broken_rows:
-                raise ValueError(
+                raise UserError(
                     f"{place(path, number)}: {len(row)} columns where"
                     f" {'the header has' if has_header else 'the first row has'} {len(header)}."
                 )
@@ -202,7 +203,7 @@ def _checked_header(row: list[str], path: str) -> list[str]:
     header = [name.strip() for name in row]
     twice = [name for name, count in Counter(header).items() if count > 1 and name]
     if twice:
-        raise ValueError(f"{path}: the header has {', '.join(map(repr, twice))} more than once.")
+        raise UserError(f"{path}: the header has {', '.join(map(repr, twice))} more than once.")
     return header
 
 
@@ -234,7 +235,7 @@ def _quoted_cells(path: str, delimiter: str, counts: Counter) -> Iterator[tuple[
             number = reader.line_num + 1
     except csv.Error as error:
         problem = "a quote that is never closed" if "end of data" in str(error) else str(error)
-        raise ValueError(f"{place(path, number)}: a broken row of CSV ({problem}).") from None
+        raise UserError(f"{place(path, number)}: a broken row of CSV ({problem}).") from None
 
 
 def _example(
@@ -254,7 +255,7 @@ def read_labels(row: Row, columns: Columns, where: str, counts: Counter) -> tupl
     """Returns the labels of a row.
 
     Raises:
-      ValueError: the row has no label, or an invalid one.
+      UserError: the row has no label, or an invalid one.
     """
     assert columns.label is not None
     if isinstance(columns.label, tuple):
@@ -278,10 +279,10 @@ def _label(value: Any, where: str, counts: Counter) -> str:
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str | None):
-        raise ValueError(f"{where}: a JSON {type(value).__name__} instead of a label.")
+        raise UserError(f"{where}: a JSON {type(value).__name__} instead of a label.")
     label = (value or "").strip()
     if not label:
-        raise ValueError(f"{where}: no label (data.label), which only rows to predict may lack.")
+        raise UserError(f"{where}: no label (data.label), which only rows to predict may lack.")
     counts["labels_stripped"] += label != value
     return label
 
@@ -289,5 +290,5 @@ def _label(value: Any, where: str, counts: Counter) -> str:
 def _truth(value: Any, name: str, where: str) -> bool:
     text = str(value).strip().lower()
     if text not in _TRUTH:
-        raise ValueError(f"{where}: {value!r} for the label {name!r}, instead of 1 or 0.")
+        raise UserError(f"{where}: {value!r} for the label {name!r}, instead of 1 or 0.")
     return _TRUTH[text]

@@ -16,6 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from bert_jax.files.errors import UserError
+
 # M: IOBES' I in BMES; L and U: E and S in BILOU; W: S in BMEWO.
 _TAG = re.compile(r"([BIESLUMW])(?:-(\S.*))?")
 _BEGINS, _ENDS = frozenset("BSUW"), frozenset("ESLUW")
@@ -46,10 +48,10 @@ class TagReader:
           where: returns the place of a tag, from its number.
 
         Raises:
-          ValueError: there are more or fewer tags than words, or an invalid tag.
+          UserError: there are more or fewer tags than words, or an invalid tag.
         """
         if len(tags) != num_words:
-            raise ValueError(f"{where(0)}: {num_words} words with {len(tags)} tags.")
+            raise UserError(f"{where(0)}: {num_words} words with {len(tags)} tags.")
         if self.plain:
             return tuple(tags)
         converted, before = [], ("", "")
@@ -92,7 +94,7 @@ def as_iob2(tags: Sequence[str]) -> tuple[str, ...]:
     """Returns the tags of a sentence, of any scheme, in IOB2.
 
     Raises:
-      ValueError: an invalid tag.
+      UserError: an invalid tag.
     """
     return TagReader(Counter()).read(tags, len(tags), lambda number: f"word {number + 1}")
 
@@ -113,7 +115,7 @@ def _parse(tag: str, number: int, where: Callable[[int], str]) -> tuple[str, str
     if tag == "O":
         return "", ""
     if not (match := _TAG.fullmatch(tag)):
-        raise ValueError(
+        raise UserError(
             f"{where(number)}: invalid tag {tag!r}: tags are O, B-TYPE, I-TYPE (IOB),"
             " and E-TYPE, S-TYPE (IOBES)."
         )

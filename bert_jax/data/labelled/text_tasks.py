@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from bert_jax.data.labelled.schema import TextExample
 from bert_jax.data.labelled.tables import Columns, first_row, read_table
 from bert_jax.data.labelled.tfds import read_tfds_texts
+from bert_jax.files.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class TextTask:
         """Streams the examples of one of the set's files, or of `tfds:NAME[SPLIT]`.
 
         Raises:
-          ValueError: naming the line, for missing columns or an unknown label.
+          UserError: naming the line, for missing columns or an unknown label.
         """
         if source.startswith("tfds:"):
             if self.tfds is None:
-                raise ValueError(f"{source}: tensorflow-datasets does not have this set.")
+                raise UserError(f"{source}: tensorflow-datasets does not have this set.")
             examples = read_tfds_texts(source.removeprefix("tfds:"), self.tfds, counts, labelled)
         else:
             columns = self._columns(source, labelled)
@@ -60,7 +61,7 @@ class TextTask:
 
     def _columns(self, path: str, labelled: bool) -> Columns:
         if not os.path.isfile(path):
-            raise ValueError(f"{path}: there is no such file.")
+            raise UserError(f"{path}: there is no such file.")
         choices = self.columns if labelled else (*self.test_columns, *self.columns)
         header = first_row(path)
         names = {*(name.strip() for name in header), *range(len(header))}
@@ -70,7 +71,7 @@ class TextTask:
                 ids = [name for name in ("index", "id") if name in names and columns.has_header]
                 return dataclasses.replace(columns, id=ids[0] if ids else None)
         expected = " or ".join(str(list(columns.names(labelled))) for columns in choices)
-        raise ValueError(f"{path}, line 1: no columns {expected}; it has {header}.")
+        raise UserError(f"{path}, line 1: no columns {expected}; it has {header}.")
 
     def _known(self, example: TextExample) -> TextExample:
         assert example.labels is not None
@@ -78,12 +79,10 @@ class TextTask:
         if self.limits is not None:
             low, high = self.limits
             if not low <= number_of(label) <= high:
-                raise ValueError(
-                    f"{example.where}: {label!r} is not a number from {low} to {high}."
-                )
+                raise UserError(f"{example.where}: {label!r} is not a number from {low} to {high}.")
         elif label not in self.labels:
             known = ", ".join((*self.labels, *self.aliases))
-            raise ValueError(f"{example.where}: unknown label {label!r}. Available: {known}.")
+            raise UserError(f"{example.where}: unknown label {label!r}. Available: {known}.")
         return dataclasses.replace(example, labels=(label,))
 
 

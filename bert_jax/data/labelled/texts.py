@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax.data.corpus.batch import Batch, EvaluationBatch
 from bert_jax.data.labelled.loaders import bucket_lengths
 from bert_jax.data.labelled.rows import Sequences
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 
@@ -32,7 +33,7 @@ def read_texts(path: str) -> Iterator[Text]:
     """Yields the texts of a file, one a line; an empty line is an empty text.
 
     Raises:
-      ValueError: naming the line, for invalid UTF-8, or JSON that is not an object with a string
+      UserError: naming the line, for invalid UTF-8, or JSON that is not an object with a string
         `text_a` and, optionally, a string `text_b`.
     """
     with open(path, "rb") as file:
@@ -41,7 +42,7 @@ def read_texts(path: str) -> Iterator[Text]:
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{where}: invalid UTF-8 ({error.reason}).") from None
+                raise UserError(f"{where}: invalid UTF-8 ({error.reason}).") from None
             if line.lstrip().startswith("{"):
                 yield _parse(line, where)
             else:
@@ -52,13 +53,13 @@ def _parse(line: str, where: str) -> Text:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(
+        raise UserError(
             f"{where}: not a JSON object ({error}); write a text that begins with {{ as"
             ' {"text_a": TEXT}.'
         ) from None
     text_a, text_b = row.get("text_a"), row.get("text_b")
     if not isinstance(text_a, str) or not isinstance(text_b, str | None):
-        raise ValueError(
+        raise UserError(
             f"{where}: an object needs a string `text_a`, and `text_b` must be a string if given;"
             f" its fields are {', '.join(row) or 'none'}."
         )
@@ -113,7 +114,7 @@ def encode_text(
       masks: whether "[MASK]" and other special tokens are encoded as such; `masked` has the masks.
 
     Raises:
-      ValueError: it has more tokens than `longest`.
+      UserError: it has more tokens than `longest`.
     """
     first = [tokenizer.cls_id, *tokenizer.encode(text.text_a, masks), tokenizer.end_id]
     second = []
@@ -122,7 +123,7 @@ def encode_text(
         second = [*tokenizer.encode(text.text_b, masks), tokenizer.end_id]
     length = len(first) + len(second)
     if longest is not None and length > longest:
-        raise ValueError(
+        raise UserError(
             f"{text.where} has {length} tokens, special ones included, and the model takes at"
             f" most {longest}: shorten it. It begins {text.text_a[:40]!r}."
         )

@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax.data.labelled.schema import TaggedExample, TextExample
 from bert_jax.data.labelled.tables import Columns
 from bert_jax.data.labelled.tags import TagReader
+from bert_jax.files.errors import UserError
 from bert_jax.text.tfds import open_builder, open_split, parse_name
 
 # Records per read.
@@ -27,7 +28,7 @@ def read_tfds_texts(
       labelled: whether labels are read; every record must have one then.
 
     Raises:
-      ValueError: naming the record; or the dataset does not exist, or has no such feature.
+      UserError: naming the record; or the dataset does not exist, or has no such feature.
     """
     name, split = parse_name(argument)
     features = _features(name, columns.names(labelled))
@@ -59,7 +60,7 @@ def read_tfds_tags(
       plain: tags are not entities, and are not converted.
 
     Raises:
-      ValueError: naming the record; or the dataset does not exist, or has no such feature.
+      UserError: naming the record; or the dataset does not exist, or has no such feature.
     """
     name, split = parse_name(argument)
     features = _features(name, (words, tags) if labelled else (words,))
@@ -78,7 +79,7 @@ def _features(name: str, required: tuple[Any, ...]) -> Any:
     features = open_builder(name).info.features
     for feature in required:
         if feature not in features:
-            raise ValueError(
+            raise UserError(
                 f"{feature!r} is not a feature of {name}, which has {', '.join(sorted(features))}."
             )
     return features
@@ -108,7 +109,7 @@ def _named(feature: Any, value: Any, where: str) -> str:
         return _plain(value)
     # tensorflow-datasets writes -1 where a test set hides its labels.
     if value < 0:
-        raise ValueError(f"{where}: no label.")
+        raise UserError(f"{where}: no label.")
     return feature.int2str(int(value))
 
 
@@ -118,9 +119,9 @@ def _plain(value: Any) -> str:
 
 def _text(value: Any, name: Any, where: str, counts: Counter) -> str:
     if not isinstance(value, bytes):
-        raise ValueError(f"{where}: {name!r} is a {type(value).__name__}, not text.")
+        raise UserError(f"{where}: {name!r} is a {type(value).__name__}, not text.")
     counts["nul_lines"] += b"\0" in value
     try:
         return value.replace(b"\0", b"").decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: {name!r} is invalid UTF-8 ({error.reason}).") from None
+        raise UserError(f"{where}: {name!r} is invalid UTF-8 ({error.reason}).") from None

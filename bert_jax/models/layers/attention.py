@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.files.errors import UserError
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import Visible
@@ -52,14 +53,14 @@ def attention(
       requested, otherwise None.
 
     Raises:
-      ValueError: for an unknown implementation, or one that cannot do what is requested.
+      UserError: for an unknown implementation, or one that cannot do what is requested.
     """
     if implementation not in ATTENTIONS:
-        raise ValueError(f"attention={implementation!r} is none of {', '.join(ATTENTIONS)}.")
+        raise UserError(f"attention={implementation!r} is none of {', '.join(ATTENTIONS)}.")
     if implementation != "einsum":
         if dropout is not None or keep_probabilities:
             what = "dropout of" if dropout is not None else "access to"
-            raise ValueError(
+            raise UserError(
                 f"attention={implementation!r} has no {what} attention probabilities: set"
                 " attention='einsum'."
             )

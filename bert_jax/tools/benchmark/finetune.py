@@ -22,6 +22,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import value_of
+from bert_jax.files.errors import UserError
 from bert_jax.scores.significance import welch
 from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
 from bert_jax.tools.benchmark.turns import Rival, take_turns
@@ -89,7 +90,7 @@ def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
       seeds: number of runs of each program.
 
     Raises:
-      ValueError: the compared program does not support the configuration.
+      UserError: the compared program does not support the configuration.
     """
     check(config)
     print(describe_machine())
@@ -99,17 +100,17 @@ def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises ValueError for settings that the compared program does not support."""
+    """Raises UserError for settings that the compared program does not support."""
     if not config.init_from:
-        raise ValueError("config.init_from is missing: a folder of Hugging Face, for both sides.")
+        raise UserError("config.init_from is missing: a folder of Hugging Face, for both sides.")
     if config.task not in _ONLY_OF:
-        raise ValueError(f"config.task={config.task!r}: the other program has no such task.")
+        raise UserError(f"config.task={config.task!r}: the other program has no such task.")
     for name, value in (_ONLY | _ONLY_OF[config.task]).items():
         found = config.metrics[0] if name == "metrics.0" else value_of(config, name)
         if found != value:
-            raise ValueError(f"config.{name}={found!r}: the other program has only {value!r}.")
+            raise UserError(f"config.{name}={found!r}: the other program has only {value!r}.")
     if not config.optimizer.warmup.endswith("%"):
-        raise ValueError(
+        raise UserError(
             f"config.optimizer.warmup={config.optimizer.warmup!r} is not a percentage of the run."
         )
 

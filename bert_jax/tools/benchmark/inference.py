@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
 from bert_jax.tools.benchmark.turns import Rival, take_turns
 
@@ -41,7 +42,7 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
       rounds: turns of each program after the first.
 
     Raises:
-      ValueError: the weights cannot be exported, or there are no texts.
+      UserError: the weights cannot be exported, or there are no texts.
     """
     with tempfile.TemporaryDirectory() as folder:
         texts = _write_texts(path, lines, f"{folder}/texts.txt")
@@ -49,7 +50,7 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
         words = [sys.executable, "-m", "bert_jax", "convert", "to_hf", workdir, exported]
         done = subprocess.run([*words, "--nocomparison"], capture_output=True, text=True)
         if done.returncode:
-            raise ValueError(f"convert to_hf {workdir} failed: {done.stderr.strip()}")
+            raise UserError(f"convert to_hf {workdir} failed: {done.stderr.strip()}")
         config = json.loads(pathlib.Path(exported, "config.json").read_text())
         classifies = config["architectures"] == [CLASSIFIER]
         print(describe_machine())
@@ -68,7 +69,7 @@ def _write_texts(path: str, lines: int, output: str) -> int:
             chosen.write(f"{text}\n")
             count += 1
     if not count:
-        raise ValueError(f"--input={path} has no texts.")
+        raise UserError(f"--input={path} has no texts.")
     return count
 
 

@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.fields import has_corpus
 from bert_jax.data.corpus.batch import Rows
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.open import open_run
@@ -57,12 +58,12 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
       rounds: runs of each side.
 
     Raises:
-      ValueError: the configuration does not pack, or has several phases.
+      UserError: the configuration does not pack, or has several phases.
     """
     if config.data.pack < 2:
-        raise ValueError(f"config.data.pack={config.data.pack} does not pack: give 2 or more.")
+        raise UserError(f"config.data.pack={config.data.pack} does not pack: give 2 or more.")
     if len(config.phases) > 1:
-        raise ValueError(f"config.phases={config.phases} has several phases: give one.")
+        raise UserError(f"config.phases={config.phases} has several phases: give one.")
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
         shorter = [

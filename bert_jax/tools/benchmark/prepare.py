@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
 
 _STAGE = re.compile(r"^([a-z ]+): .* in ([\d.]+) s \(([\d.]+) MB/s\)$")
@@ -40,7 +41,7 @@ def run(
       tasks: numbers of programs that divide the work.
 
     Raises:
-      ValueError: different numbers of programs made different data.
+      UserError: different numbers of programs made different data.
     """
     print(describe_machine())
     fields = {"vocab": vocab, "mode": mode, "num_processes": processes}
@@ -57,7 +58,7 @@ def run(
                 made.add(pathlib.Path(data_dir, "manifest.json").read_bytes())
                 shutil.rmtree(data_dir)
             if len(made) > 1:
-                raise ValueError(f"--tasks={tasks}: the manifests of the data differ.")
+                raise UserError(f"--tasks={tasks}: the manifests of the data differ.")
 
 
 def measure(text: str, data_dir: str, fields: Mapping[str, str | int]) -> None:

@@ -20,6 +20,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax.files.atomic import write_json, write_text
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.curves import Curve, plot, seconds_to
 from bert_jax.tools.benchmark.machine import describe_machine, has_trainer
 from bert_jax.tools.benchmark.recipe_runs import (
@@ -49,7 +50,7 @@ def run(
       output: folder of the results.
 
     Raises:
-      ValueError: recipes that cannot be compared, or a run failed or does not predict masked words.
+      UserError: recipes that cannot be compared, or a run failed or does not predict masked words.
     """
     names = [recipe.name for recipe in recipes]
     _check(recipes)
@@ -88,15 +89,15 @@ def run(
 def _check(recipes: Sequence[Recipe]) -> None:
     names = [recipe.name for recipe in recipes]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"Two recipes are called {min(twice)}: give them different names.")
+        raise UserError(f"Two recipes are called {min(twice)}: give them different names.")
     others = [recipe for recipe in recipes if recipe.config.startswith("transformers:")]
     for recipe in others:
         if recipe.config not in RIVALS:
-            raise ValueError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")
+            raise UserError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")
     if others and others[0] is recipes[0]:
-        raise ValueError("The first recipe must be one of ours: rivals take its rows and sizes.")
+        raise UserError("The first recipe must be one of ours: rivals take its rows and sizes.")
     if others and not has_trainer():
-        raise ValueError(
+        raise UserError(
             f"{others[0].config} needs torch, transformers and accelerate:"
             " pip install -c constraints.txt -e '.[parity]'."
         )
@@ -141,11 +142,11 @@ def read_curve(workdir: str) -> Curve:
     """Returns the evaluations of a run.
 
     Raises:
-      ValueError: it has none of masked words.
+      UserError: it has none of masked words.
     """
     rows = [row for row in read_metrics(workdir) if row["split"] == "validation"]
     if not rows or LOSS not in rows[-1]:
-        raise ValueError(
+        raise UserError(
             f"{workdir} has no evaluation of masked words: a recipe trains on them, with held-out"
             " text (config.data.validation_share)."
         )

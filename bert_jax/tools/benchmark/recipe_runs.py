@@ -11,6 +11,7 @@ from typing import Any
 
 from bert_jax.config import store
 from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.turns import Rival
 from bert_jax.training.metrics import read_metrics
 
@@ -55,7 +56,7 @@ def parse_recipe(text: str) -> Recipe:
     """Returns the recipe of "NAME=CONFIG;FIELD=VALUE;...".
 
     Raises:
-      ValueError: it has another form.
+      UserError: it has another form.
     """
     head, *rest = (part.strip() for part in text.split(";"))
     name, equals, config = head.partition("=")
@@ -63,7 +64,7 @@ def parse_recipe(text: str) -> Recipe:
     if not (name.replace("-", "_").isidentifier() and equals and config) or not all(
         field and sign for field, sign, _ in pairs
     ):
-        raise ValueError(
+        raise UserError(
             f"{text!r} is not NAME=CONFIG;FIELD=VALUE;..., such as fast=configs/fast.py:tiny."
         )
     return Recipe(name, config, tuple((field, value) for field, _, value in pairs))
@@ -96,7 +97,7 @@ def _known_steps(
     known = read_json(path)
     if known["seconds"] == seconds and known["flags"] == flags:
         return known["steps"]
-    raise ValueError(
+    raise UserError(
         f"{output} has a race with other settings of {recipe.name}: choose another --output."
     )
 
@@ -114,11 +115,11 @@ def count_rival_updates(recipe: Recipe, seconds: float, reference: str, output: 
     """Returns the number of updates of transformers' Trainer that take the time.
 
     Raises:
-      ValueError: the rows of the reference cannot be taken.
+      UserError: the rows of the reference cannot be taken.
     """
     config = store.load(reference)
     if len(config.phases) > 1 or config.data.pack > 1 or not config.data.validation_share:
-        raise ValueError(
+        raise UserError(
             f"{recipe.config} takes the rows of the first recipe, which must have one phase,"
             " config.data.pack=1 and held-out text."
         )
@@ -184,7 +185,7 @@ def _bert_jax(command: str, flags: Sequence[str]) -> None:
     """Runs a command of this program; what it compiles is not kept, so that all runs compile.
 
     Raises:
-      ValueError: it failed.
+      UserError: it failed.
     """
     if command == "train":
         flags = [*flags, "--compilation_cache=off"]
@@ -192,4 +193,4 @@ def _bert_jax(command: str, flags: Sequence[str]) -> None:
     ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode:
         last = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-1:]
-        raise ValueError(f"python -m bert_jax {command} failed: {' '.join(last)}")
+        raise UserError(f"python -m bert_jax {command} failed: {' '.join(last)}")

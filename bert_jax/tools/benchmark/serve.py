@@ -22,6 +22,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
 from bert_jax.tools.benchmark.serve_load import NO_ANSWER, Outcome, load, make_bodies, send_wrong
 
@@ -61,7 +62,7 @@ def run(workdir: str, ability: str, requests: int, many: int) -> None:
       many: requests that memory is watched over, and wrong ones.
 
     Raises:
-      ValueError: the server does not start, or has no such ability.
+      UserError: the server does not start, or has no such ability.
     """
     print(describe_machine())
     spawn = multiprocessing.get_context("spawn")
@@ -90,7 +91,7 @@ def started(workdir: str, *flags: str) -> Iterator[Server]:
     """Starts a server, and ends it if it still runs.
 
     Raises:
-      ValueError: it does not start.
+      UserError: it does not start.
     """
     command = [sys.executable, "-m", "bert_jax", "serve", f"--workdir={workdir}", "--port=0"]
     process = subprocess.Popen(
@@ -103,7 +104,7 @@ def started(workdir: str, *flags: str) -> Iterator[Server]:
                 yield Server(process, found[1])
                 break
         else:
-            raise ValueError(f"The server did not start: {process.stderr.read().strip()}")
+            raise UserError(f"The server did not start: {process.stderr.read().strip()}")
     finally:
         process.terminate()
         process.communicate()
@@ -116,7 +117,7 @@ def _choose(server: Server, name: str) -> tuple[str, list[dict[str, Any]]]:
     path = f"/api/{name}" if name else next(iter(abilities))
     if path not in abilities:
         known = ", ".join(path.removeprefix("/api/") for path in abilities)
-        raise ValueError(f"--ability={name} is none of {known}.")
+        raise UserError(f"--ability={name} is none of {known}.")
     return path, abilities[path]["example"]["inputs"]
 
 

@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 _HEADERS = {"Content-Type": "application/json"}
 # What an answer without a status counts as.
 NO_ANSWER = "no answer"
@@ -265,7 +267,7 @@ def _send(connection: http.client.HTTPConnection, wrong: Wrong) -> int:
     if wrong.method != "HEAD":
         message = json.loads(content)["error"]
         if not message or "\n" in message or "Traceback" in message:
-            raise ValueError(f"the message {message!r}")
+            raise UserError(f"the message {message!r}")
     return response.status
 
 

@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
+from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 from bert_jax.tools.cli.flags import overrides, run_flags
@@ -71,18 +72,18 @@ def main(argv: Sequence[str]) -> None:
 
 def _check(config: ConfigDict, flags: argparse.Namespace) -> None:
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder of a trained run.")
+        raise UserError("--workdir is missing: the folder of a trained run.")
     if len(flags.text) > 2:
-        raise ValueError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
+        raise UserError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
     if flags.held_out and flags.input:
-        raise ValueError("--held_out and --input are two samples: give one of them.")
+        raise UserError("--held_out and --input are two samples: give one of them.")
     if not flags.text and not flags.held_out and not flags.input:
-        raise ValueError('Give a text, for example "The list is returned.", or --held_out.')
+        raise UserError('Give a text, for example "The list is returned.", or --held_out.')
     if os.path.splitext(flags.output)[1] not in ENDINGS:
-        raise ValueError(f"--output={flags.output}: the ending says the form, .html or .npz.")
+        raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     check_files(flags.input, flags.output)
     if "num_heads" not in config.model:
-        raise ValueError(
+        raise UserError(
             f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
             " workdir of a Transformer."
         )

@@ -16,6 +16,7 @@ Add --help to one of them for its flags.
 
 from collections.abc import Callable, Collection, Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.workload import SIZES
 from bert_jax.tools.cli.flags import overrides
 from bert_jax.tools.cli.flags.command_line import HELP, Parser, flag_value
@@ -31,7 +32,7 @@ def main(argv: Sequence[str]) -> None:
         return
     if name not in BENCHMARKS:
         problem = f"Unknown benchmark {name!r}" if name else "The benchmark is missing"
-        raise ValueError(f"{problem}. Available: {', '.join(BENCHMARKS)}.")
+        raise UserError(f"{problem}. Available: {', '.join(BENCHMARKS)}.")
     BENCHMARKS[name](argv[1:])
 
 
@@ -110,7 +111,7 @@ def prepare(argv: Sequence[str]) -> None:
 def _positive(name: str, text: str) -> list[int]:
     numbers = text.split(",")
     if not all(number.isdecimal() and int(number) for number in numbers):
-        raise ValueError(f"--{name}={text} are not positive integers, such as 1,10.")
+        raise UserError(f"--{name}={text} are not positive integers, such as 1,10.")
     return [int(number) for number in numbers]
 
 
@@ -140,9 +141,9 @@ def recipe(argv: Sequence[str]) -> None:
     flags, words = parser.parse_known(argv)
     recipes = [word for word in words if not word.startswith("-")]
     if not recipes:
-        raise ValueError("The recipes are missing: NAME=CONFIG, such as fast=configs/fast.py:tiny.")
+        raise UserError("The recipes are missing: NAME=CONFIG, such as fast=configs/fast.py:tiny.")
     if flags.seconds <= 0:
-        raise ValueError(f"--seconds={flags.seconds} must be above 0.")
+        raise UserError(f"--seconds={flags.seconds} must be above 0.")
 
     from bert_jax.tools.benchmark.recipe import run
     from bert_jax.tools.benchmark.recipe_runs import parse_recipe
@@ -160,7 +161,7 @@ def inference(argv: Sequence[str]) -> None:
     flags = parser.parse(argv)
     for name in ("workdir", "input"):
         if not getattr(flags, name):
-            raise ValueError(f"--{name} is missing: give --workdir=DIR --input=FILE.")
+            raise UserError(f"--{name} is missing: give --workdir=DIR --input=FILE.")
 
     from bert_jax.tools.benchmark.inference import run
 
@@ -175,7 +176,7 @@ def serve(argv: Sequence[str]) -> None:
     parser.flag("many", 10_000, "Requests that memory is watched over, and wrong ones.", least=1)
     flags = parser.parse(argv)
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder of a trained run.")
+        raise UserError("--workdir is missing: the folder of a trained run.")
 
     from bert_jax.tools.benchmark.serve import run
 
@@ -190,7 +191,7 @@ def _parser(name: str, description: str) -> Parser:
 
 def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
     if unknown := sorted(set(names) - set(known)):
-        raise ValueError(f"Unknown {what} {', '.join(unknown)}. Available: {', '.join(known)}.")
+        raise UserError(f"Unknown {what} {', '.join(unknown)}. Available: {', '.join(known)}.")
 
 
 BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {

@@ -23,6 +23,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import overrides
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
         if flags.measure:
-            raise ValueError("--measure runs programs: leave --topology out, on such devices.")
+            raise UserError("--measure runs programs: leave --topology out, on such devices.")
     from bert_jax.tools.compile import describe, target
     from bert_jax.tools.compile.measure import measured_peak
 

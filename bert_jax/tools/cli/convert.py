@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from bert_jax.config.checks import ACTIVATIONS
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import HELP, Parser, hide_library_warnings
 
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
         return
     if name not in CONVERSIONS:
         problem = f"{name!r} is not a conversion" if name else "The conversion is missing"
-        raise ValueError(f"{problem}. Available: {', '.join(CONVERSIONS)}.")
+        raise UserError(f"{problem}. Available: {', '.join(CONVERSIONS)}.")
     hide_library_warnings()
     CONVERSIONS[name](argv[1:])
 

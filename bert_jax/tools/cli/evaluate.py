@@ -24,7 +24,7 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:
-      ValueError: for a missing flag, and as bert_jax.training.evaluate.evaluate.
+      UserError: for a missing flag, and as bert_jax.training.evaluate.evaluate.
     """
     run_flags.check_trained(config, flags)
     run_flags.start(flags)

@@ -11,6 +11,7 @@ each text, in the order of the input. docs/features.md lists the arrays.
 
 from collections.abc import Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import check_ending
 from bert_jax.inference.input_files import check_files
@@ -38,10 +39,10 @@ def main(argv: Sequence[str]) -> None:
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     for name in ("workdir", "input", "output"):
         if not getattr(flags, name):
-            raise ValueError(f"--{name} is missing: give --workdir=DIR --input=FILE --output=FILE.")
+            raise UserError(f"--{name} is missing: give --workdir=DIR --input=FILE --output=FILE.")
     for name, level in (("word", "word"), ("pooling", "sentence")):
         if getattr(flags, name) and flags.level != level:
-            raise ValueError(f"--{name} is for --level={level}, but --level is {flags.level}.")
+            raise UserError(f"--{name} is for --level={level}, but --level is {flags.level}.")
     choice = Choice(
         layers=flags.layers,
         weights=_numbers(flags.weights),
@@ -65,6 +66,6 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, text.split(","))) if text else ()
     except ValueError:
-        raise ValueError(
+        raise UserError(
             f"--weights={text} are not numbers: give for example 0.1,0.2,0.3,0.4."
         ) from None

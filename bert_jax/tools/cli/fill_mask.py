@@ -9,6 +9,7 @@ The second form masks frequent words of held-out sentences, and prints the maske
 from collections.abc import Sequence
 
 from bert_jax.config.fields import data_dir
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import overrides, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -25,12 +26,12 @@ def main(argv: Sequence[str]) -> None:
     run_flags.add_cache(parser)
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder of a trained run.")
+        raise UserError("--workdir is missing: the folder of a trained run.")
     if not flags.text and not flags.held_out:
-        raise ValueError('Give a text with a mask, for example "The [MASK] of the list.".')
+        raise UserError('Give a text with a mask, for example "The [MASK] of the list.".')
     for text in flags.text:
         if "[MASK]" not in text:
-            raise ValueError(f"There is no [MASK] in {text!r}.")
+            raise UserError(f"There is no [MASK] in {text!r}.")
 
     from bert_jax.data.corpus.manifest import Manifest
     from bert_jax.data.labelled.texts import Text

@@ -11,6 +11,7 @@ after --max_new_tokens.
 
 from collections.abc import Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import overrides, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -29,11 +30,11 @@ def main(argv: Sequence[str]) -> None:
     run_flags.add_cache(parser)
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder of a trained run.")
+        raise UserError("--workdir is missing: the folder of a trained run.")
     if not flags.prompt:
-        raise ValueError('Give the beginning of a text, for example "The list is".')
+        raise UserError('Give the beginning of a text, for example "The list is".')
     if flags.greedy and flags.num_samples > 1:
-        raise ValueError(
+        raise UserError(
             f"--greedy gives the same text {flags.num_samples} times: leave out --num_samples."
         )
 

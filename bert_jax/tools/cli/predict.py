@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import overrides, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -34,11 +35,11 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:
-      ValueError: for a missing flag, and as bert_jax.inference.predict.predict.
+      UserError: for a missing flag, and as bert_jax.inference.predict.predict.
     """
     run_flags.check_trained(config, flags)
     if not (flags.input and flags.output):
-        raise ValueError("predict needs --input=FILE and --output=FILE.")
+        raise UserError("predict needs --input=FILE and --output=FILE.")
     run_flags.start(flags)
     from bert_jax.inference.predict import predict
 

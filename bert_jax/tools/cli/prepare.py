@@ -25,6 +25,7 @@ from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.prepare import has_unfinished, prepare
 from bert_jax.files.beam import RUNNERS, Beam
+from bert_jax.files.errors import UserError
 from bert_jax.files.shares import parse_share
 from bert_jax.tools.cli.flags import overrides
 from bert_jax.tools.cli.flags.command_line import Parser
@@ -45,19 +46,19 @@ def main(argv: Sequence[str]) -> None:
         words, beam_flags = words[:end], words[end + 1 :]
     config, flags = overrides.parse_config(parser, words, workdir_is_enough=True)
     if beam_flags and not flags.runner:
-        raise ValueError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
+        raise UserError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
     if flags.runner and flags.task:
-        raise ValueError(f"--runner and --task={flags.task} exclude each other: leave one out.")
+        raise UserError(f"--runner and --task={flags.task} exclude each other: leave one out.")
     if not has_corpus(config):
         print(f"task        {config.task}: its files are read when training starts")
         return
     if not (flags.data_dir or flags.workdir or config.data.dir):
-        raise ValueError("--data_dir is missing: the folder for vocabulary and shards.")
+        raise UserError("--data_dir is missing: the folder for vocabulary and shards.")
     folder = flags.data_dir or data_dir(config, flags.workdir)
     if flags.merge and flags.task:
-        raise ValueError(f"--merge and --task={flags.task} exclude each other: leave one out.")
+        raise UserError(f"--merge and --task={flags.task} exclude each other: leave one out.")
     if flags.merge and not has_unfinished(folder):
-        raise ValueError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
+        raise UserError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
     task = parse_share(flags.task) if flags.task else (0, 1)
     beam = Beam(flags.runner, beam_flags) if flags.runner else None
     manifest = prepare(data_config(config), folder, config.data.num_processes, task=task, beam=beam)

@@ -16,6 +16,7 @@ from bert_jax.config import store
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.atomic import write_text
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import run_flags
 from bert_jax.tools.cli.flags.command_line import Parser, hide_library_warnings
 from bert_jax.tools.pages.document import Section
@@ -46,18 +47,18 @@ def write(workdirs: Sequence[str], output: str, held_out: int = 0) -> str:
     """Writes the report of these folders; returns its path.
 
     Raises:
-      ValueError: there is no folder, one holds no run, several have no output, or the model of the
+      UserError: there is no folder, one holds no run, several have no output, or the model of the
         run cannot be shown sentences.
     """
     if not workdirs:
-        raise ValueError("--workdir is missing: the folder of a run or a sweep.")
+        raise UserError("--workdir is missing: the folder of a run or a sweep.")
     if len(workdirs) > 1 and not output:
-        raise ValueError("--output is missing: the file to write for several workdirs.")
+        raise UserError("--output is missing: the file to write for several workdirs.")
     sweeps = [path for path in workdirs if os.path.isfile(os.path.join(path, record.PLAN))]
     if sweeps and len(workdirs) > 1:
-        raise ValueError(f"{sweeps[0]} holds a sweep: a sweep has a report of its own.")
+        raise UserError(f"{sweeps[0]} holds a sweep: a sweep has a report of its own.")
     if held_out and (sweeps or len(workdirs) > 1):
-        raise ValueError("--held_out needs the --workdir of one run.")
+        raise UserError("--held_out needs the --workdir of one run.")
     more = _sentences(workdirs[0], held_out) if held_out else []
     page = sweep_page(sweeps[0]) if sweeps else report(workdirs, more)
     path = output or os.path.join(workdirs[0], REPORT)
@@ -69,7 +70,7 @@ def _sentences(workdir: str, count: int) -> list[Section]:
     """Returns held-out sentences, filled in and colored by the model.
 
     Raises:
-      ValueError: the model predicts neither masked nor next words.
+      UserError: the model predicts neither masked nor next words.
     """
     from bert_jax.data.labelled.texts import Text
     from bert_jax.inference.held_out import held_out_sentences
@@ -80,7 +81,7 @@ def _sentences(workdir: str, count: int) -> list[Section]:
     config = store.load(workdir)
     row = find_task(config.task)
     if not (has_corpus(config) and (row.fills_masks or row.reads_forward)):
-        raise ValueError(
+        raise UserError(
             f"--held_out shows sentences to models that predict masked or next words, and"
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
         )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files.atomic import whole_file
+from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files
 from bert_jax.tools.cli.flags import overrides, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
@@ -45,9 +46,9 @@ def main(argv: Sequence[str]) -> None:
     parser.words("TEXT", "text to score, instead of --input", "*")
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder of a trained run.")
+        raise UserError("--workdir is missing: the folder of a trained run.")
     if bool(flags.text) == bool(flags.input):
-        raise ValueError('Give either texts, for example "The list is returned.", or --input=FILE.')
+        raise UserError('Give either texts, for example "The list is returned.", or --input=FILE.')
     check_files(flags.input, flags.output)
 
     def texts() -> Iterable[Text]:

@@ -12,6 +12,7 @@ accepted. docs/serve.md describes the API.
 import importlib.util
 from collections.abc import Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import overrides, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -30,10 +31,10 @@ def main(argv: Sequence[str]) -> None:
     config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
     run_flags.check_trained(config, flags)
     if flags.port > 65535:
-        raise ValueError(f"--port={flags.port} must be at most 65535.")
+        raise UserError(f"--port={flags.port} must be at most 65535.")
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:
-            raise ValueError(
+            raise UserError(
                 f"serve needs the package {name}: pip install 'bert_jax[serve]' (starlette and"
                 " uvicorn)."
             )

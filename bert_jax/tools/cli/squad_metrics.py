@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_jax.files.errors import UserError
 from bert_jax.scores import cmrc as cmrc_scores
 from bert_jax.scores import squad as squad_scores
 from bert_jax.scores.answer_files import read_gold, read_na_probs, read_predictions
@@ -34,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("cmrc", "CMRC 2018's scores")
     flags = parser.parse(argv)
     if flags.cmrc and flags.na_prob:
-        raise ValueError("--na_prob is for SQuAD 2.0: in CMRC 2018 every question has an answer.")
+        raise UserError("--na_prob is for SQuAD 2.0: in CMRC 2018 every question has an answer.")
     version, gold = read_gold(flags.data)
     predictions = read_predictions(flags.predictions)
     na_probs = read_na_probs(flags.na_prob) if flags.na_prob else None

@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import checks
 from bert_jax.files.atomic import write_text
 from bert_jax.files.buckets import address_of
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import init_from, overrides
 from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.sweep import (
@@ -78,12 +79,12 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
       of_all_runs: overrides of all runs.
 
     Raises:
-      ValueError: for a flag, a sweep file or a run that cannot be used.
+      UserError: for a flag, a sweep file or a run that cannot be used.
     """
     if not flags.workdir and not flags.dry_run:
-        raise ValueError("--workdir is missing: the folder that the sweep is kept in.")
+        raise UserError("--workdir is missing: the folder that the sweep is kept in.")
     if address := address_of(flags.workdir):
-        raise ValueError(
+        raise UserError(
             f"--workdir={address}: the runs of a sweep share files, which a bucket does not: give a"
             " folder of a file system. Text, data and vocabularies may be in buckets."
         )
@@ -123,7 +124,7 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     else:
         if missing := _missing_files(selected):
             more = f" ({len(missing) - 1} more files are missing.)" if len(missing) > 1 else ""
-            raise ValueError(f"Missing file: {missing[0]}.{more}")
+            raise UserError(f"Missing file: {missing[0]}.{more}")
         _run_all(plan, selected, by_name, flags)
 
 
@@ -132,7 +133,7 @@ def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
     if not flags.sweep:
         for name, value in (("set", flags.set), ("seeds", flags.seeds), ("config", of_all_runs)):
             if value:
-                raise ValueError(
+                raise UserError(
                     f"--{name} changes the runs of a sweep file: give --sweep=FILE too."
                 )
         return record.load_plan(flags.workdir)
@@ -155,7 +156,7 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
       source: configuration of the run whose parameters it starts from, which does not exist yet.
 
     Raises:
-      ValueError: as `overrides.parse_config`; or the source has another kind of model.
+      UserError: as `overrides.parse_config`; or the source has another kind of model.
     """
     sys.modules.pop("config_config", None)  # ml_collections loads every file under this name
     parser = Parser("bert_jax sweep", "")
@@ -173,7 +174,7 @@ def _check_tasks(made: Sequence[jobs.Job]) -> None:
     """Validates what only tasks, models and optimizers know, before hours of work.
 
     Raises:
-      ValueError: with the name of the run.
+      UserError: with the name of the run.
     """
     from bert_jax.training.run import make_model_config, make_task_data, optimizer_config
 
@@ -184,8 +185,8 @@ def _check_tasks(made: Sequence[jobs.Job]) -> None:
                 optimizer_config(config)
                 make_task_data(config)
                 make_model_config(config)
-            except ValueError as error:
-                raise ValueError(f"Run {job.name}: {error}") from error
+            except UserError as error:
+                raise UserError(f"Run {job.name}: {error}") from error
 
 
 def _missing_files(selected: Sequence[jobs.Job]) -> list[str]:
@@ -207,11 +208,11 @@ def _check_unchanged(
     for job in selected:
         try:
             record.check_unchanged(job, by_name, workdir)
-        except ValueError as error:
+        except UserError as error:
             problems.append(str(error))
     if problems:
         more = f" ({len(problems) - 1} more runs were changed too.)" if len(problems) > 1 else ""
-        raise ValueError(problems[0] + more)
+        raise UserError(problems[0] + more)
 
 
 def _run_all(
@@ -246,7 +247,7 @@ def _run_one(plan: Plan, by_name: dict[str, jobs.Job], flags: argparse.Namespace
     """Runs one job of a stage, on a cluster."""
     stages, workdir = plan.stages(), flags.workdir
     if not 0 <= flags.stage < len(stages) or not 0 <= flags.number < len(stages[flags.stage]):
-        raise ValueError(
+        raise UserError(
             f"--stage={flags.stage} --number={flags.number} is no job: the sweep has stages with"
             f" {', '.join(str(len(stage)) for stage in stages)} jobs, both counted from 0."
         )

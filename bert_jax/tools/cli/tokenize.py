@@ -10,6 +10,7 @@ number of such lines is reported on standard error.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.cli.flags.command_line import Parser
@@ -24,7 +25,7 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("pieces", "Print pieces instead of ids.")
     flags = parser.parse(argv)
     if not flags.vocab:
-        raise ValueError(
+        raise UserError(
             "--vocab is missing: a vocab.txt, or a SentencePiece .model. GPT's is a folder."
         )
     tokenizer = load_tokenizer(flags.vocab, lowercase=not flags.cased)

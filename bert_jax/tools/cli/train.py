@@ -26,7 +26,7 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:
-      ValueError: for a missing flag, and as bert_jax.training.train.train.
+      UserError: for a missing flag, and as bert_jax.training.train.train.
     """
     run_flags.check(flags)
     run_flags.start(flags)

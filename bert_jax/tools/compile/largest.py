@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from bert_jax.config.phases import Phase
 from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
 from bert_jax.tools.compile.plan import programs
 from bert_jax.tools.compile.program import Compiled, compile_program
 from bert_jax.training.run import Run
@@ -23,7 +24,7 @@ def largest_microbatch(
       report: gets a line for each program.
 
     Raises:
-      ValueError: none fits.
+      UserError: none fits.
     """
     sizes = list(microbatches(phase.batch_size, sharding.batch_shards(run.mesh)))
     best, low, high = None, 0, len(sizes)
@@ -37,7 +38,7 @@ def largest_microbatch(
         else:
             high = middle
     if best is None:
-        raise ValueError(
+        raise UserError(
             f"No microbatch of {phase.sequence_length} tokens fits: use more devices,"
             " config.mesh.fsdp, or config.model.remat=True."
         )

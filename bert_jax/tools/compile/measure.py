@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.compile.program import Compiled
 
 _STATUS, _RESET = pathlib.Path("/proc/self/status"), pathlib.Path("/proc/self/clear_refs")
@@ -20,10 +21,10 @@ def measured_peak(compiled: Compiled) -> int:
     Of CPUs it is what the process grows by, divided by its devices. 0: the system does not say.
 
     Raises:
-      ValueError: the program does not fit.
+      UserError: the program does not fit.
     """
     if compiled.executable is None:
-        raise ValueError(f"A program that does not fit cannot be run: {compiled.no_room}")
+        raise UserError(f"A program that does not fit cannot be run: {compiled.no_room}")
     devices = jax.local_devices()
     if devices[0].memory_stats() is None:
         return _growth(compiled) // len(devices)

@@ -78,7 +78,7 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
     """Returns the run of a configuration on a mesh, without rows if it has a corpus.
 
     Raises:
-      ValueError: for settings, a vocabulary or labelled files that cannot be used.
+      UserError: for settings, a vocabulary or labelled files that cannot be used.
     """
     optimizer_config(config)
     data = make_task_data(config)

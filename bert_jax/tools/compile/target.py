@@ -15,6 +15,7 @@ import jax
 
 from bert_jax.devices.chips import Chip, find_chip
 from bert_jax.devices.memory import free_memory
+from bert_jax.files.errors import UserError
 from bert_jax.tools.compile.gpus import GPUS
 
 TPU_EXAMPLES = "v4:2x2x1, v5e:4x4, v5p:2x2x2, v6e:16x16"
@@ -52,7 +53,7 @@ def find(topology: str) -> Target:
     """Returns the devices of "v5e:4x4", "h100:8", "h100:4x8"; without a name those of this machine.
 
     Raises:
-      ValueError: the name has another form, there is no such slice, or the compiler is missing.
+      UserError: the name has another form, there is no such slice, or the compiler is missing.
     """
     if not topology:
         return Target(jax.devices(), free_memory())
@@ -61,7 +62,7 @@ def find(topology: str) -> Target:
         return _gpus(topology, kind, int(machines or 1), int(count))
     if _SLICE.fullmatch(topology):
         return _slice(topology)
-    raise ValueError(f"--topology={topology} is neither of {EXAMPLES}.")
+    raise UserError(f"--topology={topology} is neither of {EXAMPLES}.")
 
 
 def _slice(topology: str) -> Target:
@@ -74,7 +75,7 @@ def _slice(topology: str) -> Target:
         found = topologies.get_topology_desc(platform="tpu", topology_name=topology)
     except (jax.errors.JaxRuntimeError, NotImplementedError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(
+        raise UserError(
             f"--topology={topology} is not a slice of TPUs that libtpu knows, such as"
             f" {TPU_EXAMPLES}: {reason}"
         ) from None
@@ -83,7 +84,7 @@ def _slice(topology: str) -> Target:
 
 def _gpus(topology: str, kind: str, machines: int, count: int) -> Target:
     if not machines * count:
-        raise ValueError(f"--topology={topology} has no GPU: one is {kind}:1.")
+        raise UserError(f"--topology={topology} has no GPU: one is {kind}:1.")
     _check_compiler(topology, "NVIDIA GPUs", "nvidia", _CUDA_PLUGINS)
     from jax.experimental import topologies
 
@@ -102,7 +103,7 @@ def _check_compiler(topology: str, devices: str, extra: str, modules: Sequence[s
         package = name.partition(".")[0]
         if importlib.util.find_spec(package) and importlib.util.find_spec(name):
             return
-    raise ValueError(
+    raise UserError(
         f"--topology={topology} needs the compiler of {devices}: pip install -c constraints.txt"
         f" -e '.[{extra}]'."
     )

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax.devices.trees import unflatten
+from bert_jax.files.errors import UserError
 from bert_jax.formats.bilm import REFERENCES, SENTENCES, read_hdf5
 from bert_jax.models import make_add_fields, make_encoder
 from bert_jax.text.word_tokenizer import WordTokenizer
@@ -26,7 +27,7 @@ def compare(imported: Imported) -> dict[str, Any]:
       `with` and `largest_difference`; or `none_because`, if there are no reference files.
 
     Raises:
-      ValueError: the files do not belong together.
+      UserError: the files do not belong together.
     """
     folder = imported.checkpoint.path
     paths = (os.path.join(folder, name) for name in SENTENCES)
@@ -43,7 +44,7 @@ def compare(imported: Imported) -> dict[str, Any]:
         for place, found in enumerate(outputs):
             reference = expected[place].get(str(number))
             if reference is None or reference.shape != found.shape:
-                raise ValueError(
+                raise UserError(
                     f"{references[place]} has no embeddings {list(found.shape)} of sentence"
                     f" {number} in {path}: the files do not belong together."
                 )

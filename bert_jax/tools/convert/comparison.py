@@ -47,7 +47,7 @@ def compare(a: str, b: str) -> Iterator[str]:
       a, b: workdirs, or folders of other programs.
 
     Raises:
-      ValueError: they are not two models of the same size.
+      UserError: they are not two models of the same size.
     """
     sides = [_Side.open(path) for path in (a, b)]
     models = [side.config.model for side in sides]

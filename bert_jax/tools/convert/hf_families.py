@@ -6,6 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
 from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import PROBLEM_TYPES
 from bert_jax.formats.weight_table import Arrays
@@ -27,7 +28,7 @@ class Family:
     Attributes:
       title: of the encoder.
       architecture: fields of `config.model` that are the same for all of them.
-      find_class: (configuration of a run, its parameters) -> name of the class; raises ValueError.
+      find_class: (configuration of a run, its parameters) -> name of the class; raises UserError.
       make_config: (configuration, class, tensors, id of padding, labels) -> config.json.
       has_token_types: whether the encoder reads token types.
       frames_text: whether its text is between [CLS] and [SEP].
@@ -50,12 +51,12 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
     """Returns transformers' class for a run.
 
     Raises:
-      ValueError: for a task or a model that it has no class for.
+      UserError: for a task or a model that it has no class for.
     """
     family = family_of(config)
     for field, required in family.architecture.items():
         if (value := config.model[field]) != required:
-            raise ValueError(
+            raise UserError(
                 f"transformers' {family.title} has no config.model.{field}={value!r}, only"
                 f" {required!r}: export the run with to_stablehlo, or train with that value."
             )
@@ -64,7 +65,7 @@ def class_name(config: ConfigDict, params: Arrays) -> str:
 
 def _bert_class(config: ConfigDict, params: Arrays) -> str:
     if not config.model.type_vocab_size:
-        raise ValueError(
+        raise UserError(
             "transformers' BERT has token types, and config.model.type_vocab_size=0: export the run"
             " with to_stablehlo."
         )
@@ -77,9 +78,9 @@ def _bert_class(config: ConfigDict, params: Arrays) -> str:
 
 
 def _check_bert_head(config: ConfigDict, task: TaskRow) -> None:
-    """Raises ValueError for a head that transformers' classes do not have."""
+    """Raises UserError for a head that transformers' classes do not have."""
     if (layers := config.head.get("layers", "last")) != "last":
-        raise ValueError(
+        raise UserError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
             " the last layer only, so their answers would differ."
         )
@@ -88,7 +89,7 @@ def _check_bert_head(config: ConfigDict, task: TaskRow) -> None:
         required |= {"pool": "cls", "pooler": True, "both_orders": False}
     for name, value in required.items():
         if (got := config.head.get(name, value)) != value:
-            raise ValueError(
+            raise UserError(
                 f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
                 f" BERT have {value!r} only, so their answers would differ."
             )
@@ -121,7 +122,7 @@ _GPT_CLASSES = {"causal_lm": "OpenAIGPTLMHeadModel"}
 
 def _gpt_class(config: ConfigDict, params: Arrays) -> str:
     if config.task not in _GPT_CLASSES:
-        raise ValueError(
+        raise UserError(
             f"transformers has no class for a GPT with config.task={config.task!r}, only for"
             f" {', '.join(_GPT_CLASSES)}: export the run with to_stablehlo."
         )
@@ -141,7 +142,7 @@ def _gpt_config(
 
 def _modernbert_class(config: ConfigDict, params: Arrays) -> str:
     if not find_task(config.task).fills_masks:
-        raise ValueError(
+        raise UserError(
             f"transformers has no class for a ModernBERT with config.task={config.task!r} whose"
             " head is that of this package: export the run with to_stablehlo."
         )

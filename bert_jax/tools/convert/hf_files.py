@@ -14,7 +14,7 @@ def tokenizer_files(run: TrainedRun, family: Family) -> dict[str, str]:
     """Returns the content of each file, by name, apart from vocab.txt or vocab.model.
 
     Raises:
-      ValueError: the run's vocabulary has no tokenizer.json.
+      UserError: the run's vocabulary has no tokenizer.json.
     """
     length = run.config.model.max_position_embeddings
     content = run.vocabulary.read_bytes()

@@ -57,7 +57,7 @@ def import_checkpoint(checkpoint: ForeignCheckpoint, workdir: str = "") -> Impor
       workdir: that the configuration is for.
 
     Raises:
-      ValueError: its tensors do not match its configuration, or have values that are not finite.
+      UserError: its tensors do not match its configuration, or have values that are not finite.
     """
     config = _make_config(checkpoint, workdir)
     params, report = read_foreign(checkpoint, config)

@@ -33,7 +33,7 @@ def convert(checkpoint: ForeignCheckpoint, out: str, *, compare: bool = True) ->
       compare: run the checkpoint's own program, where it is installed, and compare the outputs.
 
     Raises:
-      ValueError: `out` is not empty, or the tensors do not match the checkpoint's configuration.
+      UserError: `out` is not empty, or the tensors do not match the checkpoint's configuration.
     """
     check_output_folder(out)
     imported = import_checkpoint(checkpoint, os.path.abspath(out))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_jax.devices.trees import flatten
+from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, format_of
 from bert_jax.formats.weight_table import count_layers
 from bert_jax.models import MODELS
@@ -21,7 +22,7 @@ def list_tensors(path: str) -> Iterator[str]:
       path: a workdir, a folder of another program, a safetensors file or a TensorFlow checkpoint.
 
     Raises:
-      ValueError: `path` is not a checkpoint of a known format.
+      UserError: `path` is not a checkpoint of a known format.
     """
     format = format_of(path)
     if format == "workdir":
@@ -53,6 +54,6 @@ def _describe(format: str, tensors: Tensors) -> str:
 def _workdir_tensors(path: str) -> Tensors:
     with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
         if (step := checkpoints.newest_good_step()) is None:
-            raise ValueError(f"{path} has no checkpoint yet.")
+            raise UserError(f"{path} has no checkpoint yet.")
         params = flatten(checkpoints.read_params(step))
     return {name: (array.dtype, array.shape) for name, array in params.items()}

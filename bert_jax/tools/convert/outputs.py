@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.corpus.batch import Batch, token_fields
 from bert_jax.devices.trees import unflatten
+from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
@@ -103,12 +104,12 @@ def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:
     """Returns the largest absolute difference of each output that both have.
 
     Raises:
-      ValueError: the models have different sizes.
+      UserError: the models have different sizes.
     """
     differences = {}
     for name in a.values.keys() & b.values.keys():
         x, y = a.values[name], b.values[name]
         if x.shape != y.shape:
-            raise ValueError(f"The models have different sizes: {name} {x.shape} and {y.shape}.")
+            raise UserError(f"The models have different sizes: {name} {x.shape} and {y.shape}.")
         differences[name] = float(np.abs(x - y).max())
     return {name: differences[name] for name in a.values if name in differences}

@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 from bert_jax.devices.trees import unflatten
 from bert_jax.files.atomic import whole_folder
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.tasks import find_task
 from bert_jax.tools.convert.trained_run import TrainedRun, check_output_folder, read_run
@@ -44,13 +45,13 @@ def export(workdir: str, out: str) -> None:
       out: a folder that is new or empty.
 
     Raises:
-      ValueError: `out` is not empty, the run has no checkpoint, or its task is not supported.
+      UserError: `out` is not empty, the run has no checkpoint, or its task is not supported.
     """
     check_output_folder(out)
     run = read_run(workdir)
     row = find_task(run.config.task)
     if not (row.fills_masks or row.reads_forward):
-        raise ValueError(
+        raise UserError(
             f"{workdir} was trained for {run.config.task!r}: to_stablehlo writes models of masked"
             " words and of next words; to_hf writes fine-tuned BERTs."
         )

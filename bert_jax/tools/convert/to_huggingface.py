@@ -43,7 +43,7 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
       compare: run the result in transformers, where it is installed, and compare the outputs.
 
     Raises:
-      ValueError: `out` is not empty, the run has no checkpoint, its vocabulary has no
+      UserError: `out` is not empty, the run has no checkpoint, its vocabulary has no
         tokenizer.json, or transformers has no class for its model.
     """
     check_output_folder(out)

@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices.trees import flatten
+from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
@@ -40,12 +41,12 @@ def read_run(workdir: str) -> TrainedRun:
     """Reads the folder of a run.
 
     Raises:
-      ValueError: it has no configuration, no vocabulary or no complete checkpoint.
+      UserError: it has no configuration, no vocabulary or no complete checkpoint.
     """
     config = store.load(workdir)
     vocabulary = find_vocabulary(workdir)
     if not vocabulary:
-        raise ValueError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
+        raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
     tokenizer = load_tokenizer(vocabulary, config.data.lowercase)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
@@ -57,10 +58,10 @@ def check_output_folder(path: str) -> None:
     """Refuses to write where something is.
 
     Raises:
-      ValueError: `path` is a file or a folder that is not empty.
+      UserError: `path` is a file or a folder that is not empty.
     """
     folder = pathlib.Path(path)
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists():
-        raise ValueError(f"{path} exists already: name a new folder, or remove it first.")
+        raise UserError(f"{path} exists already: name a new folder, or remove it first.")

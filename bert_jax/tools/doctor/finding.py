@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Set
 from typing import Literal
 
-from bert_jax.config.errors import is_for_users
+from bert_jax.files.errors import UserError
 
 Level = Literal["ok", "note", "warning", "problem"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
@@ -46,13 +46,11 @@ def guarded(check: Iterator[Finding]) -> Iterator[Finding]:
     """Yields the findings of a check; an error that the user can fix ends it as a problem.
 
     Raises:
-      ValueError: of a library, which is a defect of this program.
+      Exception: any other error, which is a defect of this program.
     """
     try:
         yield from check
-    except ValueError as error:
-        if not is_for_users(error):
-            raise
+    except UserError as error:
         yield problem(" ".join(str(error).split()))
     except OSError as error:
         yield problem(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))

@@ -90,7 +90,7 @@ def check_weights(config: ConfigDict) -> Iterator[Finding]:
     """Compares the encoder in config.init_from with the configuration.
 
     Raises:
-      ValueError: it does not fit.
+      UserError: it does not fit.
     """
     if config.init_from:
         check_source(config)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bert_jax.config.data import DataConfig
+from bert_jax.files.errors import UserError
 from bert_jax.text.forms import Document
 from bert_jax.text.sources import Source, make_source
 
@@ -69,12 +70,12 @@ def take(config: DataConfig) -> Sample:
     """Reads the sample of a corpus.
 
     Raises:
-      ValueError: there is no text, or it is malformed and `config.on_bad_text` is `error`.
+      UserError: there is no text, or it is malformed and `config.on_bad_text` is `error`.
     """
     source, repairs = make_source(config), Counter()
     documents, sizes, share = _read(source, repairs)
     if not documents:
-        raise ValueError(f"There is no text in data.source={config.source!r}.")
+        raise UserError(f"There is no text in data.source={config.source!r}.")
     total = sum(sizes)
     step = min(max(1, total // SAMPLE_BYTES), max(1, len(documents) // FEWEST))
     digests = {hashlib.sha256("\n".join(document).encode()).digest() for document in documents}

@@ -88,7 +88,7 @@ def open_labelled(config: ConfigDict, folder: str) -> Trial:
       folder: a temporary folder, in place of the run's.
 
     Raises:
-      ValueError: what training would raise.
+      UserError: what training would raise.
     """
     run = open_run(config, folder)
     rows = tuple(run.training_rows(phase).rows_per_epoch for phase in run.phases)
@@ -102,7 +102,7 @@ def open_prepared(config: ConfigDict, workdir: str, folder: str) -> Trial:
     """Opens the run of a configuration on a prepared corpus, whose checksums are verified.
 
     Raises:
-      ValueError: the data have other settings, or are corrupt; what training would raise.
+      UserError: the data have other settings, or are corrupt; what training would raise.
     """
     place = data_dir(config, workdir)
     find_prepared(data_config(config), place, lambda _: None)
@@ -121,7 +121,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
     """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`.
 
     Raises:
-      ValueError: there is no text, or too little; what training would raise.
+      UserError: there is no text, or too little; what training would raise.
     """
     started = time.monotonic()
     text = sample.take(data_config(config))

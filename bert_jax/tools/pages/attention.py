@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 from bert_jax.tools.pages import tables
 from bert_jax.tools.pages.document import Section, document, note, switch
@@ -46,10 +47,10 @@ class Origin:
 
 
 def check_size(layers: int, heads: int, tokens: int) -> None:
-    """Raises ValueError if a page would be too large."""
+    """Raises UserError if a page would be too large."""
     most = int((MOST_WEIGHTS / (layers * heads)) ** 0.5)
     if tokens > most:
-        raise ValueError(
+        raise UserError(
             f"The text has {tokens} tokens, and a page has room for {most} of a model of {layers}"
             f" layers with {heads} heads: shorten the text, or write the arrays, --output=FILE.npz."
         )

@@ -24,7 +24,7 @@ def report(workdirs: Sequence[str], more: Sequence[Section] = ()) -> str:
       more: sections of a single run, after its curves.
 
     Raises:
-      ValueError: a folder holds no run.
+      UserError: a folder holds no run.
     """
     runs = [load(path) for path in workdirs]
     return _one(runs[0], more) if len(runs) == 1 else _several(runs)

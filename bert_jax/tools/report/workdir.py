@@ -112,7 +112,7 @@ def load(path: str) -> Workdir:
     """Reads the folder of a run, or of one configuration with several seeds.
 
     Raises:
-      ValueError: it holds no run.
+      UserError: it holds no run.
     """
     folder = pathlib.Path(path)
     seeds = sorted(folder.glob("seed-*/config.json"), key=lambda p: int(p.parent.name[5:]))

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.labelled.loaders import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, encode_text
+from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_extraction import FeatureExtractor
 from bert_jax.inference.generation import Generator, Prompt
@@ -131,7 +132,7 @@ class Attention:
         config = self._reader.config
         row = self._reader.encode(example)
         if len(row.word_positions) < 1:
-            raise ValueError(f"{example.where} has no words.")
+            raise UserError(f"{example.where} has no words.")
         check_size(config.num_layers, config.num_heads, len(row.input_ids))
 
     def run(self, examples: Sequence[Text]) -> list[str]:
@@ -161,7 +162,7 @@ class Generation:
         """A text has one token less than it may have, for the one that texts begin with."""
         tokens, most = len(self._generator.tokenizer.encode(example.text_a)), self._lengths[-1] - 1
         if tokens > most:
-            raise ValueError(
+            raise UserError(
                 f"{example.where} has {tokens} tokens, and texts of at most {most} are continued:"
                 " shorten it."
             )

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.abilities import Ability
 from bert_jax.tools.serve.batching import Batcher, ClosedError, FullError, InputError
 from bert_jax.tools.serve.guard import error_response
@@ -96,7 +97,7 @@ async def _answer(
             ability.form.make(values, f"inputs[{number}]") for number, values in enumerate(inputs)
         ]
         found = await asyncio.wrap_future(batcher.submit(ability.computation, examples))
-    except (ValueError, InputError) as error:
+    except (UserError, InputError) as error:
         raise RequestError(400, str(error)) from None
     except FullError:
         message = f"{limits.waiting} requests wait already: try again in a second."

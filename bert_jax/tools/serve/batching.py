@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bert_jax.files.errors import UserError
+
 # Inputs that are computed together, and seconds that a group waits for more requests.
 MOST_INPUTS = 64
 GATHERING = 0.003
@@ -23,7 +25,7 @@ class Computation(Protocol):
     """What a model does with inputs of one kind."""
 
     def check(self, example: Any) -> None:
-        """Raises ValueError for an input that cannot be computed."""
+        """Raises UserError for an input that cannot be computed."""
         ...
 
     def run(self, examples: Sequence[Any]) -> list[Any]:
@@ -159,7 +161,7 @@ def _check(job: _Job) -> bool:
     for number, example in enumerate(job.examples):
         try:
             job.computation.check(example)
-        except ValueError as error:
+        except UserError as error:
             place = f"inputs[{number}]: " if len(job.examples) > 1 else ""
             job.future.set_exception(InputError(place + str(error)))
             return False

@@ -10,6 +10,7 @@ from typing import Any
 
 from bert_jax.data.labelled.schema import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
+from bert_jax.files.errors import UserError
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskData
 from bert_jax.tools.serve.limits import Limits
@@ -25,7 +26,7 @@ class Form:
 
     Attributes:
       fields: of an input.
-      make: (values of an input, its place for messages) -> example; raises ValueError.
+      make: (values of an input, its place for messages) -> example; raises UserError.
       fill: text -> values of an input with this text as its longest.
       views: of the page.
     """
@@ -74,11 +75,11 @@ def _masks(data: Any, limits: Limits) -> Form:
         text = _make_text(values, where)
         found = text.text_a.count("[MASK]") + (text.text_b or "").count("[MASK]")
         if found > limits.masks:
-            raise ValueError(f"{where} has {found} [MASK]; at most {limits.masks} are allowed.")
+            raise UserError(f"{where} has {found} [MASK]; at most {limits.masks} are allowed.")
         if not found and not pairs:
-            raise ValueError(f"{where} has no [MASK].")
+            raise UserError(f"{where} has no [MASK].")
         if not found and text.text_b is None:
-            raise ValueError(f"{where} has no [MASK], and no `text_b` to compare with `text_a`.")
+            raise UserError(f"{where} has no [MASK], and no `text_b` to compare with `text_a`.")
         return text
 
     pairs = data.next_sentence and data.judges_pairs
@@ -146,12 +147,12 @@ def _words(data: Any, limits: Limits) -> Form:
 
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
-            raise ValueError(f"{where} needs either `text` or `words`.")
+            raise UserError(f"{where} needs either `text` or `words`.")
         words = values.get("words") or values.get("text", "").split()
         if by_character and "text" in values:
             words = [character for word in words for character in word]
         if not words:
-            raise ValueError(f"{where} has no words.")
+            raise UserError(f"{where} has no words.")
         number = next(numbers)
         return TaggedExample(where, str(number), tuple(words), None, number)
 
@@ -179,7 +180,7 @@ def _questions(data: Any, limits: Limits) -> Form:
     def make(values: Values, where: str) -> Question:
         for name in ("question", "context"):
             if not values[name].strip():
-                raise ValueError(f"{where}.{name} is empty.")
+                raise UserError(f"{where}.{name} is empty.")
         return Question(where, str(next(numbers)), values["question"], values["context"])
 
     context = (
@@ -203,11 +204,11 @@ def _choices(data: Any, limits: Limits) -> Form:
     def make(values: Values, where: str) -> ChoiceExample:
         endings = values["endings"]
         if not 2 <= len(endings) <= limits.endings:
-            raise ValueError(
+            raise UserError(
                 f"{where}.endings has {len(endings)} elements; allowed: 2 to {limits.endings}."
             )
         if any(not ending.strip() for ending in endings):
-            raise ValueError(f"{where}.endings has an empty text.")
+            raise UserError(f"{where}.endings has an empty text.")
         context, start = values["context"], values.get("start", "")
         return ChoiceExample(where, str(next(numbers)), context, start, endings)
 

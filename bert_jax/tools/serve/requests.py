@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.limits import Limits
 
 # Inputs of an ability: each is an object with the fields of its form.
@@ -96,13 +97,13 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise UserError(f"{name} is no JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object has a field twice")
+        raise UserError("an object has a field twice")
     return found
 
 

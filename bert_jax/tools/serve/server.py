@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.app import make_app
 from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.guard import Guard
@@ -35,7 +36,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Returns a socket that does not listen yet: early, so that a taken port is reported early.
 
     Raises:
-      ValueError: the address cannot be used.
+      UserError: the address cannot be used.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -47,7 +48,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"--host={host} --port={port} cannot be used ({error.strerror}): give another --port,"
             " or --port=0 for a free one."
         ) from None

@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor
@@ -78,7 +79,7 @@ class Service:
           top_k: candidates for each mask.
 
         Raises:
-          ValueError: there is no checkpoint, or it does not fit.
+          UserError: there is no checkpoint, or it does not fit.
         """
         folder = pathlib.Path(workdir).absolute()
         is_seed = folder.name.startswith("seed-")
@@ -103,7 +104,7 @@ class Service:
     ) -> Predictor | None:
         try:
             make_predicting_data(config, workdir)
-        except ValueError as error:  # imported weights may have no head
+        except UserError as error:  # imported weights may have no head
             self.missing["predict"] = str(error)
             return None
         predictor = Predictor(config, workdir, top_k, _BATCH_TOKENS, for_requests=True)

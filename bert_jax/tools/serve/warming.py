@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.tools.serve.batching import Computation
 
@@ -39,7 +40,7 @@ def warm_up(
         example = make(" ".join([word] * tokens))
         try:
             computation.check(example)
-        except ValueError:
+        except UserError:
             break  # this and longer ones are refused
         for length, rows in computation.shapes(example):
             found.setdefault(length, (example, rows))

@@ -19,6 +19,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import has_corpus
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import Run, Sweep
 
 # (config file, dotted field -> text, configuration of the run whose parameters it takes or None) ->
@@ -97,14 +98,14 @@ def make_jobs(
       more: overrides of all runs, which replace their own.
 
     Raises:
-      ValueError: for a configuration that cannot be used, with the name of its run.
+      UserError: for a configuration that cannot be used, with the name of its run.
     """
     expansion = _Expansion(seeds, more or {}, resolve)
     for run in sweep.runs:
         try:
             _expand(expansion, run)
-        except ValueError as error:
-            raise ValueError(f"Run {run.name}: {error}") from error
+        except UserError as error:
+            raise UserError(f"Run {run.name}: {error}") from error
     return tuple(expansion.jobs.values())
 
 
@@ -123,7 +124,7 @@ def _expand(known: _Expansion, run: Run) -> None:
             config.init_from = overrides["init_from"]
         name = f"{run.name}-seed{config.seed}" if several else run.name
         if name in known.jobs:
-            raise ValueError(f"two jobs have the name {name!r}: rename one of the runs.")
+            raise UserError(f"two jobs have the name {name!r}: rename one of the runs.")
         if has_corpus(config):
             needed.append(_share_data(known, run, name, config, overrides, needed))
         known.jobs[name] = Job(
@@ -154,7 +155,7 @@ def _overrides(known: _Expansion, run: Run, index: int) -> tuple[dict[str, str],
             needed.append(job)
             return f"{WORKDIR}/runs/{job}"
         if job not in known.data:
-            raise ValueError(f"{match[0]} is no data: {match[2]} does not train on a corpus.")
+            raise UserError(f"{match[0]} is no data: {match[2]} does not train on a corpus.")
         folder, preparation = known.data[job]
         needed.append(preparation)
         return folder
@@ -175,7 +176,7 @@ def _job_of(known: _Expansion, run: str, index: int) -> str:
     if len(names) == 1:
         return names[0]
     if index >= len(names):
-        raise ValueError(f"seed number {index + 1} needs a seed of {run}, which has {len(names)}.")
+        raise UserError(f"seed number {index + 1} needs a seed of {run}, which has {len(names)}.")
     return names[index]
 
 
@@ -225,15 +226,15 @@ def select(jobs: tuple[Job, ...], pattern: str) -> tuple[Job, ...]:
     """Returns the jobs whose names match a regular expression, and all that they need.
 
     Raises:
-      ValueError: it is no regular expression, or no name matches.
+      UserError: it is no regular expression, or no name matches.
     """
     try:
         wanted = {job.name for job in jobs if re.search(pattern, job.name)}
     except re.error as error:
-        raise ValueError(f"--only={pattern} is no regular expression: {error}.") from None
+        raise UserError(f"--only={pattern} is no regular expression: {error}.") from None
     if not wanted:
         names = ", ".join(job.name for job in jobs)
-        raise ValueError(f"--only={pattern} matches no run. Runs: {names}.")
+        raise UserError(f"--only={pattern} matches no run. Runs: {names}.")
     for job in reversed(jobs):
         if job.name in wanted:
             wanted.update(job.needs)

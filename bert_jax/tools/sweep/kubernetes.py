@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.record import Plan
 
 
@@ -31,7 +32,7 @@ class Cluster:
 
     def __post_init__(self):
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", self.name):
-            raise ValueError(
+            raise UserError(
                 f"--job_name={self.name} is no name of a Kubernetes Job: use at most 42 lower-case"
                 " letters, digits and dashes."
             )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_jax.config import experiments
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import Sweep
 
 
@@ -20,7 +21,7 @@ def load_sweep(path: str, settings: Mapping[str, str]) -> Sweep:
       settings: values of further settings, as text; each has the type of the setting's default.
 
     Raises:
-      ValueError: there is no such file, it is not a sweep file, or a setting does not exist or has
+      UserError: there is no such file, it is not a sweep file, or a setting does not exist or has
         a value that it cannot have.
     """
     file, colon, argument = _find(path).partition(":")
@@ -29,20 +30,23 @@ def load_sweep(path: str, settings: Mapping[str, str]) -> Sweep:
     settings = dict(settings)
     if colon:
         if not parameters:
-            raise ValueError(f"--sweep={path}: the file has no settings, so {argument!r} has none.")
+            raise UserError(f"--sweep={path}: the file has no settings, so {argument!r} has none.")
         settings.setdefault(next(iter(parameters)), argument)
     values = {name: _value(name, text, parameters) for name, text in settings.items()}
-    sweep = make(**values)
+    try:
+        sweep = make(**values)
+    except ValueError as error:
+        raise UserError(str(error)) from error
     if not isinstance(sweep, Sweep):
-        raise ValueError(f"{file}: get_sweep returns {type(sweep).__name__}, not a Sweep.")
+        raise UserError(f"{file}: get_sweep returns {type(sweep).__name__}, not a Sweep.")
     return sweep
 
 
 def _find(path: str) -> str:
     try:
         return experiments.find(path)
-    except ValueError as error:
-        raise ValueError(str(error).replace("--config=", "--sweep=")) from None
+    except UserError as error:
+        raise UserError(str(error).replace("--config=", "--sweep=")) from None
 
 
 def _read(file: str) -> Callable[..., Any]:
@@ -50,15 +54,15 @@ def _read(file: str) -> Callable[..., Any]:
     experiments.allow_import()
     spec = importlib.util.spec_from_file_location(f"sweep_{pathlib.Path(file).stem}", file)
     if spec is None or spec.loader is None:
-        raise ValueError(f"--sweep={file} is not a Python file.")
+        raise UserError(f"--sweep={file} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
-        raise ValueError(f"--sweep={file} cannot be read: {error}.") from error
+        raise UserError(f"--sweep={file} cannot be read: {error}.") from error
     make = getattr(module, "get_sweep", None)
     if not callable(make):
-        raise ValueError(f"--sweep={file} is not a sweep file: it has no function get_sweep.")
+        raise UserError(f"--sweep={file} is not a sweep file: it has no function get_sweep.")
     return make
 
 
@@ -67,7 +71,7 @@ def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) ->
     if name not in parameters:
         close = difflib.get_close_matches(name, parameters, 1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise ValueError(
+        raise UserError(
             f"Unknown setting --set {name}.{hint} Available: {', '.join(parameters) or 'none'}."
         )
     kind = type(parameters[name].default)
@@ -77,21 +81,21 @@ def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) ->
         return kind(text)
     except (ValueError, KeyError):
         what = {bool: "true or false", int: "an integer", float: "a number"}[kind]
-        raise ValueError(f"--set {name}={text} is not {what}.") from None
+        raise UserError(f"--set {name}={text} is not {what}.") from None
 
 
 def parse_settings(words: list[str]) -> dict[str, str]:
     """Returns NAME=VALUE words as a dict.
 
     Raises:
-      ValueError: for another form, or a setting that is given twice.
+      UserError: for another form, or a setting that is given twice.
     """
     settings: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
-            raise ValueError(f"--set {word!r} is not NAME=VALUE, such as --set scale=mini.")
+            raise UserError(f"--set {word!r} is not NAME=VALUE, such as --set scale=mini.")
         if name in settings:
-            raise ValueError(f"--set {name} is given twice: {settings[name]!r} and {value!r}.")
+            raise UserError(f"--set {name} is given twice: {settings[name]!r} and {value!r}.")
         settings[name] = value
     return settings

@@ -26,7 +26,7 @@ def sweep_page(workdir: str) -> str:
     """Returns the page of the complete runs of a sweep.
 
     Raises:
-      ValueError: the folder holds no sweep.
+      UserError: the folder holds no sweep.
     """
     plan = record.load_plan(workdir)
     found = results.collect(plan, workdir)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bert_jax.files.errors import UserError
+
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 
 
@@ -43,19 +45,19 @@ class Run:
 
     def __post_init__(self):
         if not _NAME.fullmatch(self.name):
-            raise ValueError(
+            raise UserError(
                 f"{self.name!r} is no name of a run: use letters, digits and any of _.+-, and begin"
                 " with a letter or a digit."
             )
         if self.seeds < 0:
-            raise ValueError(f"Run {self.name}: seeds={self.seeds} must be at least 0.")
+            raise UserError(f"Run {self.name}: seeds={self.seeds} must be at least 0.")
         if self.at_step < 0 or (self.at_step and not self.after):
-            raise ValueError(
+            raise UserError(
                 f"Run {self.name}: at_step={self.at_step} is a checkpoint of the run `after`: it"
                 " must be at least 1 and needs `after`."
             )
         if self.after and "init_from" in self.overrides:
-            raise ValueError(
+            raise UserError(
                 f"Run {self.name} has both after={self.after!r} and an override of init_from:"
                 " remove one of them."
             )
@@ -133,14 +135,14 @@ class Sweep:
 
     def __post_init__(self):
         if not self.runs:
-            raise ValueError(f"The sweep {self.title!r} has no runs.")
+            raise UserError(f"The sweep {self.title!r} has no runs.")
         seen: set[str] = set()
         for run in self.runs:
             if run.name in seen:
-                raise ValueError(f"Two runs of the sweep have the name {run.name!r}.")
+                raise UserError(f"Two runs of the sweep have the name {run.name!r}.")
             for needed in sorted(needs(run) - seen):
                 where = "it stands after it" if needed in self._names() else "there is no such run"
-                raise ValueError(f"Run {run.name} needs the run {needed!r}, but {where}.")
+                raise UserError(f"Run {run.name} needs the run {needed!r}, but {where}.")
             seen.add(run.name)
         self._check_tables()
 
@@ -151,14 +153,14 @@ class Sweep:
         systems, tasks = ({getattr(r, k) for r in self.runs} for k in ("system", "task"))
         for table in self.tables:
             if not table.rows or not table.columns:
-                raise ValueError(f"The table {table.title!r} has no rows or no columns.")
+                raise UserError(f"The table {table.title!r} has no rows or no columns.")
             references = set() if isinstance(table.reference, str) else {*table.reference.values()}
             unknown = ({*table.rows} | references) - systems
             unknown |= {column.task for column in table.columns} - tasks
             if isinstance(table.reference, str) and table.reference:
                 unknown |= {table.reference} - {*table.rows}
             if unknown:
-                raise ValueError(
+                raise UserError(
                     f"The table {table.title!r} names {', '.join(sorted(unknown))}, which no run of"
                     " the sweep has as its system or task."
                 )

@@ -124,7 +124,7 @@ def start(job: Job, jobs: dict[str, Job], slot: Slot, workdir: str, lock: Binary
     """Starts a job whose needs are complete; it resumes if it was started before.
 
     Raises:
-      ValueError: it was started with other settings, or the checkpoint that it starts from is
+      UserError: it was started with other settings, or the checkpoint that it starts from is
         missing.
     """
     record.check_unchanged(job, jobs, workdir)

@@ -21,6 +21,7 @@ from typing import Any
 
 from bert_jax.config import store
 from bert_jax.files.atomic import read_json, read_json_lines, write_json
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 
@@ -62,11 +63,11 @@ def load_plan(workdir: str) -> Plan:
     """Returns the plan of a folder.
 
     Raises:
-      ValueError: there is none.
+      UserError: there is none.
     """
     path = pathlib.Path(workdir, PLAN)
     if not path.is_file():
-        raise ValueError(f"{workdir} holds no sweep: start one with --sweep=FILE.")
+        raise UserError(f"{workdir} holds no sweep: start one with --sweep=FILE.")
     try:
         values = read_json(path)
         return Plan(
@@ -77,7 +78,7 @@ def load_plan(workdir: str) -> Plan:
             source=values["source"],
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is corrupt ({error}): give --sweep=FILE again.") from None
+        raise UserError(f"{path} is corrupt ({error}): give --sweep=FILE again.") from None
 
 
 def _job(item: dict[str, Any]) -> Job:
@@ -159,7 +160,7 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
     """Refuses a job whose folder has results of other settings.
 
     Raises:
-      ValueError: listing what differs, and how to run it anew.
+      UserError: listing what differs, and how to run it anew.
     """
     path = folder_of(job.name, workdir) / _STARTED
     if not path.is_file():
@@ -176,7 +177,7 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
         if now.get(name) != started["origin"].get(name)
     ]
     if changed:
-        raise ValueError(
+        raise UserError(
             f"{folder_of(job.name, workdir)} was started with other settings: {'; '.join(changed)}."
             " Choose another --workdir, or delete this folder to run it anew."
         )

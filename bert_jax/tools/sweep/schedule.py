@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bert_jax.config.durations import duration
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep import process as processes
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
@@ -118,7 +119,7 @@ class _Schedule:
         is_resumed = record.log_of(job.name, self._workdir).is_file()
         try:
             process = processes.start(job, self._jobs, self._free[0], self._workdir, lock)
-        except (ValueError, OSError) as error:
+        except (UserError, OSError) as error:
             lock.close()
             self._fail(job, str(error))
             return

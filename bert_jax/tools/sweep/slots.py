@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
+from bert_jax.files.errors import UserError
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -34,13 +36,13 @@ def make_slots(count: int) -> tuple[Slot, ...]:
     whole machine, as it is.
 
     Raises:
-      ValueError: there are fewer cores or GPUs than parts, or the devices cannot be divided.
+      UserError: there are fewer cores or GPUs than parts, or the devices cannot be divided.
     """
     if count == 1:
         return (Slot(0),)
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if "tpu" in platforms:
-        raise ValueError(
+        raise UserError(
             f"--parallel={count}: the chips of a TPU host are not divided. Run one job on a host,"
             " with --slurm or --kubernetes."
         )
@@ -70,7 +72,7 @@ def visible_gpus() -> list[str]:
 def _split(items: list, count: int, what: str) -> list[list]:
     """Returns `count` contiguous parts whose lengths differ by at most one."""
     if len(items) < count:
-        raise ValueError(
+        raise UserError(
             f"--parallel={count} needs at least {count} {what}; there are {len(items)}."
         )
     bounds = [i * len(items) // count for i in range(count + 1)]

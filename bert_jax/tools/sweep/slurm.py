@@ -4,6 +4,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.record import Plan
 
 
@@ -56,10 +57,10 @@ def submit(text: str) -> str:
     """Runs the script and returns what it prints.
 
     Raises:
-      ValueError: sbatch is missing or refuses a job.
+      UserError: sbatch is missing or refuses a job.
     """
     done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"SLURM did not take the sweep: {reason}. Submitted: {done.stdout!r}.")
+        raise UserError(f"SLURM did not take the sweep: {reason}. Submitted: {done.stdout!r}.")
     return done.stdout

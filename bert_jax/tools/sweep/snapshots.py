@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 from bert_jax.files.atomic import whole_folder
+from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.record import folder_of
 from bert_jax.training.checksums import checksum_file
 
@@ -13,7 +14,7 @@ def make(job: str, step: int, workdir: str) -> pathlib.Path:
     """Returns a workdir with one checkpoint of a run, whose files it shares by hard links.
 
     Raises:
-      ValueError: the run did not keep that checkpoint.
+      UserError: the run did not keep that checkpoint.
     """
     target = pathlib.Path(workdir, "snapshots", f"{job}-step{step}")
     if target.is_dir():
@@ -23,7 +24,7 @@ def make(job: str, step: int, workdir: str) -> pathlib.Path:
     if not checksum_file(checkpoint).is_file():
         names = (path.name for path in checkpoint.parent.glob("*") if path.name.isdecimal())
         found = ", ".join(sorted(names, key=int)) or "none"
-        raise ValueError(
+        raise UserError(
             f"{run} has no checkpoint of step {step} (it has {found}): its config.checkpoint.every"
             " must divide the step, and config.checkpoint.keep be large enough."
         )

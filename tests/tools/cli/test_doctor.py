@@ -11,7 +11,7 @@ import pytest
 from bert_jax.tools.cli import doctor
 from bert_jax.tools.doctor.finding import note, ok, problem, warning
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 def start(*flags):

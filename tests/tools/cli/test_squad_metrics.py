@@ -11,7 +11,7 @@ from bert_jax.scores import answer_files
 from bert_jax.tools.cli import squad_metrics
 
 GOLDEN = json.loads(
-    (pathlib.Path(__file__).parents[1] / "scores" / "goldens" / "squad_metrics.json").read_text(
+    (pathlib.Path(__file__).parents[2] / "scores" / "goldens" / "squad_metrics.json").read_text(
         encoding="utf-8"
     )
 )

@@ -18,7 +18,7 @@ from configs.sweeps.systems import SYSTEMS
 from configs.sweeps.tasks import TASKS, column
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 FILES = sorted(
     path.stem
     for path in (REPOSITORY / "configs" / "sweeps").glob("*.py")

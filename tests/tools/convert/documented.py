@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "checkpoints.md"
 
 
 def documented_code(word: str) -> str:

@@ -15,7 +15,7 @@ from bert_jax.tools.convert.importing import convert
 from tests.models import elmo_numpy
 from tests.tools.convert.bilm_folder import OPTIONS, make_weights, write_folder
 
-REFERENCE = pathlib.Path(__file__).parents[2] / "../shared/data/checkpoints/elmo_bilm_tf/model"
+REFERENCE = pathlib.Path(__file__).parents[3] / "../shared/data/checkpoints/elmo_bilm_tf/model"
 needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs ../shared")
 
 

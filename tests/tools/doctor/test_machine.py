@@ -72,7 +72,7 @@ def test_missing_extras_are_named_with_their_purpose(monkeypatch):
 
 
 def test_every_extra_of_setup_has_a_purpose():
-    tree = ast.parse((pathlib.Path(__file__).resolve().parents[2] / "setup.py").read_text())
+    tree = ast.parse((pathlib.Path(__file__).resolve().parents[3] / "setup.py").read_text())
     assigned = (node for node in tree.body if isinstance(node, ast.Assign))
     extras = next(n.value for n in assigned if ast.unparse(n.targets[0]) == "EXTRAS")
     assert ast.literal_eval(extras).keys() == machine.EXTRAS.keys()
@@ -118,7 +118,7 @@ def test_jax_is_not_imported_for_the_first_findings(tmp_path):
         "from bert_jax.tools.doctor import machine\n"
         "print(*[f.what for f in machine.before_jax('.')], sep='\\n')"
     )
-    root = pathlib.Path(__file__).resolve().parents[2]
+    root = pathlib.Path(__file__).resolve().parents[3]
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},

@@ -19,7 +19,7 @@ from bert_jax.tools.doctor.trial import open_labelled, open_sample
 from bert_jax.training.train import train
 from tests.tools.doctor.conftest import bad, found
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -204,7 +204,7 @@ def test_values_that_were_not_finite_leave_a_gap(tmp_path):
 
 
 def test_runs_of_the_first_version_have_reports(tmp_path):
-    fixture = pathlib.Path(__file__).parents[1] / "fixtures" / "v0.1.0" / "workdirs.tar.xz"
+    fixture = pathlib.Path(__file__).parents[2] / "fixtures" / "v0.1.0" / "workdirs.tar.xz"
     with tarfile.open(fixture) as archive:
         archive.extractall(tmp_path, filter="data")
     for name in ("pretraining", "classification"):

@@ -10,15 +10,17 @@ import difflib
 import itertools
 import logging
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TextIO, cast
 
-from bert_jax.config.errors import PACKAGE, is_for_users
 from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
 
 HELP = ("--help", "-h", "-help", "--helpfull")
+_PACKAGE = str(pathlib.Path(__file__).parents[3])
 _OTHER_ADDRESS = re.compile(r"(?:.*:)?((?:az|abfss?|hdfs)://.*)", re.DOTALL)
 
 
@@ -27,9 +29,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     try:
         with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):
             main(with_local_paths(sys.argv))
-    except ValueError as error:
-        if not is_for_users(error):
-            raise
+    except UserError as error:
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
@@ -59,7 +59,7 @@ def with_local_paths(argv: Sequence[str]) -> list[str]:
     dashes are texts, or flags of other programs.
 
     Raises:
-      ValueError: an address is of an object store that is not read or written, or its bucket does
+      UserError: an address is of an object store that is not read or written, or its bucket does
         not exist or cannot be reached.
     """
     end = list(argv).index("--") if "--" in argv else len(argv)
@@ -69,7 +69,7 @@ def with_local_paths(argv: Sequence[str]) -> list[str]:
         if not (equals and flag.startswith("-")):
             flag, value = before if before.startswith("-") and "=" not in before else "", word
         if flag and (found := _OTHER_ADDRESS.fullmatch(value)):
-            raise ValueError(
+            raise UserError(
                 f"{flag}={value}: {found[1].split('://')[0]}:// is not read or written: mount the"
                 " bucket as a folder, or copy it, and give that path."
             )
@@ -89,11 +89,11 @@ def hide_library_warnings() -> None:
     """Hides the warnings of orbax, which repeat its arguments."""
     from absl import logging as absl_logging
 
-    absl_logging.get_absl_logger().addFilter(_is_for_users)
+    absl_logging.get_absl_logger().addFilter(_is_ours)
 
 
-def _is_for_users(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR or record.pathname.startswith(PACKAGE)
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -171,17 +171,17 @@ class Parser(argparse.ArgumentParser):
         """Parses a command line without a configuration; argv[0] is the command.
 
         Raises:
-          ValueError: for a flag or a word that the command does not have, or an invalid value.
+          UserError: for a flag or a word that the command does not have, or an invalid value.
         """
         flags, rest = self.parse_known(argv)
         for word in rest:
             if not word.startswith("-"):
                 hint = f" Did you mean --{word}?" if word.startswith("config.") else ""
-                raise ValueError(f"{word!r} is not a flag: flags begin with two dashes.{hint}")
+                raise UserError(f"{word!r} is not a flag: flags begin with two dashes.{hint}")
             name = word.lstrip("-").split("=")[0]
             close = difflib.get_close_matches(name, self._names, 1)
             hint = f"did you mean --{close[0]}?" if close else "see --help."
-            raise ValueError(f"Unknown flag --{name}: {hint}")
+            raise UserError(f"Unknown flag --{name}: {hint}")
         return flags
 
     def parse_known(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -215,7 +215,7 @@ class Parser(argparse.ArgumentParser):
             yield word
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message} (see --help).")
+        raise UserError(f"{message} (see --help).")
 
 
 def _value_type(default: Any, choices: Sequence[str], least: int | None) -> Callable[[str], Any]:

@@ -15,6 +15,7 @@ from bert_jax.config.fields import has_corpus
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local
+from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
@@ -46,7 +47,7 @@ def resolve(
         the source's vocabulary is kept.
 
     Raises:
-      ValueError: there is no such source, or its vocabulary is not config.data.vocab.
+      UserError: there is no such source, or its vocabulary is not config.data.vocab.
     """
     if not config.init_from:
         return
@@ -73,13 +74,13 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
         model, lowercase = run.model, run.data.lowercase
         vocab = find_vocabulary(path)
         if not vocab:
-            raise ValueError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
+            raise UserError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
     else:
         checkpoint = open_checkpoint(path)
         model, lowercase = checkpoint.model, checkpoint.lowercase
         vocab = checkpoint.vocabulary_path
         if not vocab:
-            raise ValueError(
+            raise UserError(
                 f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"
                 " python -m bert_jax convert from_hf, and use the new workdir as init_from."
             )
@@ -113,7 +114,7 @@ def model_fields(
     For fine-tuning, config.model becomes a model of the source's kind.
 
     Raises:
-      ValueError: the source has fields that config.model lacks, or lacks one in `explicit`.
+      UserError: the source has fields that config.model lacks, or lacks one in `explicit`.
     """
     model = dict(model.items())
     chosen = model_choices.values_for(config, model, explicit)
@@ -121,7 +122,7 @@ def model_fields(
         _replace_model(config, model, explicit)
     fields = {name: value for name, value in model.items() if name not in _TRAINING_FIELDS}
     if missing := sorted(fields.keys() - config.model.keys()):
-        raise ValueError(
+        raise UserError(
             f"config.init_from={config.init_from} has another kind of model: config.model lacks"
             f" {', '.join(missing)}. Use a configuration for that model."
         )
@@ -135,7 +136,7 @@ def _replace_model(config: ConfigDict, model: Mapping[str, Any], explicit: Colle
     """
     given = {name.removeprefix("model."): name for name in explicit if name.startswith("model.")}
     if unknown := sorted(given[name] for name in given.keys() - model.keys()):
-        raise ValueError(
+        raise UserError(
             f"config.init_from={config.init_from} has a model of the kind {model['name']!r}, which"
             f" has no {', '.join(f'config.{name}' for name in unknown)}: leave it out."
         )
@@ -148,7 +149,7 @@ def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str)
     if given.startswith("train:") or (
         load_tokenizer(given, config.data.lowercase).pieces != tokenizer.pieces
     ):
-        raise ValueError(
+        raise UserError(
             f"config.data.vocab={given} is not the vocabulary {vocab} of config.init_from: its ids"
             " would mean other words. Leave config.data.vocab out."
         )

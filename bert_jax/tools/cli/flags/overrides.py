@@ -14,6 +14,7 @@ from ml_collections import ConfigDict, config_flags
 
 from bert_jax.config import checks, experiments, presets, store
 from bert_jax.config.fields import value_of
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import init_from
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value, hide_library_warnings
 
@@ -34,7 +35,7 @@ def parse_config(
       The configuration and the other flags.
 
     Raises:
-      ValueError: for anything that is wrong on the command line or in the configuration.
+      UserError: for anything that is wrong on the command line or in the configuration.
     """
     parser.add_argument(
         "--config",
@@ -59,7 +60,7 @@ def parse_config(
         config_flags.DEFINE_config_dict("config", config, sys_argv=argv, flag_values=values)
     else:
         or_run = ", or --workdir=DIR of a run" if workdir_is_enough else ""
-        raise ValueError(
+        raise UserError(
             f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
         )
     explicit = _explicit(argv)
@@ -72,15 +73,15 @@ def parse_config(
         config = values["config"].value
         if config is None:  # get_config raised the error, whose traceback ends in its message
             message = str(error).strip().splitlines()[-1].partition(": ")[2]
-            raise ValueError(f"--config={path}: {message}") from error
+            raise UserError(f"--config={path}: {message}") from error
         _check_groups(explicit, config)
-        raise ValueError(_wrong_type(error, config)) from error
+        raise UserError(_wrong_type(error, config)) from error
     except flags.Error as error:
-        raise ValueError(str(error)) from error
+        raise UserError(str(error)) from error
     except (AttributeError, KeyError) as error:
-        raise ValueError(_unknown_field(str(error))) from error
+        raise UserError(_unknown_field(str(error))) from error
     except (OSError, SyntaxError, ImportError, TypeError, IndexError) as error:
-        raise ValueError(f"The configuration cannot be used: {error}") from error
+        raise UserError(f"The configuration cannot be used: {error}") from error
     others = parser.parse([argv[0], *rest])
     # The configuration of a run has the values of its preset already.
     if path or "preset" in explicit:
@@ -111,7 +112,7 @@ def _check_groups(explicit: Counter[str], config: ConfigDict) -> None:
     """A group replaced as a whole would silently lose the fields that are not given."""
     for name in explicit:
         if isinstance(value_of(config, name), ConfigDict | dict):
-            raise ValueError(
+            raise UserError(
                 f"--config.{name} is a group of fields: set them one by one, for example"
                 f" --config.{name}.FIELD=VALUE."
             )
@@ -121,7 +122,7 @@ def _check_repeated(explicit: Counter[str], config: ConfigDict) -> None:
     """ml_collections would join the values of a repeated tuple."""
     for name, count in explicit.items():
         if count > 1 and isinstance(value_of(config, name), tuple):
-            raise ValueError(
+            raise UserError(
                 f"--config.{name} is given {count} times, but has one value, a tuple: give it once,"
                 f" for example --config.{name}={value_of(config, name)!r}."
             )

@@ -4,6 +4,7 @@ import argparse
 
 from ml_collections import ConfigDict
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -23,16 +24,16 @@ def add_cache(parser: Parser) -> None:
 
 
 def check(flags: argparse.Namespace) -> None:
-    """Raises ValueError if there is no --workdir."""
+    """Raises UserError if there is no --workdir."""
     if not flags.workdir:
-        raise ValueError("--workdir is missing: the folder that the run is kept in.")
+        raise UserError("--workdir is missing: the folder that the run is kept in.")
 
 
 def check_trained(config: ConfigDict, flags: argparse.Namespace) -> None:
-    """Raises ValueError if --workdir is not the folder of one trained run."""
+    """Raises UserError if --workdir is not the folder of one trained run."""
     check(flags)
     if config.get("seeds", 1) > 1:
-        raise ValueError(
+        raise UserError(
             f"{flags.workdir} holds the runs of several seeds: name the folder of one,"
             f" --workdir={flags.workdir}/seed-{config.seed}."
         )
@@ -51,7 +52,7 @@ def use_cache(flags: argparse.Namespace) -> None:
     """Selects the folder of compiled programs. Imports jax.
 
     Raises:
-      ValueError: the folder cannot be written.
+      UserError: the folder cannot be written.
     """
     from bert_jax.devices import compilation_cache
 

@@ -11,7 +11,7 @@ from bert_jax.tools.cli.flags import command_line, overrides
 
 # ml_collections 1.1 loads the configuration file in a way that Python 3.12 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module.. method:DeprecationWarning")
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
 TINY = f"--config={REPOSITORY}/configs/tiny.py"
 
 
