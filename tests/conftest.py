@@ -35,7 +35,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 # Tracing makes many objects and few cycles: looking for them was a twentieth of the time.
 gc.set_threshold(100_000, 50, 100)
 # Its conftest.py imports the extra serve.
-collect_ignore = [] if importlib.util.find_spec("starlette") else ["serving"]
+collect_ignore = [] if importlib.util.find_spec("starlette") else ["tools/serve"]
 # Folders whose files share runs or slow imports -> their group, which one worker takes.
 _GROUPS = {"runs": "runs", "training": "training", "parity": "theirs", "convert": "theirs"}
 
