@@ -1,4 +1,4 @@
-"""Finds the configuration files that come with the package."""
+"""Finds and loads configuration files, also those that come with the package."""
 
 import importlib
 import importlib.util
@@ -7,8 +7,12 @@ import pathlib
 import sys
 import types
 
+from ml_collections import ConfigDict
+
 from bert_jax.files.errors import UserError
 
+# What a file with a mistake in it raises.
+_FAULTS = (AttributeError, ImportError, LookupError, NameError, OSError, SyntaxError, TypeError)
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -61,3 +65,31 @@ def allow_import() -> None:
         module.__path__ = list((spec and spec.submodule_search_locations) or ())
         sys.modules["configs"] = module
     module.__path__.append(str(folder()))
+
+
+def load(path: str) -> ConfigDict:
+    """Returns the configuration of a file, whose fields are fixed and whose values can be set.
+
+    Args:
+      path: path as `find` takes it; the argument after the colon goes to the file's `get_config`.
+
+    Raises:
+      UserError: there is no such file, it cannot be run, or it refuses the argument.
+    """
+    file, *argument = find(path).split(":", 1)
+    allow_import()
+    name = f"config_{pathlib.Path(file).stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"--config={path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        config = module.get_config(*argument)
+    except ValueError as error:
+        raise UserError(f"--config={path}: {error}") from error
+    except _FAULTS as error:
+        raise UserError(f"--config={path} cannot be used: {error}") from error
+    if not isinstance(config, ConfigDict):
+        raise UserError(f"--config={path}: get_config returns a {type(config).__name__}.")
+    return config.lock()

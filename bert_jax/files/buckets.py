@@ -38,6 +38,8 @@ _LOCAL = re.compile(rf"(?:^|/)(?:{UNFINISHED}|[^/]*\.part|[^/]*\.unfinished(?:\.
 # What is fetched when it is needed, relative to the folder that is brought up to date.
 _LATER = re.compile(r"(?:^|/)checkpoints/[^/]+/|\.array_record$")
 _ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+)/+(.*[^/])/*")
+# Stores that are not supported, also after a prefix such as "text:".
+_OTHER_ADDRESS = re.compile(r"(?:.*:)?(az|abfss?|hdfs)://.*", re.DOTALL)
 _PATIENCE_SECONDS, _LONGEST_PAUSE = 300.0, 30.0
 _CONNECTIONS = 8
 # Packages whose errors are those of the store and the network, which fsspec's classes pass on.
@@ -48,6 +50,23 @@ _NO_CREDENTIALS = "NoCredentialsError PartialCredentialsError DefaultCredentials
 def is_address(path: str | os.PathLike) -> bool:
     """Returns whether a path is the address of a bucket, or of something in it."""
     return os.fspath(path).startswith(tuple(f"{scheme}://" for scheme in EXTRAS))
+
+
+def check_scheme(name: str, text: str) -> None:
+    """Refuses the address of an object store that is not supported.
+
+    Args:
+      name: what the text was given as, for the message.
+      text: a path, an address, or any other text.
+
+    Raises:
+      UserError: it is such an address.
+    """
+    if match := _OTHER_ADDRESS.fullmatch(text):
+        raise UserError(
+            f"{name}={text}: {match[1]}:// is not read or written: mount the bucket as a folder,"
+            " or copy it, and give that path."
+        )
 
 
 def copy_of(address: str) -> str:

@@ -86,7 +86,7 @@ def pack(argv: Sequence[str]) -> None:
     from bert_jax.tools.benchmark.pack import run
 
     path = flag_value(words, "config") or "configs/tiny.py"
-    arguments = [f"--config={path}", *overrides.without_config(words)]
+    arguments = [f"--config={path}", *words]
     config, _ = overrides.parse_config(_parser("pack", ""), ["pack", *arguments])
     run(config, arguments, flags.steps, flags.rounds)
 
@@ -126,7 +126,7 @@ def finetune(argv: Sequence[str]) -> None:
 
     settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
     path = flag_value(words, "config") or "configs/ner.py:wikigold"
-    arguments = [f"--config={path}", *settings, *overrides.without_config(words)]
+    arguments = [f"--config={path}", *settings, *words]
     config, _ = overrides.parse_config(_parser("finetune", ""), ["finetune", *arguments])
     run(config, arguments, flags.seeds)
 

@@ -156,13 +156,9 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
       source: configuration of the run whose parameters it starts from, which does not exist yet.
 
     Raises:
-      UserError: as `overrides.parse_config`; or the source has another kind of model.
+      UserError: as `overrides.resolve`; or the source has another kind of model.
     """
-    sys.modules.pop("config_config", None)  # ml_collections loads every file under this name
-    parser = Parser("bert_jax sweep", "")
-    words = ["sweep", f"--config={file}", *(f"--config.{k}={v}" for k, v in values.items())]
-    config, _ = overrides.parse_config(parser, words)
-    config = ConfigDict(config.to_dict())
+    config = ConfigDict(overrides.resolve(file, values).to_dict())
     if source is not None:
         fields = init_from.model_fields(config, source.model, values)
         config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})

@@ -1,7 +1,7 @@
-"""Parses the command line of every command, and turns user errors into one line.
+"""Parses the flags of a command, and reports what the user can fix in one line.
 
-A command exits with code 2 after one line on standard error for what the user can correct (a flag,
-a setting, a file). Any other error is a defect of the program and prints its traceback.
+A command exits with code 2 after one line on standard error for what the user can fix (a flag, a
+field, a file). Any other error is a defect of the program and prints its traceback.
 """
 
 import argparse
@@ -21,14 +21,13 @@ from bert_jax.files.errors import UserError
 
 HELP = ("--help", "-h", "-help", "--helpfull")
 _PACKAGE = str(pathlib.Path(__file__).parents[3])
-_OTHER_ADDRESS = re.compile(r"(?:.*:)?((?:az|abfss?|hdfs)://.*)", re.DOTALL)
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a command's `main(argv)` and ends the process with its exit code."""
+    """Runs a command's `main(sys.argv)` and ends the process with its exit code."""
     try:
         with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):
-            main(with_local_paths(sys.argv))
+            main(sys.argv)
     except UserError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -39,8 +38,13 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
 
 
+def _fail(message: str) -> NoReturn:
+    print("error:", buckets.shown(" ".join(message.split())), file=sys.stderr)
+    sys.exit(2)
+
+
 class _WithAddresses:
-    """A stream of text that names addresses of buckets in place of their working copies."""
+    """A text stream that prints the address of a bucket instead of the path of its local cache."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -52,63 +56,31 @@ class _WithAddresses:
         return getattr(self._stream, name)
 
 
-def with_local_paths(argv: Sequence[str]) -> list[str]:
-    """Returns a command line with the working copies of addresses of buckets, brought up to date.
-
-    Fields of the configuration keep their addresses, which config.json records. Words after two
-    dashes are texts, or flags of other programs.
-
-    Raises:
-      UserError: an address is of an object store that is not read or written, or its bucket does
-        not exist or cannot be reached.
-    """
-    end = list(argv).index("--") if "--" in argv else len(argv)
-    result = list(argv)
-    for place, (before, word) in enumerate(itertools.pairwise(argv[:end]), 1):
-        flag, equals, value = word.partition("=")
-        if not (equals and flag.startswith("-")):
-            flag, value = before if before.startswith("-") and "=" not in before else "", word
-        if flag and (found := _OTHER_ADDRESS.fullmatch(value)):
-            raise UserError(
-                f"{flag}={value}: {found[1].split('://')[0]}:// is not read or written: mount the"
-                " bucket as a folder, or copy it, and give that path."
-            )
-        is_text = not flag and " " in value
-        is_setting = flag.lstrip("-").startswith("config.")
-        if buckets.is_address(value) and not (is_text or is_setting):
-            result[place] = word[: len(word) - len(value)] + buckets.local(value)
-    return result
-
-
-def _fail(message: str) -> NoReturn:
-    print("error:", buckets.shown(" ".join(message.split())), file=sys.stderr)
-    sys.exit(2)
-
-
 def hide_library_warnings() -> None:
     """Hides the warnings of orbax, which repeat its arguments."""
     from absl import logging as absl_logging
 
-    absl_logging.get_absl_logger().addFilter(_is_ours)
+    absl_logging.get_absl_logger().addFilter(_is_error_or_ours)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
+def _is_error_or_ours(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
 
 
 class Parser(argparse.ArgumentParser):
     """The flags of a command.
 
-    Flags may stand anywhere on the command line, in any order, as --name=value or --name value; of
-    a repeated flag the last one counts.
+    Flags may stand anywhere, in any order, as --name=value or --name value; of a repeated flag the
+    last one counts. A value that is the address of a bucket becomes the path of its local cache,
+    which is brought up to date.
     """
 
     def __init__(self, command: str, description: str | None):
         """Describes a command without flags.
 
         Args:
-          command: as typed after `python -m`.
-          description: for --help; ends in examples.
+          command: what follows `python -m`.
+          description: text for --help, which ends in examples.
         """
         super().__init__(
             prog=f"python -m {command}",
@@ -132,11 +104,11 @@ class Parser(argparse.ArgumentParser):
         """Adds --name=VALUE, of the type of `default`.
 
         Args:
-          name: of the flag and of the attribute.
+          name: name of the flag and of the attribute.
           default: value without the flag; None: an optional string.
           help: one line.
-          choices: the allowed values; any if empty.
-          least: smallest value.
+          choices: allowed values; empty: any.
+          least: smallest allowed value.
           metavar: name of the value in --help.
         """
         self._names.add(name)
@@ -162,7 +134,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help)
 
     def words(self, name: str, help: str, count: str | None = None) -> None:
-        """Adds positional arguments: one, or with count="*" any number."""
+        """Adds positional arguments: one path, or with count="*" any number of texts."""
         if count:
             self._texts = name.lower()
         self.add_argument(name.lower(), metavar=name, nargs=count, help=help)
@@ -185,13 +157,15 @@ class Parser(argparse.ArgumentParser):
         return flags
 
     def parse_known(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """As `parse`, and returns the words that are not the command's too, in order."""
+        """Returns what `parse` does, and the words that are not the command's, in order."""
         self.print_help_if_asked(argv)
         words, after = list(argv[1:]), []
-        if "--" in words:  # then texts may begin with a dash
+        if "--" in words:  # texts after it may begin with a dash
             end = words.index("--")
             words, after = words[:end], words[end + 1 :]
         flags, rest = self.parse_known_intermixed_args(list(self._normalized(words)))
+        for name, value in vars(flags).items():
+            setattr(flags, name, value if name == self._texts else _local(name, value))
         if after and self._texts:
             setattr(flags, self._texts, [*getattr(flags, self._texts), *after])
             after = []
@@ -204,7 +178,7 @@ class Parser(argparse.ArgumentParser):
             sys.exit(0)
 
     def _normalized(self, words: Sequence[str]) -> Iterator[str]:
-        """Yields the words with two dashes before the names of flags, and switches as argparse."""
+        """Yields the words with two dashes before known flags, and switches without a value."""
         for word in words:
             if match := re.fullmatch(r"--?(\w+)(=.*)?", word, re.DOTALL):
                 name, value = match[1], match[2] or ""
@@ -218,8 +192,17 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see --help).")
 
 
+def _local(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_local(name, item) for item in value]
+    if not isinstance(value, str):
+        return value
+    buckets.check_scheme(f"--{name}", value)
+    return buckets.local(value)
+
+
 def _value_type(default: Any, choices: Sequence[str], least: int | None) -> Callable[[str], Any]:
-    """Returns the function that converts and validates the text of a value."""
+    """Returns the function that converts and checks the text of a value."""
     kind = str if default is None else type(default)
 
     def convert(text: str) -> Any:
@@ -243,6 +226,8 @@ def flag_value(argv: Sequence[str], name: str) -> str:
     """Returns the value of a flag on an unparsed command line; empty if it is not there."""
     value = ""
     for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+        if word == "--":
+            break
         if word.startswith("-") and word.lstrip("-").split("=")[0] == name:
             value = word.split("=", 1)[1] if "=" in word else following
-    return value
+    return _local(name, value)

@@ -1,30 +1,38 @@
-"""The configuration of a command: --config=FILE or a run's own, and --config.FIELD=VALUE.
+"""Resolves the configuration of a command: --config=FILE or a run's own, and --config.FIELD=VALUE.
 
-Values on the command line have the type of their field.
+A value has the type of its field:
+
+    --config.steps=1000                     int, also 0x3e8
+    --config.optimizer.learning_rate 1e-4   float; the value may be the next word
+    --config.model.remat                    bool: also =true, =false, --noconfig.model.remat
+    --config.data.source=text:a.txt         str
+    --config.phases="((128, 0.9), (512, 0.1))"   tuple, as a Python literal
 """
 
 import argparse
+import ast
+import difflib
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from absl import flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
 from bert_jax.config import checks, experiments, presets, store
-from bert_jax.config.fields import value_of
+from bert_jax.config.fields import fields, value_of
+from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import init_from
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value, hide_library_warnings
 
-_OVERRIDE = re.compile(r"--?(?:no)?config\.([^=]+)(?:=.*)?", re.DOTALL)
+_OVERRIDE = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
+_BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def parse_config(
     parser: Parser, argv: Sequence[str], *, workdir_is_enough: bool = False
 ) -> tuple[ConfigDict, argparse.Namespace]:
-    """Parses a command line with a configuration, which is resolved and validated.
+    """Parses a command line with a configuration, which is resolved and checked.
 
     Args:
       parser: the other flags of the command.
@@ -37,115 +45,165 @@ def parse_config(
     Raises:
       UserError: for anything that is wrong on the command line or in the configuration.
     """
-    parser.add_argument(
-        "--config",
+    parser.flag(
+        "config",
+        "",
+        "Configuration file, such as configs/base.py, or configs/glue.py:mrpc with an argument."
+        " bert_jax/config/defaults.py describes all fields.",
         metavar="FILE",
-        help="Configuration file, such as configs/base.py, or configs/glue.py:mrpc with an"
-        " argument. bert_jax/config/defaults.py describes all fields.",
     )
     parser.add_argument("--config.FIELD", metavar="VALUE", help="Value that replaces a field's.")
     parser.print_help_if_asked(argv)
     hide_library_warnings()
     path, workdir = flag_value(argv, "config"), flag_value(argv, "workdir")
-    values = flags.FlagValues()
-    values.set_gnu_getopt(True)
     if path:
-        # ml_collections needs the file before the overrides.
-        argv = [argv[0], f"--config={experiments.find(path)}", *without_config(argv[1:])]
-        experiments.allow_import()
         store.check_workdir(workdir)
-        config_flags.DEFINE_config_file("config", sys_argv=argv, flag_values=values)
+        config = experiments.load(path)
     elif workdir_is_enough and workdir:
         config = store.load(workdir).lock()
-        config_flags.DEFINE_config_dict("config", config, sys_argv=argv, flag_values=values)
     else:
         or_run = ", or --workdir=DIR of a run" if workdir_is_enough else ""
         raise UserError(
             f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
         )
-    explicit = _explicit(argv)
-    try:
-        _, *rest = values(argv, known_only=True)
-        config: Any = values["config"].value
-        _check_groups(explicit, config)
-        _check_repeated(explicit, config)
-    except flags.IllegalFlagValueError as error:
-        config = values["config"].value
-        if config is None:  # get_config raised the error, whose traceback ends in its message
-            message = str(error).strip().splitlines()[-1].partition(": ")[2]
-            raise UserError(f"--config={path}: {message}") from error
-        _check_groups(explicit, config)
-        raise UserError(_wrong_type(error, config)) from error
-    except flags.Error as error:
-        raise UserError(str(error)) from error
-    except (AttributeError, KeyError) as error:
-        raise UserError(_unknown_field(str(error))) from error
-    except (OSError, SyntaxError, ImportError, TypeError, IndexError) as error:
-        raise UserError(f"The configuration cannot be used: {error}") from error
-    others = parser.parse([argv[0], *rest])
-    # The configuration of a run has the values of its preset already.
-    if path or "preset" in explicit:
-        presets.apply(config, explicit)
+    texts, rest = _split(argv, config)
+    flags = parser.parse(rest)
+    _set_fields(config, texts)
     if path:
-        init_from.resolve(config, explicit, workdir, flag_value(argv, "data_dir"))
+        _complete(config, texts, workdir, flag_value(argv, "data_dir"))
+    else:
+        if "preset" in texts:  # otherwise the run has the values of its preset already
+            presets.apply(config, texts)
+        checks.check(config)
+    return config, flags
+
+
+def resolve(path: str, texts: Mapping[str, str]) -> ConfigDict:
+    """Returns the configuration that `--config=PATH --config.NAME=TEXT ...` gives.
+
+    Raises:
+      UserError: as `parse_config`.
+    """
+    config = experiments.load(path)
+    _set_fields(config, texts)
+    _complete(config, texts, "", "")
+    return config
+
+
+def _complete(config: ConfigDict, given: Collection[str], workdir: str, data_dir: str) -> None:
+    presets.apply(config, given)
+    init_from.resolve(config, given, workdir, data_dir)
     checks.check(config)
-    return config, others
 
 
-def without_config(words: Sequence[str]) -> list[str]:
-    """Returns the words of a command line without --config=FILE."""
-    rest, following = [], iter(words)
-    for word in following:
-        if re.fullmatch(r"--?config", word):
-            next(following, None)
-        elif not re.match(r"--?config=", word):
+def _split(argv: Sequence[str], config: ConfigDict) -> tuple[dict[str, str], list[str]]:
+    """Returns the texts of the overrides, by the name of their field, and the other words.
+
+    Raises:
+      UserError: a field does not exist or has no value, or a tuple is given twice.
+    """
+    texts: dict[str, str] = {}
+    rest, words = [], iter(argv)
+    for word in words:
+        if word == "--":
+            return texts, [*rest, word, *words]
+        if not (match := _OVERRIDE.fullmatch(word)):
             rest.append(word)
-    return rest
-
-
-def _explicit(argv: Sequence[str]) -> Counter[str]:
-    """Returns how often the command line sets each field."""
-    return Counter(match[1] for word in argv if (match := _OVERRIDE.fullmatch(word)))
-
-
-def _check_groups(explicit: Counter[str], config: ConfigDict) -> None:
-    """A group replaced as a whole would silently lose the fields that are not given."""
-    for name in explicit:
-        if isinstance(value_of(config, name), ConfigDict | dict):
+            continue
+        no, name, text = match.groups()
+        kind = _type_of(config, name)
+        if kind is tuple and name in texts:
             raise UserError(
-                f"--config.{name} is a group of fields: set them one by one, for example"
-                f" --config.{name}.FIELD=VALUE."
+                f"--config.{name} is given more than once, but has one value, a tuple: give it"
+                f" once, for example --config.{name}={value_of(config, name)!r}."
             )
+        texts[name] = _text(name, text, bool(no), kind, words)
+    return texts, rest
 
 
-def _check_repeated(explicit: Counter[str], config: ConfigDict) -> None:
-    """ml_collections would join the values of a repeated tuple."""
-    for name, count in explicit.items():
-        if count > 1 and isinstance(value_of(config, name), tuple):
+def _text(name: str, text: str | None, no: bool, kind: type, following: Iterator[str]) -> str:
+    """Returns the text of a value, which may be the next word or a switch's own name."""
+    if no and (kind is not bool or text is not None):
+        raise UserError(f"--noconfig.{name} is for a field that is True or False, without a value.")
+    if text is None and kind is bool:
+        return "false" if no else "true"
+    if text is None and (text := next(following, None)) is None:
+        raise UserError(f"--config.{name} lacks its value: write --config.{name}=VALUE.")
+    return text
+
+
+def _set_fields(config: ConfigDict, texts: Mapping[str, str]) -> None:
+    """Sets fields to the values of texts.
+
+    Raises:
+      UserError: a field does not exist, or a text is not a value of its type.
+    """
+    values = {}
+    for name, text in texts.items():
+        buckets.check_scheme(f"--config.{name}", text)
+        kind = _type_of(config, name)
+        try:
+            values[name] = _parse(text, kind)
+        except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
+            field = value_of(config, name)
             raise UserError(
-                f"--config.{name} is given {count} times, but has one value, a tuple: give it once,"
-                f" for example --config.{name}={value_of(config, name)!r}."
+                f"--config.{name}={text} is invalid: --config.{name} takes a value of type"
+                f" {kind.__name__}, such as {field!r}."
+            ) from None
+    config.update_from_flattened_dict(values)
+
+
+def _type_of(config: ConfigDict, name: str) -> type:
+    """Returns the type of a field.
+
+    Raises:
+      UserError: there is no such field, or it is a group.
+    """
+    group, parts = config, name.split(".")
+    for part in parts:
+        if not isinstance(group, ConfigDict) or part not in group:
+            raise UserError(
+                f"There is no configuration field {part!r}: {_hint(config, group, part)}"
             )
+        kind, group = group.get_type(part), group[part]
+    if isinstance(group, ConfigDict | dict):
+        raise UserError(
+            f"--config.{name} is a group of fields: set them one by one, for example"
+            f" --config.{name}.FIELD=VALUE."
+        )
+    return kind
 
 
-def _wrong_type(error: flags.IllegalFlagValueError, config: ConfigDict) -> str:
-    """Returns absl's message with the type of the field."""
-    text = str(error)
-    match = _OVERRIDE.match(text.removeprefix("flag "))
-    if match is None:
-        return text
-    default = value_of(config, match[1])
-    name = f"--config.{match[1]}"
-    return f"{text} -- {name} takes a value of type {type(default).__name__}, such as {default!r}."
+def _hint(config: ConfigDict, group: Any, part: str) -> str:
+    """Returns a suggestion for a name that is not in a group: a similar one, or another group's."""
+    near = list(group.keys()) if isinstance(group, ConfigDict) else []
+    if close := difflib.get_close_matches(part, near, 1):
+        return f"did you mean {close[0]!r}?"
+    elsewhere = [name for name, _ in fields(config) if name.endswith(f".{part}")]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]!r}?"
+    return "bert_jax/config/defaults.py has them all."
 
 
-def _unknown_field(text: str) -> str:
-    """Returns a message for ml_collections' error about a name that no field has."""
-    words = re.sub(r"(\\n|[\"'\\\s])+", " ", text).strip()
-    found = re.fullmatch(r"(\w+)(?: Did you mean (\w+) .*)?", words)
-    if found is None:
-        return f"The configuration cannot be used: {words}"
-    hint = (
-        f"did you mean {found[2]!r}?" if found[2] else "bert_jax/config/defaults.py has them all."
-    )
-    return f"There is no configuration field {found[1]!r}: {hint}"
+def _parse(text: str, kind: type) -> Any:
+    """Returns the value of a text."""
+    if kind is bool:
+        return _BOOLS[text.lower()]
+    if kind is int:
+        return int(text, 0 if text[:2] in ("0x", "0o") else 10)
+    if kind is tuple:
+        return _tuple(text)
+    if kind in (float, str):
+        return kind(text)
+    raise TypeError
+
+
+def _tuple(text: str) -> tuple:
+    """Returns a tuple: of a literal, of the items of a list, of one literal, or of one word."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        if re.search(r"[,\s]", text):
+            raise
+        value = text  # such as a path
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
