@@ -5,7 +5,6 @@ import dataclasses
 import flax.linen as nn
 import jax
 
-from bert_jax.formats.names.bert import TABLES
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.layers.dense import embedding
 from bert_jax.models.layers.norm import layer_norm
@@ -61,5 +60,4 @@ BERT = Model(
     encoder=Bert,
     rules=RULES,
     flops_per_token=flops_per_token,
-    formats=TABLES,
 )

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats import bilm
 from bert_jax.models import elmo_batch
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CNN_ACTIVATIONS, CharacterCnn
@@ -293,5 +292,4 @@ ELMO = Model(
     flops_per_token=flops_per_token,
     add_fields=elmo_batch.add_fields,
     example_fields=elmo_batch.example_fields,
-    formats=bilm.TABLES,
 )

@@ -6,7 +6,6 @@ and 40,478 pieces. Unlike BERT's, its embeddings have neither token types nor a 
 
 import dataclasses
 
-from bert_jax.formats.names.gpt import TABLES
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.model import Model
 from bert_jax.models.stack_encoder import RULES, StackEncoder
@@ -46,6 +45,5 @@ GPT = Model(
     encoder=Gpt,
     rules=RULES,
     flops_per_token=flops_per_token,
-    formats=TABLES,
     renews_special_tokens=True,
 )

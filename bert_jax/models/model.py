@@ -12,7 +12,6 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats.weight_table import WeightTable
 from bert_jax.models.layers.cache import Cache
 from bert_jax.text.tokenization import Tokenizer
 
@@ -200,7 +199,6 @@ class Model:
         `tensor`. Parameters of heads have their own, `heads.HEAD_RULES`.
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
         products in a forward pass; a training step needs three times that number.
-      formats: name of a row of `bert_jax.formats.FORMATS` -> its names of weights.
       add_fields: function (config, tokenizer) -> function that adds the fields which only this
         encoder reads to a batch on the host; raises UserError for a tokenizer that does not fit.
         None: the encoder reads the fields of `corpus.batch` only, and all ids of the tokenizer
@@ -215,7 +213,6 @@ class Model:
     encoder: type[Encoder]
     rules: Rules
     flops_per_token: Callable[[Any, int], float]
-    formats: Mapping[str, WeightTable] = dataclasses.field(default_factory=dict)
     add_fields: Callable[[Any, Tokenizer], AddFields] | None = None
     example_fields: Callable[[Any, Batch], dict[str, jax.Array]] | None = None
     renews_special_tokens: bool = False

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from bert_jax.formats.names.modernbert import TABLES
 from bert_jax.models.bert import Bert, BertConfig
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.model import Model
@@ -44,5 +43,4 @@ MODERNBERT = Model(
     encoder=Bert,
     rules=RULES,
     flops_per_token=flops_per_token,
-    formats=TABLES,
 )

@@ -18,8 +18,9 @@ from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, format_of, open_checkpoint
 from bert_jax.formats.foreign import ForeignCheckpoint
+from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import MODELS, complete_example, default_fields, make_encoder
+from bert_jax.models import complete_example, default_fields, make_encoder
 from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig, parameter_shapes
 from bert_jax.tasks import TASKS
@@ -191,7 +192,7 @@ def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arr
       UserError: its tensors do not match its configuration, or have values that are not finite.
     """
     model = make_model_config(config)
-    table = MODELS[model.name].formats[checkpoint.format]
+    table = NAMES[model.name][checkpoint.format]
     params, report = import_params(
         checkpoint.read(),
         table,

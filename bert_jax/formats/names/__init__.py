@@ -1,0 +1,19 @@
+"""Names of weights in other programs: by model name, then by format.
+
+`NAMES["bert"]["huggingface"]` is the table between BERT's parameters and the tensors of a Hugging
+Face checkpoint. The keys are those of `models.MODELS` and of `formats.FORMATS`; no other program
+has a model without a row.
+"""
+
+from collections.abc import Mapping
+
+from bert_jax.formats import bilm
+from bert_jax.formats.names import bert, gpt, modernbert
+from bert_jax.formats.weight_table import WeightTable
+
+NAMES: dict[str, Mapping[str, WeightTable]] = {
+    "bert": bert.TABLES,
+    "modernbert": modernbert.TABLES,
+    "gpt": gpt.TABLES,
+    "elmo": bilm.TABLES,
+}

@@ -1,7 +1,7 @@
 """Names of BERT's parameters in other programs: one table for each format.
 
 The encoder's rows and the heads' rows are separate: an encoder of another model with the same heads
-has a file like this one. `TABLES` is what the model's row in MODELS refers to.
+has a file like this one. `TABLES` has the tables of all its formats.
 """
 
 import re

@@ -8,8 +8,8 @@ import numpy as np
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, format_of
+from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import count_layers
-from bert_jax.models import MODELS
 from bert_jax.training.checkpoints import Checkpoints
 
 Tensors = dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -40,9 +40,9 @@ def list_tensors(path: str) -> Iterator[str]:
 
 def _describe(format: str, tensors: Tensors) -> str:
     """Returns how many tensors are parameters of the model that has most of them."""
-    counts = {name: 0 for name, row in MODELS.items() if format in row.formats}
+    counts = {name: 0 for name, tables in NAMES.items() if format in tables}
     for name in counts:
-        table = MODELS[name].formats[format]
+        table = NAMES[name][format]
         names = [table.current_name(tensor) for tensor in tensors]
         num_layers = count_layers(names, (row.tensor for row in table.rows))
         parameters = {row.tensor for row in table.expand(num_layers)}

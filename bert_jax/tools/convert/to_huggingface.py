@@ -14,9 +14,9 @@ from ml_collections import ConfigDict
 from bert_jax.files.atomic import whole_folder, write_json
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS, open_checkpoint
+from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.weight_table import Arrays, export_params
-from bert_jax.models import MODELS
 from bert_jax.tasks import find_task
 from bert_jax.tools.convert import certificate as certificates
 from bert_jax.tools.convert.comparison import compare_with_source
@@ -54,7 +54,7 @@ def export(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
     params, left_out = choose_params(run.params, name, config)
     untrained = [path for path in untrained_params(workdir) if path in params]
     rows = untrained_rows(workdir)
-    table = MODELS[config.model.name].formats[_FORMAT]
+    table = NAMES[config.model.name][_FORMAT]
     tensors = export_params(params, table, FORMATS[_FORMAT].title)
     files = {
         "config.json": json_text(

@@ -16,8 +16,8 @@ import numpy as np
 
 from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
+from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
-from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.tools.convert.imported import Imported
 from bert_jax.tools.convert.outputs import Batch, Outputs, without_padding
@@ -72,7 +72,7 @@ def _fill(imported: Imported) -> Any:
     family = _FAMILIES[imported.config.model.name]
     make, options = family.choose_class(imported)
     model = make(family.make_config(imported), **options)
-    table = MODELS[imported.config.model.name].formats["huggingface"]
+    table = NAMES[imported.config.model.name]["huggingface"]
     arrays = export_params(imported.own_params, table, "huggingface")
     prefix = "" if hasattr(model, family.base) else f"{family.base}."
     for name, parameter in model.named_parameters():

@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.formats import FORMATS
 from bert_jax.formats.huggingface import TASKS_BY_CLASS
+from bert_jax.formats.names import NAMES
 from bert_jax.models import MODELS, default_fields
 from bert_jax.tasks import TASKS
 from bert_jax.training.initial import encoder_shapes, pretraining_shapes
@@ -33,7 +34,7 @@ WITH_MASKED_LM = ("bert", "modernbert")
 LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}
 
 
-@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if row.formats])
+@pytest.mark.parametrize("model", NAMES)
 def test_formats_of_a_model_exist_and_name_every_parameter(model):
     config = TASKS["pretraining"].default_config()
     if model != config.model.name:
@@ -48,7 +49,7 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
     heads = {
         f"{row.head}/{leaf}" for row in TASKS.values() if row.head for leaf in ("kernel", "bias")
     }
-    for format, table in MODELS[model].formats.items():
+    for format, table in NAMES[model].items():
         assert format in FORMATS
         rows = table.expand(model_config.num_layers)
         named = {row.path for row in rows} - LACKING
