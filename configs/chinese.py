@@ -29,7 +29,7 @@ def get_config(name: str = "") -> ConfigDict:
         config = defaults.tagging()
     elif name == "cmrc2018":
         config = defaults.span()
-        config.phases = ((512, 1.0),)
+        config.max_length = 512
     else:
         config = defaults.classification()
     config.data.published = name

@@ -2,7 +2,7 @@
 
     python -m bert_jax.main --config=configs/elmo.py --workdir=DIR --config.data.source=text:PATH
     python -m bert_jax.main --config=configs/elmo.py:small --workdir=DIR \\
-        --config.data.source=text:PATH --config.data.form=paragraphs
+        --config.data.source=text:PATH --config.data.line_format=paragraphs
 
 The default has the published sizes and settings: a sentence a line, its words separated by spaces
 (the 1 Billion Word Benchmark), 10 epochs of batches of 3 x 128 rows of 20 words. `small` has 2.5
@@ -38,6 +38,6 @@ def _make_small(config: ConfigDict) -> ConfigDict:
 
     config.log.every = "100"
     config.eval.every = "500"
-    config.eval.batches = 100
+    config.eval.max_batches = 100
     config.checkpoint.every = "500"
     return config

@@ -41,14 +41,14 @@ def get_config(size: str = "base") -> ConfigDict:
     config.data.segments = "full_sentences"
     config.data.masked_lm_prob = 0.3
     config.data.final_masked_lm_prob = 0.15
-    config.data.pack = 4
+    config.data.max_examples_per_row = 4
 
     config.optimizer.name = "adamw"
     config.optimizer.learning_rate = 3e-3 if size in ("mini", "tiny") else 1e-3
     config.optimizer.beta2 = 0.98
     config.optimizer.schedule = "trapezoid"
     config.optimizer.warmup = "5%"
-    config.optimizer.tail = 0.5
+    config.optimizer.decay_fraction = 0.5
     if size == "tiny":
         config.steps = 2000  # 4 minutes on 2 slow cores
         config.eval.every = "500"

@@ -25,7 +25,7 @@ def get_config() -> ConfigDict:
 
     config.optimizer.name = "lamb"
     config.optimizer.schedule = "root"
-    config.optimizer.restarts = ((6e-3, 0.2843), (4e-3, 0.128))
+    config.optimizer.phase_schedules = ((6e-3, 0.2843), (4e-3, 0.128))
 
     config.log.every = "20"
     config.eval.every = "500"

@@ -29,7 +29,7 @@ def get_config(size: str = "base") -> ConfigDict:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
     config = SIZES[size].get_config()
     config.task = "causal_lm"
-    config.model.mask = "causal"
+    config.model.attention_pattern = "causal"
     config.model.next_sentence = False
     config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
     return config

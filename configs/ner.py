@@ -24,7 +24,7 @@ def get_config(name: str = "conll2003") -> ConfigDict:
     config.global_batch_size = 16
     if name == "conll2003":
         config.head.document_context = True
-        config.phases = ((256, 1.0),)
+        config.max_length = 256
         config.published_score = 0.964
         config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 7)"
     else:

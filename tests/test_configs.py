@@ -97,7 +97,7 @@ def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():
     changed = {name: value for name, value in causal.items() if base.get(name) != value}
     assert changed == {
         "task": "causal_lm",
-        "model.mask": "causal",
+        "model.attention_pattern": "causal",
         "model.next_sentence": False,
         "metrics": ("causal_lm_loss", "causal_lm_accuracy", "perplexity"),
     }

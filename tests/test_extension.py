@@ -33,7 +33,6 @@ WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
 VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
 PAD_TO = 8  # rows of the table of words, which the mesh splits
 COMMON = {
-    "phases": ((16, 1.0),),
     "global_batch_size": 16,
     "prng_impl": tiny.PRNG_IMPL,
     "mesh.data": 2,
@@ -85,7 +84,7 @@ def labelled(config, files, suffix):
         "data.train": str(files / f"train{suffix}"),
         "data.eval": str(files / f"eval{suffix}"),
         "data.vocab": str(files / "vocab.txt"),
-        "data.lengths": (16,),
+        "data.bucket_lengths": (16,),
     }
     config.update_from_flattened_dict(values)
     return config, files / f"eval{suffix}"
@@ -118,7 +117,7 @@ def on_corpus(config, files, name):
     values = {
         "steps": 100,
         "data.source": f"text:{files}/corpus.txt",
-        "data.form": "sentences",
+        "data.line_format": "sentences",
         "data.vocab": str(files / "vocab.txt"),
         "data.dupe_factor": 1,
         "data.validation_share": 0.1,
@@ -135,7 +134,7 @@ class Run:
 
     def __init__(self, make, files, workdir):
         self.config, self.input = make(files)
-        self.config.update_from_flattened_dict(COMMON)
+        self.config.update_from_flattened_dict(COMMON | tiny.rows_of(self.config, 16))
         checks.check(self.config)
         self.workdir = str(workdir)
         self.state, self.is_complete = train(self.config, self.workdir)
@@ -256,7 +255,9 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
     source = Run(pretraining_of_bags, files, tmp_path / "source")
     config, _ = count_words(files)
     toy_configs.use_bag(config, len(VOCABULARY))
-    config.update_from_flattened_dict(COMMON | {"init_from": source.workdir, "epochs": 1.0})
+    config.update_from_flattened_dict(
+        COMMON | {"max_length": 16, "init_from": source.workdir, "epochs": 1.0}
+    )
     checks.check(config)
     state, is_complete = train(config, str(tmp_path / "run"))
     assert is_complete and state.params.keys() == {"bag", "classifier"}

@@ -145,7 +145,7 @@ def test_a_foreign_folder_is_imported_finetuned_and_predicts(run, pretrained):
         (run.folder / f"{name}.tsv").write_text("\n".join([header, *rows]) + "\n")
     words = [*("--config=configs/glue.py:mrpc", "--config.init_from=bert", "--workdir=mrpc")]
     words += ["--config.data.train=train.tsv", "--config.data.eval=dev.tsv"]
-    words += ["--config.epochs=1", "--config.phases=((16,1.0),)", "--config.global_batch_size=8"]
+    words += ["--config.epochs=1", "--config.max_length=16", "--config.global_batch_size=8"]
     command(run, "train", *words, "--config.prng_impl=threefry2x32")
     results = json.loads((run.folder / "mrpc" / "results.json").read_text())
     assert {"f1", "accuracy"} <= results["eval"].keys()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax.models.bert import BertConfig
 from bert_jax.tasks.masking import MaskingRule
@@ -29,6 +30,11 @@ def make_overrides(**changes: Any) -> dict[str, Any]:
     """
     values = {f"model.{name}": size for name, size in SIZES.items()} | {"prng_impl": PRNG_IMPL}
     return values | {name.replace("__", "."): value for name, value in changes.items()}
+
+
+def rows_of(config: ConfigDict, length: int) -> dict[str, Any]:
+    """Returns the override that gives a run rows of one length, for its kind of configuration."""
+    return {"max_length": length} if "max_length" in config else {"phases": ((length, 1.0),)}
 
 
 def make_model(**changes: Any) -> BertConfig:

@@ -12,27 +12,30 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import fields, has_corpus, value_of
-from bert_jax.config.phases import make_phases, parse_duration
+from bert_jax.config.phases import make_phases, parse_duration, phase_entries
+from bert_jax.config.renames import check_names
 from bert_jax.files.errors import UserError
 
 ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"
-    " model.attention_dropout_rate model.window model.global_every model.window_rotary_base"
+    " model.attention_dropout_rate model.attention_window model.global_every"
+    " model.window_rotary_base"
     " model.type_vocab_size model.highway_layers model.cell_clip"
     " model.projection_clip data.seed data.short_seq_prob"
     " data.max_predictions_per_seq data.eval_masked_lm_prob data.final_masked_lm_prob"
-    " data.mask_share data.same_share data.random_share data.validation_share data.num_processes"
+    " data.mask_share data.keep_share data.random_share data.validation_share data.num_processes"
     " optimizer.weight_decay optimizer.clip_norm optimizer.beta1 optimizer.learning_rate"
-    " eval.batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
+    " eval.max_batches eval.batch_size eval.patience checkpoint.keep_best reinit_layers"
     " head.mix_l2 head.lm_weight head.dropout_rate published_score"
 ).split()
 _BELOW_ZERO = ("model.mask_value",)
 _BELOW_ONE = (
     "model.dropout_rate model.attention_dropout_rate data.short_seq_prob data.masked_lm_prob"
     " data.eval_masked_lm_prob data.final_masked_lm_prob"
-    " data.validation_share optimizer.beta1 optimizer.beta2 optimizer.tail head.dropout_rate"
+    " data.validation_share optimizer.beta1 optimizer.beta2 optimizer.decay_fraction"
+    " head.dropout_rate"
 ).split()
 _DURATIONS = ("optimizer.warmup", "log.every", "eval.every", "checkpoint.every")
 _CHOICES = {
@@ -68,6 +71,7 @@ def check_values(config: ConfigDict) -> None:
     Raises:
       UserError: see `check`.
     """
+    check_names((name for name, _ in fields(config)), is_labelled=not has_corpus(config))
     for name, value in fields(config):
         if isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(name, value)
@@ -91,8 +95,9 @@ def check_values(config: ConfigDict) -> None:
     _check_restarts(config)
     for phase in make_phases(config, steps=100):
         if phase.sequence_length > config.model.max_position_embeddings:
+            field = "max_length" if "max_length" in config else "phases"
             raise UserError(
-                f"A sequence length of {phase.sequence_length} in config.phases is above"
+                f"A sequence length of {phase.sequence_length} in config.{field} is above"
                 f" config.model.max_position_embeddings={config.model.max_position_embeddings}."
             )
         if config.microbatch_size and phase.batch_size % config.microbatch_size:
@@ -141,22 +146,17 @@ def check_labelled(config: ConfigDict) -> None:
             f"config.task={config.task!r} trains on labelled examples: use a configuration with"
             " config.head, such as configs/classification.py."
         )
-    if len(config.phases) > 1:
-        raise UserError(
-            f"config.phases={config.phases!r}: fine-tuning has a single phase, such as"
-            " ((128, 1.0),)."
-        )
     if not config.metrics:
         raise UserError("config.metrics is empty: name a score, such as accuracy.")
     known = ("loss", *config.metrics)
     _check_choice("checkpoint.best_metric", config.checkpoint.best_metric, known)
-    if config.data.batches not in ("rows", "tokens"):
-        raise UserError(f"config.data.batches={config.data.batches!r} is not rows or tokens.")
-    lengths = config.data.lengths
+    if config.data.batch_by not in ("rows", "tokens"):
+        raise UserError(f"config.data.batch_by={config.data.batch_by!r} is not rows or tokens.")
+    lengths = config.data.bucket_lengths
     are_numbers = all(type(length) is int for length in lengths)
     if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
         raise UserError(
-            f"config.data.lengths={lengths!r} are not ascending, positive sequence lengths."
+            f"config.data.bucket_lengths={lengths!r} are not ascending, positive sequence lengths."
         )
     if config.head.get("mix_layer_norm") and config.microbatch_size:
         raise UserError(
@@ -185,17 +185,20 @@ def _check_model(model: ConfigDict) -> None:
 
 
 def _check_restarts(config: ConfigDict) -> None:
-    restarts = config.optimizer.restarts
-    pairs = [tuple(pair) for pair in restarts if isinstance(pair, tuple | list) and len(pair) == 2]
+    phase_schedules = config.optimizer.phase_schedules
+    pairs = [
+        tuple(pair) for pair in phase_schedules if isinstance(pair, tuple | list) and len(pair) == 2
+    ]
     numbers = [number for pair in pairs for number in pair]
     if (
-        len(pairs) < len(restarts)
+        len(pairs) < len(phase_schedules)
         or not all(isinstance(number, int | float) for number in numbers)
         or not all(peak > 0 and 0 <= warmup < 1 for peak, warmup in pairs)
-        or len(pairs) not in (0, len(config.phases))
+        or len(pairs) not in (0, len(phase_entries(config)))
     ):
         raise UserError(
-            f"config.optimizer.restarts={restarts!r} is not a pair of a learning rate and a"
+            f"config.optimizer.phase_schedules={phase_schedules!r} is not a pair of a learning"
+            " rate and a"
             " fraction below 1 of warm-up for each of config.phases, such as ((6e-3, 0.28), (4e-3,"
             " 0.13)): correct it, or () for one schedule over the whole run."
         )

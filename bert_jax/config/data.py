@@ -15,7 +15,7 @@ from bert_jax.files.errors import UserError
 MAX_WEIGHTS = 125
 # Examples of a row are stored as uint8.
 MAX_EXAMPLES = 255
-_SHARES = ("mask_share", "same_share", "random_share")
+_SHARES = ("mask_share", "keep_share", "random_share")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,8 @@ class DataConfig:
     """
 
     source: str
-    form: str
-    document: str
+    line_format: str
+    document_separator: str
     field: str
     language: str
     on_bad_text: str
@@ -53,16 +53,16 @@ class DataConfig:
     sequence_lengths: tuple[int, ...]
     max_predictions_per_seq: tuple[int, ...]
     mask_share: float = 0.8
-    same_share: float = 0.1
+    keep_share: float = 0.1
     random_share: float = 0.1
     lexicon: str = ""
     lexicon_weights: tuple[str, ...] = ()
-    pack: int = 1
+    max_examples_per_row: int = 1
 
     def __post_init__(self):
         allowed = {
-            "form": ("sentences", "paragraphs", "wrapped"),
-            "document": ("blank_line", "file"),
+            "line_format": ("sentences", "paragraphs", "wrapped"),
+            "document_separator": ("blank_line", "file"),
             "on_bad_text": ("replace", "skip", "error"),
             "mode": ("dynamic", "static"),
             "masking": ("subword", "whole_word", "span", "phrase"),
@@ -77,8 +77,11 @@ class DataConfig:
                 raise UserError(f"data.{name}={got} must be at least 0 and below 1.")
         if self.dupe_factor < 1:
             raise UserError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
-        if not 1 <= self.pack <= MAX_EXAMPLES:
-            raise UserError(f"data.pack={self.pack} must be at least 1 and at most {MAX_EXAMPLES}.")
+        if not 1 <= self.max_examples_per_row <= MAX_EXAMPLES:
+            raise UserError(
+                f"data.max_examples_per_row={self.max_examples_per_row} must be at least 1 and"
+                f" at most {MAX_EXAMPLES}."
+            )
         if min(self.sequence_lengths) < 8:
             raise UserError(
                 f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
@@ -120,10 +123,11 @@ class DataConfig:
                 f"data.segments={self.segments} needs data.mode=dynamic: the released program,"
                 " which static data reproduces, makes pairs."
             )
-        if self.pack > 1 and self.counts_text:
+        if self.max_examples_per_row > 1 and self.counts_text:
             raise UserError(
-                f"data.pack={self.pack} has no effect with data.segments={self.segments}, whose"
-                " rows are full: set data.pack=1."
+                f"data.max_examples_per_row={self.max_examples_per_row} has no effect with"
+                f" data.segments={self.segments}, whose"
+                " rows are full: set data.max_examples_per_row=1."
             )
         if self.mask_rounding == "bernoulli" and self.masking != "subword":
             raise UserError(

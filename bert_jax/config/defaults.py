@@ -76,7 +76,7 @@ def pretraining() -> ConfigDict:
     # Layer normalization after (`post`) or before (`pre`) each sub-layer.
     model.norm_place = "post"
     # Whether, with `pre`, a norm precedes the first sub-layer too, besides that of the embeddings.
-    model.first_norm = True
+    model.first_layer_norm = True
     # Normalization: layer_norm, rms_norm.
     model.norm = "layer_norm"
     # Normalize queries and keys over the features of a head.
@@ -90,9 +90,9 @@ def pretraining() -> ConfigDict:
     model.rotary_base = 10_000.0
     model.window_rotary_base = 0.0
     # Positions that a position attends to: bidirectional, causal, window (a local window).
-    model.mask = "bidirectional"
+    model.attention_pattern = "bidirectional"
     # With mask `window`: the maximum distance; otherwise 0.
-    model.window = 0
+    model.attention_window = 0
     # With mask `window`: every n-th block, the first included, attends to all positions; 0: none.
     model.global_every = 0
     # Feed-forward sub-layer: plain, gated.
@@ -111,7 +111,7 @@ def pretraining() -> ConfigDict:
     # Recompute activations in the backward pass: less memory, a third more computation.
     model.remat = False
     # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
-    model.remat_keeps = "nothing"
+    model.remat_policy = "nothing"
     # Compile one block and apply it in a loop over the parameters of all: faster to compile.
     model.scan_layers = False
 
@@ -120,9 +120,9 @@ def pretraining() -> ConfigDict:
     data.source = "installed_docs"
     # How lines form sentences: `sentences` (one per line, the released code's form), `paragraphs`
     # (one per line, split into sentences), `wrapped` (paragraphs that end at a blank line).
-    data.form = "paragraphs"
+    data.line_format = "paragraphs"
     # What ends a document of `text:`: `blank_line` or `file`.
-    data.document = "blank_line"
+    data.document_separator = "blank_line"
     # Field with the text, in `jsonl:` and `tfds:`.
     data.field = "text"
     # Language of the rules for sentence boundaries (ISO 639-1).
@@ -163,7 +163,7 @@ def pretraining() -> ConfigDict:
     # Shares of the chosen tokens that become [MASK], stay, and become a random token (paper,
     # appendix C.2); they add up to 1.
     data.mask_share = 0.8
-    data.same_share = 0.1
+    data.keep_share = 0.1
     data.random_share = 0.1
     # Number of masked tokens among n, with p = masked_lm_prob. `half_even`: round(n * p), at least
     # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently.
@@ -172,7 +172,7 @@ def pretraining() -> ConfigDict:
     data.max_predictions_per_seq = 0
     # Most examples of a row: more than 1 packs several, which do not attend to each other, into
     # rows that they fill better. Steps, epochs and examples then count rows.
-    data.pack = 1
+    data.max_examples_per_row = 1
     # Fraction of the documents held out for evaluation.
     data.validation_share = 0.01
     # Folder of vocabulary and shards; empty: `data` in the workdir.
@@ -190,10 +190,10 @@ def pretraining() -> ConfigDict:
     optimizer.schedule = "bert_linear"
     optimizer.warmup = "10000"
     # Schedule `trapezoid`: fraction of the run, at its end, in which the rate falls to 0.
-    optimizer.tail = 0.5
+    optimizer.decay_fraction = 0.5
     # The schedule begins anew in each phase: (peak, fraction of the phase that is warm-up), ..., in
     # place of `learning_rate` and `warmup`; (): one schedule over the whole run.
-    optimizer.restarts = ()
+    optimizer.phase_schedules = ()
     optimizer.weight_decay = 0.01
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.999
@@ -217,7 +217,7 @@ def pretraining() -> ConfigDict:
     config.eval = evaluation = ConfigDict()
     evaluation.every = "10000"
     # Batches of the held-out split to evaluate; 0: all.
-    evaluation.batches = 0
+    evaluation.max_batches = 0
     # Sequences of an evaluation batch; 0: the training batch size.
     evaluation.batch_size = 0
     # Early stopping: evaluations without improvement; 0: train to the end.
@@ -246,7 +246,7 @@ def causal_lm() -> ConfigDict:
     """
     config = pretraining()
     config.task = "causal_lm"
-    config.model.mask = "causal"
+    config.model.attention_pattern = "causal"
     config.model.next_sentence = False
     # What evaluations report: causal_lm_loss, causal_lm_accuracy, perplexity; with rows of running
     # text also word_perplexity, bits_per_character.
@@ -267,7 +267,7 @@ def bidirectional_lm() -> ConfigDict:
     config.global_batch_size = 3 * 128
     config.model = elmo_model()
 
-    config.data.form = "sentences"
+    config.data.line_format = "sentences"
     config.data.segments = "stream"
     config.data.vocab = "train:words"
     config.data.lowercase = False
@@ -339,7 +339,7 @@ def elmo_model() -> ConfigDict:
 def finetuning(task: str) -> ConfigDict:
     """Returns the defaults for training on labelled examples; `task` is a row of TASKS.
 
-    The fields that pre-training also has are described there. `eval.batches` has no effect: all
+    The fields that pre-training also has are described there. `eval.max_batches` has no effect: all
     examples are evaluated.
     """
     config = pretraining()
@@ -348,8 +348,9 @@ def finetuning(task: str) -> ConfigDict:
     config.epochs = 3.0
     # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
     config.seeds = 1
-    # (maximum sequence length, 1.0).
-    config.phases = ((128, 1.0),)
+    # Maximum sequence length in tokens.
+    config.max_length = 128
+    del config["phases"]
     config.global_batch_size = 32
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.
@@ -378,17 +379,17 @@ def finetuning(task: str) -> ConfigDict:
     data.lowercase = True
     # What batches have in common: the number of `rows`, or of `tokens` (for losses over words),
     # where a batch of short sentences has more than global_batch_size, one of long ones fewer.
-    data.batches = "rows"
+    data.batch_by = "rows"
     # Most examples of a row in training: more than 1 packs several, which do not attend to each
     # other, into rows of the maximum length. Batches have about as many examples as without.
-    data.pack = 1
+    data.max_examples_per_row = 1
     # Sequence lengths that rows are padded to, in addition to the maximum; (): a few, chosen from
     # the rows to train on, so that they have the least padding.
-    data.lengths = ()
+    data.bucket_lengths = ()
 
     config.head = head = ConfigDict()
     # Classification: `single`, `multi` (any number of labels) or `regression`.
-    head.labels = "single"
+    head.problem_type = "single"
     # Tagging: whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
     head.entities = True
     # Tagging: linear, crf, bilstm, bilstm_crf. The other tasks: linear, or bilstm, a randomly
@@ -468,7 +469,7 @@ def tagging(tags: str = "entities") -> ConfigDict:
     # JSON lines: the default names; CoNLL: the first and the last column, or numbers from 0.
     config.data.text_a = ""
     config.data.label = ""
-    config.data.batches = "tokens"
+    config.data.batch_by = "tokens"
     config.head.entities = tags == "entities"
     config.metrics = ("f1", "precision", "recall", "accuracy")
     if tags == "words":
@@ -480,7 +481,7 @@ def tagging(tags: str = "entities") -> ConfigDict:
 def span() -> ConfigDict:
     """Returns the defaults for answers that are spans of a text (paper, section 4.2)."""
     config = finetuning("span")
-    config.phases = ((384, 1.0),)
+    config.max_length = 384
     config.optimizer.learning_rate = 5e-5
     config.metrics = ("f1", "exact_match")
     config.checkpoint.best_metric = "f1"

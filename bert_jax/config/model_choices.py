@@ -59,7 +59,7 @@ def choices(model: Mapping[str, Any]) -> dict[str, Any]:
     """
     if found := _BY_NAME.get(model.get("name", "bert")):
         return found
-    if model.get("mask") == "causal":
+    if model.get("attention_pattern") == "causal":
         return _CAUSAL
     # RoBERTa, with its norm after the sub-layers, has no pairs either, but a published recipe.
     is_fast = model.get("norm_place") == "pre" and not model.get("next_sentence")

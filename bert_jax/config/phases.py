@@ -36,13 +36,18 @@ class Phase:
     last_step: int
 
 
+def phase_entries(config: ConfigDict) -> tuple[Any, ...]:
+    """Returns `config.phases`; for fine-tuning its only phase, of rows of `config.max_length`."""
+    return ((config.max_length, 1.0),) if "max_length" in config else config.phases
+
+
 def make_phases(config: ConfigDict, steps: int) -> tuple[Phase, ...]:
     """Returns the phases of a run of `steps` steps, in order and without gaps.
 
     Raises:
       UserError: for a malformed phase, or fractions that do not add up to 1.
     """
-    entries = config.phases
+    entries = phase_entries(config)
     if not entries or not all(map(_is_phase, entries)):
         raise UserError(
             f"config.phases={entries!r} is not a tuple of (sequence length, fraction of the steps"
@@ -102,7 +107,10 @@ def most_masks(length: int, prob: float, rounding: str, examples: int = 1) -> in
 
 def _default_predictions(data: ConfigDict, sequence_length: int) -> int:
     return data.max_predictions_per_seq or most_masks(
-        sequence_length, data.masked_lm_prob, data.mask_rounding, data.get("pack", 1)
+        sequence_length,
+        data.masked_lm_prob,
+        data.mask_rounding,
+        data.get("max_examples_per_row", 1),
     )
 
 

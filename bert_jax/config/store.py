@@ -8,7 +8,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
-from bert_jax.config.fields import fields
+from bert_jax.config.fields import fields, has_corpus
+from bert_jax.config.renames import check_names
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
 
@@ -19,8 +20,8 @@ ADDED_FIELDS = {
     "name": "bert",
     "norm_place": "post",
     "positions": "learned",
-    "mask": "bidirectional",
-    "window": 0,
+    "attention_pattern": "bidirectional",
+    "attention_window": 0,
     "feed_forward": "plain",
     "attention": "einsum",
     "initializer": "truncated_normal",
@@ -29,13 +30,13 @@ ADDED_FIELDS = {
 # The same of encoders with attention heads, which configurations of any earlier version lack.
 ADDED_STACK_FIELDS = {
     "norm": "layer_norm",
-    "first_norm": True,
+    "first_layer_norm": True,
     "query_key_norm": False,
     "biases": True,
     "rotary_base": 10_000.0,
     "window_rotary_base": 0.0,
     "global_every": 0,
-    "remat_keeps": "nothing",
+    "remat_policy": "nothing",
     "scan_layers": False,
 }
 # The same of config.head, which configurations of any earlier version lack.
@@ -53,17 +54,17 @@ ADDED_HEAD_FIELDS = {
     "lm_weight": 0.0,
 }
 # The same of config.data on labelled examples.
-ADDED_LABELLED_FIELDS = {"pack": 1}
+ADDED_LABELLED_FIELDS = {"max_examples_per_row": 1}
 # The same of config.optimizer, which configurations of any earlier version lack.
-ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "tail": 0.5, "restarts": ()}
+ADDED_OPTIMIZER_FIELDS = {"initial_accumulator": 1.0, "decay_fraction": 0.5, "phase_schedules": ()}
 # Fields of config.data of a corpus that earlier configurations lack, with those values.
 ADDED_DATA_FIELDS = {
     "lexicon": "",
     "lexicon_weights": (),
     "mask_share": 0.8,
-    "same_share": 0.1,
+    "keep_share": 0.1,
     "random_share": 0.1,
-    "pack": 1,
+    "max_examples_per_row": 1,
     "final_masked_lm_prob": 0.0,
 }
 _OF_ALL_MODELS = [
@@ -74,7 +75,7 @@ _OF_ALL_MODELS = [
     )
 ]
 # Chosen when a run begins, if it is empty, and kept in its configuration.
-CHOSEN_LENGTHS = "data.lengths"
+CHOSEN_LENGTHS = "data.bucket_lengths"
 # What may differ when a run is resumed: nothing that affects the numbers it computes. (A preset is
 # only a name; the fields that it sets are compared.)
 _FREE_TO_CHANGE = (
@@ -110,6 +111,7 @@ def load(workdir: str) -> ConfigDict:
     check_workdir(workdir)
     try:
         config = from_json(json.loads(path.read_text()))
+        check_names((name for name, _ in fields(config)), is_labelled=not has_corpus(config))
         _check_types(config)
         return config
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:

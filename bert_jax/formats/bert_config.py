@@ -23,7 +23,7 @@ _FIELDS = {
 # Fields of `config.model` that are the same for every BERT and GPT.
 STACK = {
     "norm": "layer_norm",
-    "first_norm": True,
+    "first_layer_norm": True,
     "query_key_norm": False,
     "biases": True,
     "global_every": 0,
@@ -33,8 +33,8 @@ ARCHITECTURE = {
     "name": "bert",
     "norm_place": "post",
     "positions": "learned",
-    "mask": "bidirectional",
-    "window": 0,
+    "attention_pattern": "bidirectional",
+    "attention_window": 0,
     "feed_forward": "plain",
     "lm_head": "transform",
     **STACK,

@@ -46,7 +46,7 @@ class ForeignCheckpoint:
       shapes: of its tensors, by name.
       read: reads the tensors.
       notes: decisions and their reasons, one line each.
-      label_kind: value for `config.head.labels` of a text classifier.
+      label_kind: value for `config.head.problem_type` of a text classifier.
       vocabulary_kind: a key of `text.tokenizers.KINDS`.
       new_words: the last pieces of the vocabulary for which the checkpoint has no embeddings.
       settings: values of further fields of the configuration, by dotted names.

@@ -40,7 +40,7 @@ TASKS_BY_CLASS = {
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
-# `problem_type` of a BertForSequenceClassification -> value for `config.head.labels`.
+# `problem_type` of a BertForSequenceClassification -> value for `config.head.problem_type`.
 PROBLEM_TYPES = {
     "single_label_classification": "single",
     "multi_label_classification": "multi",
@@ -211,5 +211,5 @@ def _labels(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _label_kind(values: dict[str, Any]) -> str:
-    """Returns the value for `config.head.labels`."""
+    """Returns the value for `config.head.problem_type`."""
     return PROBLEM_TYPES.get(str(values.get("problem_type")), "single")

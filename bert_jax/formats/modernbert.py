@@ -30,12 +30,12 @@ _FIELDS = {
 ARCHITECTURE = {
     "name": "modernbert",
     "norm_place": "pre",
-    "first_norm": False,
+    "first_layer_norm": False,
     "norm": "layer_norm",
     "query_key_norm": False,
     "biases": False,
     "positions": "rotary",
-    "mask": "window",
+    "attention_pattern": "window",
     "feed_forward": "gated",
     "type_vocab_size": 0,
     "lm_head": "transform",
@@ -133,7 +133,9 @@ def model_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
         "activation": "gelu",
         "mask_value": _MASK_VALUE,
         "pad_vocab_to_multiple_of": 1,
-        "window": int(number(values["local_attention"], "window", f"{path} has local_attention"))
+        "attention_window": int(
+            number(values["local_attention"], "window", f"{path} has local_attention")
+        )
         // 2,
     }
     for key, field in _FIELDS.items():
@@ -147,7 +149,7 @@ def model_keys(model: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the content of config.json for `config.model`, in keys that 4.48 and 5 read."""
     keys = {key: model[field] for key, field in _FIELDS.items()}
     dropout = {"embedding_dropout": model["dropout_rate"], "classifier_dropout": 0.0}
-    return {**_REQUIRED, **keys, **dropout, "local_attention": 2 * model["window"]}
+    return {**_REQUIRED, **keys, **dropout, "local_attention": 2 * model["attention_window"]}
 
 
 def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:

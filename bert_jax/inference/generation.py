@@ -232,8 +232,9 @@ def _generating_model(config: ConfigDict, workdir: str) -> TransformerConfig:
     model = make_model_config(config)
     if isinstance(model, TransformerConfig) and find_task(config.task).reads_forward:
         return model
-    mask = getattr(model, "mask", "none")
+    mask = getattr(model, "attention_pattern", "none")
     raise UserError(
-        f"{workdir} is for config.task={config.task!r}, with config.model.mask={mask!r}: only a"
+        f"{workdir} is for config.task={config.task!r}, with"
+        f" config.model.attention_pattern={mask!r}: only a"
         " model that was trained to predict the next word (config.task='causal_lm') generates text."
     )

@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.config.phases import phase_entries
 from bert_jax.data.corpus.batch import Batch
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
@@ -70,8 +71,8 @@ def sum_heads(
     }
     layers = []
     for number, probs in enumerate(attention):
-        mask = "bidirectional" if config.is_global(number) else config.mask
-        visible = is_visible(examples, places, mask, config.window)[:, 0].sum(-1)
+        mask = "bidirectional" if config.is_global(number) else config.attention_pattern
+        visible = is_visible(examples, places, mask, config.attention_window)[:, 0].sum(-1)
         entropy = jax.scipy.special.entr(probs).sum(-1)  # [batch, heads, seq]
         evenness = entropy / jnp.log(jnp.maximum(visible, 2))[:, None]
         values = {
@@ -185,6 +186,6 @@ def _task_data(config: ConfigDict, workdir: str) -> TaskData:
     """The host side of a workdir's task with its labels, and with small batches of rows."""
     config = config.copy_and_resolve_references()
     with config.unlocked():
-        config.eval.batch_size = max(1, BATCH_TOKENS // config.phases[0][0])
+        config.eval.batch_size = max(1, BATCH_TOKENS // phase_entries(config)[0][0])
     data = make_task_data(config, batch_tokens=BATCH_TOKENS)
     return data if data.labels is None else data.with_labels(read_labels(workdir))

@@ -50,7 +50,7 @@ from bert_jax.training.state import abstract_params
 from bert_jax.training.step import predict_step
 
 # Fields of the configuration that predictions depend on, in addition to the parameters.
-_DECIDE = ("data", "head", "model", "phases", "dtype")
+_DECIDE = ("data", "head", "model", "phases", "max_length", "dtype")
 
 
 class Predictor:

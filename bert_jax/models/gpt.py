@@ -29,7 +29,7 @@ class GptConfig(TransformerConfig):
     layer_norm_epsilon: float = 1e-5
     activation: str = "gelu_tanh"
     remat: bool = False
-    mask: str = "causal"
+    attention_pattern: str = "causal"
     mask_value: float = -1e9
     lm_head: str = "tied"
 

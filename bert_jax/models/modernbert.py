@@ -25,14 +25,14 @@ class ModernBertConfig(BertConfig):
     activation: str = "gelu"
     remat: bool = False
     norm_place: str = "pre"
-    first_norm: bool = False
+    first_layer_norm: bool = False
     biases: bool = False
     type_vocab_size: int = 0
     positions: str = "rotary"
     rotary_base: float = 160_000.0
     window_rotary_base: float = 10_000.0
-    mask: str = "window"
-    window: int = 64
+    attention_pattern: str = "window"
+    attention_window: int = 64
     global_every: int = 3
     mask_value: float = -1e9
     feed_forward: str = "gated"

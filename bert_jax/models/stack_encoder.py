@@ -116,10 +116,12 @@ def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cac
     Raises:
       UserError: positions attend to later ones, or the encoder has fewer positions.
     """
-    if config.mask != "causal":
+    if config.attention_pattern != "causal":
         raise UserError(
-            f"config.model.mask={config.mask!r}: hidden states depend on later words too, so text"
-            " cannot be continued word by word; that needs a model trained with mask='causal'."
+            f"config.model.attention_pattern={config.attention_pattern!r}: hidden states depend"
+            " on later words too, so text"
+            " cannot be continued word by word; that needs a model trained with"
+            " attention_pattern='causal'."
         )
     if capacity > (longest := config.max_position_embeddings):
         raise UserError(

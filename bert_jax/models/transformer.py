@@ -22,7 +22,7 @@ class TransformerConfig(EncoderConfig):
       intermediate_size: features of the inner layer of the feed-forward network.
       attention_dropout_rate: of attention probabilities.
       remat: recompute the activations of each block in the backward pass.
-      remat_keeps: what is not recomputed then: `nothing`, or `products`, those with kernels; then
+      remat_policy: what is not recomputed then: `nothing`, or `products`, those with kernels; then
         attention and all that is computed element by element is recomputed.
       scan_layers: compile one block and apply it in a loop over the parameters of all, which are
         stored as without it. Compilation takes less time, dropout draws other bits, and in bfloat16
@@ -34,11 +34,11 @@ class TransformerConfig(EncoderConfig):
         (Vaswani et al. 2017); `rotary`, rotated queries and keys (Su et al. 2021); `none`.
       mask: what a position attends to within its example: `bidirectional`, all positions;
         `causal`, itself and those before; `window`, those at most `window` positions away.
-      window: with mask="window", at least 1; otherwise 0.
-      global_every: with mask="window", every n-th block, the first included, attends to all
-        positions of the example instead (Warner et al. 2024); 0: none does.
-      first_norm: with norm_place="pre", whether a norm precedes the first sub-layer too; False
-        leaves it to the norm of the embeddings (Warner et al. 2024).
+      attention_window: with attention_pattern="window", at least 1; otherwise 0.
+      global_every: with attention_pattern="window", every n-th block, the first included, attends
+        to all positions of the example instead (Warner et al. 2024); 0: none does.
+      first_layer_norm: with norm_place="pre", whether a norm precedes the first sub-layer too;
+        False leaves it to the norm of the embeddings (Warner et al. 2024).
       query_key_norm: whether queries and keys are normalised over the features of a head, with a
         scale, before they are rotated (Dehghani et al. 2023).
       rotary_base: with positions="rotary", the longest wavelength is 2 pi times this.
@@ -60,16 +60,16 @@ class TransformerConfig(EncoderConfig):
     mask_value: float = -10_000.0
     norm_place: str = "post"
     positions: str = "learned"
-    mask: str = "bidirectional"
-    window: int = 0
+    attention_pattern: str = "bidirectional"
+    attention_window: int = 0
     global_every: int = 0
-    first_norm: bool = True
+    first_layer_norm: bool = True
     query_key_norm: bool = False
     rotary_base: float = 10_000.0
     window_rotary_base: float = 0.0
     feed_forward: str = "plain"
     attention: str = "einsum"
-    remat_keeps: str = "nothing"
+    remat_policy: str = "nothing"
     scan_layers: bool = False
 
     def __post_init__(self):
@@ -77,10 +77,10 @@ class TransformerConfig(EncoderConfig):
         self._check_one_of(
             norm_place=NORM_PLACES,
             positions=POSITIONS,
-            mask=MASKS,
+            attention_pattern=MASKS,
             feed_forward=FEED_FORWARDS,
             attention=ATTENTIONS,
-            remat_keeps=REMAT_KEEPS,
+            remat_policy=REMAT_KEEPS,
         )
         if self.hidden_size % self.num_heads:
             raise UserError(
@@ -89,16 +89,17 @@ class TransformerConfig(EncoderConfig):
         self._check_positions()
         self._check_window()
         self._check_attention()
-        if self.scan_layers and (self.global_every or not self.first_norm):
+        if self.scan_layers and (self.global_every or not self.first_layer_norm):
             raise UserError(
                 f"scan_layers=True needs blocks that are all alike, not global_every="
-                f"{self.global_every} and first_norm={self.first_norm}: set scan_layers=False."
+                f"{self.global_every} and first_layer_norm={self.first_layer_norm}: set"
+                " scan_layers=False."
             )
 
     @property
     def is_causal(self) -> bool:
         """Whether no position sees a later one."""
-        return self.mask == "causal"
+        return self.attention_pattern == "causal"
 
     @property
     def head_dim(self) -> int:
@@ -121,24 +122,27 @@ class TransformerConfig(EncoderConfig):
             )
 
     def _check_window(self) -> None:
-        if self.mask == "window" and self.window < 1:
+        if self.attention_pattern == "window" and self.attention_window < 1:
             raise UserError(
-                f"window={self.window} with mask='window' must be at least 1: set window to"
+                f"attention_window={self.attention_window} with attention_pattern='window' must"
+                " be at least 1: set attention_window to"
                 " the number of visible positions on each side."
             )
-        if self.mask != "window" and self.window:
+        if self.attention_pattern != "window" and self.attention_window:
             raise UserError(
-                f"window={self.window} has no effect with mask={self.mask!r}: set"
-                " window=0, or mask='window'."
+                f"attention_window={self.attention_window} has no effect with"
+                f" attention_pattern={self.attention_pattern!r}: set"
+                " attention_window=0, or attention_pattern='window'."
             )
-        if self.mask != "window" and (self.global_every or self.window_rotary_base):
+        if self.attention_pattern != "window" and (self.global_every or self.window_rotary_base):
             raise UserError(
                 f"global_every={self.global_every} and window_rotary_base="
-                f"{self.window_rotary_base} have no effect with mask={self.mask!r}: set both to 0,"
-                " or mask='window'."
+                f"{self.window_rotary_base} have no effect with"
+                f" attention_pattern={self.attention_pattern!r}: set both to 0,"
+                " or attention_pattern='window'."
             )
-        if not self.first_norm and self.norm_place != "pre":
-            raise UserError("first_norm=False needs norm_place='pre'.")
+        if not self.first_layer_norm and self.norm_place != "pre":
+            raise UserError("first_layer_norm=False needs norm_place='pre'.")
 
     def _check_attention(self) -> None:
         if self.attention != "einsum" and self.attention_dropout_rate:

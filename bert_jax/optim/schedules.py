@@ -31,11 +31,11 @@ def linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.
 
 
 def trapezoid(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """Warm-up to the peak, which stays, then linear decay to 0 in the last `tail` of the steps.
+    """Warm-up, the peak rate, then linear decay to 0 in the last `decay_fraction` of the steps.
 
     Zhai et al. 2022 (section 3.5) and Hägele et al. 2024 train with such a "cooldown".
     """
-    peak, tail_steps = config.learning_rate, max(1, round(config.tail * num_steps))
+    peak, tail_steps = config.learning_rate, max(1, round(config.decay_fraction * num_steps))
     return _after_warmup(
         lambda step: peak * jnp.minimum(1.0, (num_steps - step) / tail_steps), peak, warmup_steps
     )
@@ -120,19 +120,19 @@ SCHEDULES: dict[str, Callable[[OptimizerConfig, int, int], optax.Schedule]] = {
 
 
 def make_schedule(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """Returns the schedule of a run; with `config.restarts` one for each phase, after another.
+    """Returns the schedule of a run; with `config.phase_schedules`, one per phase, joined.
 
     Args:
       config: names a row of SCHEDULES.
       num_steps: updates of the whole run.
-      warmup_steps: the first of them that are warm-up, without restarts.
+      warmup_steps: warm-up steps, if there are no `phase_schedules`.
     """
     make = SCHEDULES[config.schedule]
-    if not config.restarts:
+    if not config.phase_schedules:
         return make(config, num_steps, warmup_steps)
-    bounds = phase_bounds([share for share, _, _ in config.restarts], num_steps)
+    bounds = phase_bounds([share for share, _, _ in config.phase_schedules], num_steps)
     schedules = []
-    for (_, rate, warmup), (start, stop) in zip(config.restarts, bounds, strict=True):
+    for (_, rate, warmup), (start, stop) in zip(config.phase_schedules, bounds, strict=True):
         of_phase = dataclasses.replace(config, learning_rate=rate)
         schedules.append(make(of_phase, max(1, stop - start), round(warmup * (stop - start))))
     return optax.join_schedules(schedules, [start for start, _ in bounds[1:]])

@@ -7,8 +7,8 @@ import dataclasses
 class OptimizerConfig:
     """Settings of the optimizer; bert_jax/config/defaults.py describes the fields.
 
-    `encoder` is the top-level name of the encoder's parameters; `restarts` has the share of the
-    updates, the peak and the share of the warm-up of each phase, or nothing.
+    `encoder` is the top-level name of the encoder's parameters; `phase_schedules` has the share of
+    the updates, the peak and the share of the warm-up of each phase, or nothing.
     """
 
     name: str
@@ -24,5 +24,5 @@ class OptimizerConfig:
     layer_decay: float = 1.0
     frozen_layers: int = 0
     initial_accumulator: float = 1.0
-    tail: float = 0.5
-    restarts: tuple[tuple[float, float, float], ...] = ()
+    decay_fraction: float = 0.5
+    phase_schedules: tuple[tuple[float, float, float], ...] = ()

@@ -241,12 +241,12 @@ def _check_model(fields: Mapping[str, Any]) -> None:
             " set config.model.next_sentence=False."
         )
     model = make_config({name: v for name, v in fields.items() if name != "next_sentence"})
-    mask = getattr(model, "mask", None)
+    mask = getattr(model, "attention_pattern", None)
     if mask != "causal":
         found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"
         raise UserError(
             "config.task='causal_lm' predicts each token from those before it and needs"
-            f" config.model.mask='causal', {found}."
+            f" config.model.attention_pattern='causal', {found}."
         )
 
 

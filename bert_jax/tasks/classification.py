@@ -138,20 +138,21 @@ class ClassificationData(Labelled):
           UserError: for a set, a kind of labels, a metric or a head that does not exist.
         """
         data, metrics = settings.data, settings.metrics
-        known, kind, published = GLUE | CHINESE, settings.head["labels"], None
+        known, kind, published = GLUE | CHINESE, settings.head["problem_type"], None
         if name := data["published"]:
             if name not in known:
                 raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
             published = known[name]
             kind = "regression" if published.is_regression else "single"
         if kind not in LABEL_KINDS:
-            raise UserError(f"head.labels={kind!r} is none of {', '.join(LABEL_KINDS)}.")
+            raise UserError(f"head.problem_type={kind!r} is none of {', '.join(LABEL_KINDS)}.")
         for metric in metrics:
             if metric not in METRICS[kind]:
                 first = next(iter(METRICS[kind]))
                 raise UserError(
                     f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, which there are"
-                    f" for head.labels={kind!r}: set for example --config.metrics=\"('{first}',)\""
+                    f" for head.problem_type={kind!r}: set for example"
+                    f" --config.metrics=\"('{first}',)\""
                     f" and --config.checkpoint.best_metric={first}."
                 )
         columns = None if published else _columns(data, kind)
@@ -161,7 +162,7 @@ class ClassificationData(Labelled):
             metrics=metrics,
             kind=kind,
             max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["lengths"]),
+            pad_lengths=tuple(data["bucket_lengths"]),
             prediction_batch_size=settings.prediction_batch_size,
             columns=columns,
             published=published,

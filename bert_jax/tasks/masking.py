@@ -53,7 +53,7 @@ class MaskingRule:
         `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
         `bernoulli`: each candidate independently with probability p, so that any number is possible
         (transformers, `DataCollatorForLanguageModeling`); for `subword` only.
-      mask_share, same_share, random_share: of the chosen tokens, those that become [MASK], stay,
+      mask_share, keep_share, random_share: of the chosen tokens, those that become [MASK], stay,
         and become any id; at least 0, together 1.
       unit_weights: for `phrase`, the weights of units whose first token has the number 1, 2, ... in
         `mask_units`; 0 is never masked.
@@ -68,7 +68,7 @@ class MaskingRule:
     is_continuation: tuple[bool, ...] = ()
     rounding: str = "half_even"
     mask_share: float = 0.8
-    same_share: float = 0.1
+    keep_share: float = 0.1
     random_share: float = 0.1
     unit_weights: tuple[float, ...] = ()
     final_prob: float = 0.0
@@ -84,7 +84,7 @@ class MaskingRule:
                 f"final_prob={self.final_prob} must be at most"
                 f" masked_lm_prob={self.masked_lm_prob}: the masking rate falls."
             )
-        shares = (self.mask_share, self.same_share, self.random_share)
+        shares = (self.mask_share, self.keep_share, self.random_share)
         if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
             raise UserError(f"The shares of masks {shares} must be at least 0 and add up to 1.")
         needs_words = self.masking in ("whole_word", "span")

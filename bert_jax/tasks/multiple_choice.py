@@ -99,7 +99,7 @@ class MultipleChoiceData(Labelled):
         return cls(
             metrics=METRICS,
             max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["lengths"]),
+            pad_lengths=tuple(data["bucket_lengths"]),
             prediction_batch_size=settings.prediction_batch_size,
             columns=columns,
             head=make_head(settings, "multiple_choice"),

@@ -221,7 +221,7 @@ class PretrainingData:
                 is_continuation=tuple(tokenizer.is_continuation.tolist()),
                 rounding=self.data["mask_rounding"],
                 mask_share=self.data["mask_share"],
-                same_share=self.data["same_share"],
+                keep_share=self.data["keep_share"],
                 random_share=self.data["random_share"],
                 unit_weights=self._unit_weights(),
                 final_prob=self.data.get("final_masked_lm_prob", 0.0),
@@ -233,7 +233,7 @@ class PretrainingData:
             max_predictions_per_seq=1,
             next_sentence=self.next_sentence,
             evaluation_prob=self.data.get("eval_masked_lm_prob", 0.0),
-            examples_per_row=self.data.get("pack", 1),
+            examples_per_row=self.data.get("max_examples_per_row", 1),
             id_characters=count_characters(tokenizer.pieces),
         )
 

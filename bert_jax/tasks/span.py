@@ -117,7 +117,7 @@ class SpanData(Labelled):
         return cls(
             metrics=settings.metrics,
             max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["lengths"]),
+            pad_lengths=tuple(data["bucket_lengths"]),
             prediction_batch_size=settings.prediction_batch_size,
             **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",

@@ -162,7 +162,7 @@ class TaggingData(Labelled):
             metrics=metrics,
             entities=head["entities"],
             max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["lengths"]),
+            pad_lengths=tuple(data["bucket_lengths"]),
             prediction_batch_size=settings.prediction_batch_size,
             words=_or(parse_column(data["text_a"]), "tokens"),
             tags=_or(parse_column(data["label"]), "tags"),

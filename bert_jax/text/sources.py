@@ -1,7 +1,7 @@
 r"""Sources of text, named by `data.source`, as documents of sentences.
 
     text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
-                   data.form defines what a line is, data.document what ends a document.
+                   data.line_format sets what a line is, data.document_separator its documents.
     jsonl:GLOB     files of JSON objects, one a line and each a document, its text in data.field.
     tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
     installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
@@ -148,13 +148,13 @@ class TextFiles:
 
     def _may_cut_after(self) -> Callable[[bytes], bool] | None:
         # A line of white space beyond ASCII ends a document too, but files are not cut there.
-        return None if self.config.document == "file" else lambda line: not line.strip()
+        return None if self.config.document_separator == "file" else lambda line: not line.strip()
 
     def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
         config = self.config
         lines = (line for _, line in read_lines(part, BadText(config.on_bad_text, counts)))
-        one_document = config.document == "file"
-        return make_documents(lines, config.form, config.language, one_document, counts)
+        one_document = config.document_separator == "file"
+        return make_documents(lines, config.line_format, config.language, one_document, counts)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class JsonLines(TextFiles):
             text = self._text(line, bad_text, partial(place, part, number))
             if text is not None:
                 lines = lines_of_text(text, bad_text, partial(place, part, number))
-                yield from make_documents(lines, config.form, config.language, True, counts)
+                yield from make_documents(lines, config.line_format, config.language, True, counts)
 
     def _text(self, line: str, bad_text: BadText, where: Callable[[], str]) -> str | None:
         """Returns the text in a line of JSON; None: the line is left out."""
@@ -209,9 +209,10 @@ def _find_files(globs: str) -> tuple[str, ...]:
 
 
 def _text_files(globs: str, config: DataConfig) -> Source:
-    if config.form == "wrapped" and config.document != "file":
+    if config.line_format == "wrapped" and config.document_separator != "file":
         raise UserError(
-            "data.form=wrapped needs data.document=file, since blank lines end paragraphs."
+            "data.line_format=wrapped needs data.document_separator=file, since blank lines end"
+            " paragraphs."
         )
     return TextFiles(_find_files(globs), config)
 

@@ -84,7 +84,7 @@ class TfdsText:
                     )
                 lines = split_lines([text], bad_text, functools.partial(_place, place))
                 yield from make_documents(
-                    (line for _, line in lines), config.form, config.language, True, counts
+                    (line for _, line in lines), config.line_format, config.language, True, counts
                 )
 
     def fingerprint(self) -> dict[str, Any]:

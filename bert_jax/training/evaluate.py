@@ -84,14 +84,14 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     """Returns an evaluator of all held-out rows of a phase; None if there are none.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the loss terms,
-    each the mean over all rows. A corpus can be evaluated in part, by `config.eval.batches`.
+    each the mean over all rows. A corpus can be evaluated in part, by `config.eval.max_batches`.
     """
     splits = run.evaluation_rows(phase)
     if not splits:
         return None
     config, mesh, task = run.config, run.mesh, run.task_at(phase).to_evaluate()
     batch_size = evaluation_batch_size(config, phase)
-    limit = config.eval.batches or None if has_corpus(config) else None
+    limit = config.eval.max_batches or None if has_corpus(config) else None
     start, stop = sharding.local_rows(mesh, batch_size)
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 

@@ -139,7 +139,7 @@ def _open_labelled(
     if not config.data.eval:
         raise UserError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
-    lengths = config.data.lengths or _lengths_of_run(workdir)
+    lengths = config.data.bucket_lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(make_model_config(config))
     if to_train:
         vocabulary = _vocabulary(config)
@@ -152,15 +152,15 @@ def _open_labelled(
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
         config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
-        config.data.lengths = lengths
+        config.data.bucket_lengths = lengths
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
         even = sharding.batch_shards(mesh) * microbatches
-        if (pack := config.data.pack) > 1:
+        if (pack := config.data.max_examples_per_row) > 1:
             _check_packing(config, data)
             rows = rows.for_packed_training(phase.batch_size, config.seed, pack, even)
         else:
-            even = even if config.data.batches == "tokens" else 0
+            even = even if config.data.batch_by == "tokens" else 0
             rows = rows.for_training(phase.batch_size, config.seed, even)
         training = (rows,)
         steps = total_steps(config, (training[0].rows_per_epoch,))
@@ -203,7 +203,7 @@ def _lengths_of_run(workdir: str) -> tuple[int, ...]:
     if not has_checkpoints(workdir):
         return ()
     try:
-        return store.load(workdir).data.lengths
+        return store.load(workdir).data.bucket_lengths
     except UserError:  # the file is corrupt; the checkpoint has the configuration too
         return ()
 
@@ -212,8 +212,9 @@ def _check_packing(config: ConfigDict, data: LabelledData) -> None:
     if not data.can_pack or "num_heads" not in config.model:
         what = "head or these losses" if "num_heads" in config.model else "encoder"
         raise UserError(
-            f"config.data.pack={config.data.pack}: this {what} would mix the examples of a row:"
-            " set config.data.pack=1."
+            f"config.data.max_examples_per_row={config.data.max_examples_per_row}: this {what}"
+            " would mix the examples of a row:"
+            " set config.data.max_examples_per_row=1."
         )
 
 
@@ -232,7 +233,7 @@ def _describe_batches(
             f" {phase.batch_size} examples, {loader.fill:.1%} filled; evaluation: {lengths} tokens"
         )
     size = f"{phase.batch_size} rows"
-    if config.data.batches == "tokens":
+    if config.data.batch_by == "tokens":
         size = f"the tokens of {size} of mean length"
     return f"batches    {size}, padded to {lengths} tokens: one compilation each"
 

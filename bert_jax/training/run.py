@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import store
 from bert_jax.config.checks import check_corpus, check_labelled
 from bert_jax.config.fields import has_corpus, value_of
-from bert_jax.config.phases import Phase, duration_steps, make_phases
+from bert_jax.config.phases import Phase, duration_steps, make_phases, phase_entries
 from bert_jax.data.corpus.batch import Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
@@ -134,8 +134,8 @@ def optimizer_config(config: ConfigDict) -> OptimizerConfig:
       UserError: for an optimizer or a schedule that does not exist.
     """
     values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
-    phases = zip(config.phases, values["restarts"], strict=False)
-    values["restarts"] = tuple((phase[1], *restart) for phase, restart in phases)
+    phases = zip(phase_entries(config), values["phase_schedules"], strict=False)
+    values["phase_schedules"] = tuple((phase[1], *restart) for phase, restart in phases)
     settings = OptimizerConfig(**values, encoder=config.model.name)
     check_names(settings)
     return settings
@@ -165,7 +165,7 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
         data=config.data.to_dict(),
         head=config.get("head", ConfigDict()).to_dict(),
         metrics=tuple(config.get("metrics", ())),
-        max_sequence_length=config.phases[0][0],
+        max_sequence_length=phase_entries(config)[0][0],
         frozen_encoder=config.optimizer.frozen_layers == -1,
         prediction_batch_size=config.eval.batch_size or config.global_batch_size,
         **more,

@@ -47,7 +47,7 @@ class System(NamedTuple):
 _STREAMS = {
     "phases": ((32, 1.0),),
     "global_batch_size": 64,
-    "data.form": "paragraphs",
+    "data.line_format": "paragraphs",
     "optimizer.name": "adagrad",
     "optimizer.learning_rate": 0.2,
     "optimizer.schedule": "constant",
@@ -88,7 +88,7 @@ _TRAINING = {
         "data.validation_share": 0.02,
         "log.every": "2%",
         "eval.every": "50%",
-        "eval.batches": 40,
+        "eval.max_batches": 40,
         "checkpoint.every": "10%",
     },
 }

@@ -94,4 +94,4 @@ def _shares(rate: str) -> dict[str, float]:
         mask, same, random = (int(part) / 100 for part in rate.split("/"))
     except ValueError:
         raise ValueError(f"{rate!r} is not MASK/SAME/RND in percent, such as 80/10/10.") from None
-    return {"data.mask_share": mask, "data.same_share": same, "data.random_share": random}
+    return {"data.mask_share": mask, "data.keep_share": same, "data.random_share": random}

@@ -96,7 +96,7 @@ _SMALL = {
     "optimizer.name": "adamw",
     "optimizer.schedule": "linear",
     "optimizer.learning_rate": 5e-4,
-    "phases": ((128, 1.0),),
+    "max_length": 128,
     "eval.every": "2 epochs",
     "checkpoint.every": "2 epochs",
     "head.lstm_size": 256,

@@ -33,9 +33,15 @@ from bert_jax.config import checks, defaults
         ({"model.num_heads": 7}, "hidden_size=768 is not divisible by config.model.num_heads=7."),
         ({"model.type_vocab_size": 1}, "config.model.type_vocab_size=1 is too few"),
         ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
-        ({"optimizer.restarts": ((1e-3, 0.1),)}, "restarts=((0.001, 0.1),) is not a pair of a"),
-        ({"optimizer.restarts": ((1e-3, 0.1), (0.0, 0.1))}, "for each of config.phases, such as"),
-        ({"optimizer.restarts": (1e-3, 0.1)}, "restarts=(0.001, 0.1) is not a pair"),
+        (
+            {"optimizer.phase_schedules": ((1e-3, 0.1),)},
+            "phase_schedules=((0.001, 0.1),) is not a pair of a",
+        ),
+        (
+            {"optimizer.phase_schedules": ((1e-3, 0.1), (0.0, 0.1))},
+            "for each of config.phases, such as",
+        ),
+        ({"optimizer.phase_schedules": (1e-3, 0.1)}, "phase_schedules=(0.001, 0.1) is not a pair"),
         ({"phases": ((1024, 1.0),)}, "A sequence length of 1024 in config.phases is above"),
         ({"phases": ((4, 1.0),)}, "A sequence length of 4 in phases is too short"),
         (
@@ -71,23 +77,25 @@ def test_an_invalid_value_is_named(values, message, make_config):
 @pytest.mark.parametrize(
     "values, message",
     [
-        (
-            {"phases": ((64, 0.5), (128, 0.5))},
-            "fine-tuning has a single phase, such as ((128, 1.0)",
-        ),
         ({"metrics": ()}, "config.metrics is empty: name a score, such as accuracy."),
         (
             {"checkpoint.best_metric": "f1"},
             "config.checkpoint.best_metric='f1' is none of loss, accuracy.",
         ),
-        ({"data.batches": "words"}, "config.data.batches='words' is not rows or tokens."),
-        ({"data.lengths": (64, 32)}, "config.data.lengths=(64, 32) are not ascending, positive"),
-        ({"data.lengths": (0, 32)}, "config.data.lengths=(0, 32) are not ascending, positive"),
+        ({"data.batch_by": "words"}, "config.data.batch_by='words' is not rows or tokens."),
+        (
+            {"data.bucket_lengths": (64, 32)},
+            "config.data.bucket_lengths=(64, 32) are not ascending, positive",
+        ),
+        (
+            {"data.bucket_lengths": (0, 32)},
+            "config.data.bucket_lengths=(0, 32) are not ascending, positive",
+        ),
         ({"reinit_layers": 13}, "config.reinit_layers=13 is above config.model.num_layers=12."),
         ({"reinit_layers": -1}, "config.reinit_layers=-1 must be 0 or above."),
         ({"optimizer.frozen_layers": -2}, "must be at least 0, or -1 for all layers."),
         ({"head.n_best": 0}, "config.head.n_best=0 must be above 0."),
-        ({"model.window": -1}, "config.model.window=-1 must be 0 or above."),
+        ({"model.attention_window": -1}, "config.model.attention_window=-1 must be 0 or above."),
     ],
 )
 def test_an_invalid_value_of_fine_tuning_is_named(values, message, make_labelled):

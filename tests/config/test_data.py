@@ -10,8 +10,8 @@ from bert_jax.config.phases import make_phases
 
 CONFIG = DataConfig(
     source="installed_docs",
-    form="paragraphs",
-    document="blank_line",
+    line_format="paragraphs",
+    document_separator="blank_line",
     field="text",
     language="en",
     on_bad_text="replace",
@@ -68,10 +68,10 @@ FOR_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_
         ),
         (
             {"mask_share": 0.9},
-            "data.mask_share=0.9, data.same_share=0.1, data.random_share=0.1: they must be at least"
+            "data.mask_share=0.9, data.keep_share=0.1, data.random_share=0.1: they must be at least"
             " 0 and add up to 1.",
         ),
-        ({"mask_share": 1.1, "same_share": -0.2}, "data.same_share=-0.2, .* must be at least 0"),
+        ({"mask_share": 1.1, "keep_share": -0.2}, "data.keep_share=-0.2, .* must be at least 0"),
     ],
 )
 def test_invalid_combinations_are_refused(changes, message):
@@ -92,24 +92,30 @@ def test_fields_without_effect(changes, unused):
 
 
 def test_shares_add_up_within_the_precision_of_floats():
-    dataclasses.replace(CONFIG, mask_share=0.7, same_share=0.2, random_share=0.1)
+    dataclasses.replace(CONFIG, mask_share=0.7, keep_share=0.2, random_share=0.1)
     for mask in (0.0, 1 / 3, 0.123):
-        dataclasses.replace(CONFIG, mask_share=mask, same_share=1 - mask, random_share=0.0)
+        dataclasses.replace(CONFIG, mask_share=mask, keep_share=1 - mask, random_share=0.0)
 
 
 def test_a_manifest_omits_what_has_no_effect_or_was_built_in_before():
-    shares = {"mask_share", "same_share", "random_share"}
-    lexicon = {"lexicon", "lexicon_weights", "pack"}
-    other = {"mask_share": 0.8, "same_share": 0.0, "random_share": 0.2}
+    shares = {"mask_share", "keep_share", "random_share"}
+    lexicon = {"lexicon", "lexicon_weights", "max_examples_per_row"}
+    other = {"mask_share": 0.8, "keep_share": 0.0, "random_share": 0.2}
     phrases = {"masking": "phrase", "lexicon": "names.txt"}
     for changes, omitted in (
         ({}, FOR_MASKS | shares | lexicon),
         (other, FOR_MASKS | shares | lexicon),
         ({"mode": "static"}, shares | lexicon),
         ({"mode": "static", **other}, lexicon | {"mask_share"}),
-        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights", "pack"}),
-        ({"mode": "static", **phrases, "lexicon_weights": ("a=1",)}, shares | {"pack"}),
-        ({"mode": "static", "pack": 2}, shares | lexicon - {"pack"}),
+        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights", "max_examples_per_row"}),
+        (
+            {"mode": "static", **phrases, "lexicon_weights": ("a=1",)},
+            shares | {"max_examples_per_row"},
+        ),
+        (
+            {"mode": "static", "max_examples_per_row": 2},
+            shares | lexicon - {"max_examples_per_row"},
+        ),
     ):
         assert dataclasses.replace(CONFIG, **changes).omitted == omitted
 

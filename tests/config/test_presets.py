@@ -378,7 +378,7 @@ def test_each_preset_prepares_trains_evaluates_and_answers(name, corpus, tmp_pat
             "model.intermediate_size": 16,
             "model.max_position_embeddings": 32,
             "data.source": f"text:{corpus}/text.txt",
-            "data.form": "sentences",
+            "data.line_format": "sentences",
             "data.vocab": f"{corpus}/vocab.txt",
             "data.dupe_factor": 2,
             "data.validation_share": 0.2,

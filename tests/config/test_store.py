@@ -35,10 +35,12 @@ def test_differences_name_what_decides_the_numbers(make_config):
 
 
 def test_lengths_that_are_left_to_the_run_are_those_that_it_has(make_labelled):
-    chosen, left, other = (make_labelled(**{"data.lengths": n}) for n in ((16, 40), (), (16, 48)))
+    chosen, left, other = (
+        make_labelled(**{"data.bucket_lengths": n}) for n in ((16, 40), (), (16, 48))
+    )
     assert store.differences(chosen, left) == []
-    assert store.differences(chosen, other) == ["data.lengths: (16, 40) -> (16, 48)"]
-    assert store.differences(left, other) == ["data.lengths: () -> (16, 48)"]
+    assert store.differences(chosen, other) == ["data.bucket_lengths: (16, 40) -> (16, 48)"]
+    assert store.differences(left, other) == ["data.bucket_lengths: () -> (16, 48)"]
 
 
 def test_a_field_that_one_side_does_not_have_is_a_difference(make_config):

@@ -48,7 +48,7 @@ def state(mesh):
 def make_next_token_task(name: str) -> CausalLM:
     """A model of one layer that predicts next tokens: of "gpt", or of BERT, "left_to_right"."""
     if name == "left_to_right":
-        return CausalLM(make_model(num_layers=1, mask="causal"))
+        return CausalLM(make_model(num_layers=1, attention_pattern="causal"))
     return CausalLM(make_config({"name": name, **SIZES, "num_layers": 1}))
 
 
@@ -73,7 +73,10 @@ def test_partition_specs_are_those_of_the_golden_file(name, golden, state, mesh)
 def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
     """Every head on the encoders that predict next tokens, with all that can stand between."""
     parts = {"head": "bilstm", "layers": "mix_with_embeddings", "lstm_size": 8, "lstm_layers": 2}
-    head, causal = HeadConfig(pool="last", **parts), make_model(num_layers=1, mask="causal")
+    head, causal = (
+        HeadConfig(pool="last", **parts),
+        make_model(num_layers=1, attention_pattern="causal"),
+    )
     losses, lines = Losses(lm_weight=0.5), []
     for name, task in {
         "classification": Classification(causal, "single", 4, HeadConfig(pool="last")),

@@ -15,7 +15,7 @@ def next_token() -> ConfigDict:
     config = defaults.pretraining()
     config.task = "next_token"
     config.model.next_sentence = False
-    config.model.mask = "causal"
+    config.model.attention_pattern = "causal"
     config.model.positions = "rotary"
     config.model.norm_place = "pre"
     config.data.segments = "full_sentences"

@@ -69,7 +69,7 @@ class CountWordsData(Labelled):
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "CountWordsData":
-        lengths = tuple(settings.data["lengths"])
+        lengths = tuple(settings.data["bucket_lengths"])
         return cls(settings.max_sequence_length, lengths, settings.prediction_batch_size)
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:

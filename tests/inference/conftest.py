@@ -31,7 +31,7 @@ TAGS = ("O", "B-PER", "I-PER")
 LABELS = {"classification": ("bad", "good"), "tagging": TAGS}
 FINE_TUNING = {
     "global_batch_size": 8,
-    "data__lengths": (12, 24),
+    "data__bucket_lengths": (12, 24),
     "head__max_query_length": 8,
     "head__doc_stride": 8,
 }
@@ -63,11 +63,11 @@ def _small_config(name: str, changes: dict[str, Any]) -> ConfigDict:
     get_config = importlib.import_module(f"configs.{name}").get_config
     config = get_config(argument) if argument else get_config()
     sizes = {
-        "phases": ((24, 1.0),),
         "model__vocab_size": len(VOCABULARY),
         "model__num_layers": 1,
         "model__max_position_embeddings": 40,
     }
+    sizes |= tiny.rows_of(config, 24)
     sizes |= FINE_TUNING if "head" in config else {}
     config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
     return config

@@ -150,10 +150,10 @@ def test_a_modern_encoder(make_run):
         "model__num_layers": 3,
         "phases": ((40, 1.0),),
         # The parts of ModernBERT that configs/fast.py leaves out.
-        "model__mask": "window",
-        "model__window": 3,
+        "model__attention_pattern": "window",
+        "model__attention_window": 3,
         "model__global_every": 2,
-        "model__first_norm": False,
+        "model__first_layer_norm": False,
     }
     workdir = make_run("fast:tiny", **changes)[1]
     reader = AttentionReader(store.load(workdir), workdir, top_k=3)

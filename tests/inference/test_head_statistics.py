@@ -47,10 +47,10 @@ def slowly(config, attention, batch, specials=(2, 3)):
                 own = [j for j in range(len(p)) if examples[row, j] == examples[row, i]]
                 away = {j: int(places[row, j]) - int(places[row, i]) for j in own}
                 seen = own
-                if config.mask == "causal":
+                if config.attention_pattern == "causal":
                     seen = [j for j in own if away[j] <= 0]
-                elif config.mask == "window" and not config.is_global(layer):
-                    seen = [j for j in own if abs(away[j]) <= config.window]
+                elif config.attention_pattern == "window" and not config.is_global(layer):
+                    seen = [j for j in own if abs(away[j]) <= config.attention_window]
                 assert sum(p[j] for j in seen) == pytest.approx(1, abs=1e-5)
                 entropy = -sum(p[j] * math.log(p[j]) for j in seen if p[j])
                 of_tokens["entropy"].append(entropy)
@@ -69,8 +69,8 @@ def slowly(config, attention, batch, specials=(2, 3)):
     "changes",
     [
         {},
-        {"mask": "causal"},
-        {"mask": "window", "window": 2, "global_every": 2, "num_layers": 3},
+        {"attention_pattern": "causal"},
+        {"attention_pattern": "window", "attention_window": 2, "global_every": 2, "num_layers": 3},
     ],
     ids=["bidirectional", "causal", "window"],
 )
@@ -119,7 +119,7 @@ def mean_of_texts(workdir, texts):
 
 @pytest.fixture(scope="module")
 def classification(make_run):
-    changes = {"data__text_b": "text_b", "phases": ((40, 1.0),)}
+    changes = {"data__text_b": "text_b", "max_length": 40}
     return make_run("classification", **changes)[1]
 
 

@@ -50,8 +50,8 @@ def is_visible(config, ids, positions, everything):
             allowed = {
                 "bidirectional": True,
                 "causal": distance >= 0,
-                "window": abs(distance) <= config.window,
-            }[config.mask]
+                "window": abs(distance) <= config.attention_window,
+            }[config.attention_pattern]
             visible[i, j] = ids[i] == ids[j] != 0 and (allowed or everything)
     return visible
 
@@ -103,12 +103,12 @@ def encode(bert, config, batch, row):
         everything = config.global_every > 0 and i % config.global_every == 0
         visible = is_visible(config, batch["example_ids"][row], positions, everything)
         base = config.rotary_base
-        if config.mask == "window" and not everything and config.window_rotary_base:
+        if config.attention_pattern == "window" and not everything and config.window_rotary_base:
             base = config.window_rotary_base
         sizes = (p["attention"], config, base)
         if config.norm_place == "pre":
             y = x
-            if config.first_norm or i > 0:
+            if config.first_layer_norm or i > 0:
                 y = layer_norm(x, p["attention"]["layer_norm"], config)
             y, probs = attend(y, visible, positions, *sizes)
             x = x + y
@@ -179,25 +179,25 @@ def packed_batch(make_config, make_batch):
         {"positions": "sinusoidal"},
         {"positions": "rotary"},
         {"positions": "none"},
-        {"mask": "causal"},
-        {"mask": "window", "window": 2},
+        {"attention_pattern": "causal"},
+        {"attention_pattern": "window", "attention_window": 2},
         {"feed_forward": "gated"},
         {"norm": "rms_norm"},
         {"biases": False},
         {"query_key_norm": True},
         {"type_vocab_size": 0},
-        {"mask": "window", "window": 2, "global_every": 2},
+        {"attention_pattern": "window", "attention_window": 2, "global_every": 2},
         # ModernBERT (Warner et al. 2024).
         {
             "norm_place": "pre",
-            "first_norm": False,
+            "first_layer_norm": False,
             "biases": False,
             "type_vocab_size": 0,
             "positions": "rotary",
             "rotary_base": 160_000.0,
             "window_rotary_base": 10_000.0,
-            "mask": "window",
-            "window": 2,
+            "attention_pattern": "window",
+            "attention_window": 2,
             "global_every": 3,
             "num_layers": 4,
             "feed_forward": "gated",
@@ -206,7 +206,7 @@ def packed_batch(make_config, make_batch):
         {
             "norm_place": "pre",
             "positions": "rotary",
-            "mask": "causal",
+            "attention_pattern": "causal",
             "feed_forward": "gated",
             "attention": "dot_product",
             "attention_dropout_rate": 0.0,

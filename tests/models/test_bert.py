@@ -103,7 +103,7 @@ def test_recomputing_activations_changes_nothing(
     batch = make_batch(config)
     params = random_params(make_model(config), batch)
     plain = loss_and_gradient(make_model(config), params, batch, seed=1)
-    again = make_model(dataclasses.replace(config, remat=True, remat_keeps=kept))
+    again = make_model(dataclasses.replace(config, remat=True, remat_policy=kept))
     assert_close(plain, loss_and_gradient(again, params, batch, seed=1), rtol=1e-5, atol=1e-6)
 
 
@@ -111,7 +111,7 @@ def test_recomputing_activations_changes_nothing(
     "changes",
     [
         {},
-        {"remat": True, "remat_keeps": "products"},
+        {"remat": True, "remat_policy": "products"},
         {"norm_place": "pre", "positions": "rotary", "feed_forward": "gated"},
     ],
     ids=["plain", "remat", "pre"],

@@ -27,22 +27,28 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "positions='relative' is none of learned, sinusoidal, rotary, none.",
         ),
         (
-            {"mask": "future"},
-            "mask='future' is none of bidirectional, causal, window.",
+            {"attention_pattern": "future"},
+            "attention_pattern='future' is none of bidirectional, causal, window.",
         ),
         ({"initializer": "uniform"}, "initializer='uniform' is none of truncated_normal, normal."),
         ({"lm_head": "untied"}, "lm_head='untied' is none of transform, tied."),
         ({"norm": "batch_norm"}, "norm='batch_norm' is none of layer_norm, rms_norm."),
-        ({"first_norm": False}, "first_norm=False needs norm_place='pre'."),
+        ({"first_layer_norm": False}, "first_layer_norm=False needs norm_place='pre'."),
         (
             {"global_every": 3},
-            "global_every=3 and window_rotary_base=0.0 have no effect with mask='bidirectional':"
-            " set both to 0, or mask='window'.",
+            "global_every=3 and window_rotary_base=0.0 have no effect with"
+            " attention_pattern='bidirectional':"
+            " set both to 0, or attention_pattern='window'.",
         ),
         (
-            {"mask": "window", "window": 2, "global_every": 3, "scan_layers": True},
+            {
+                "attention_pattern": "window",
+                "attention_window": 2,
+                "global_every": 3,
+                "scan_layers": True,
+            },
             "scan_layers=True needs blocks that are all alike, not global_every=3 and"
-            " first_norm=True: set scan_layers=False.",
+            " first_layer_norm=True: set scan_layers=False.",
         ),
         ({"feed_forward": "moe"}, "feed_forward='moe' is none of plain, gated."),
         (
@@ -59,13 +65,15 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "positions='sinusoidal' needs an even hidden_size, not 33.",
         ),
         (
-            {"mask": "window"},
-            "window=0 with mask='window' must be at least 1: set window to the number of"
+            {"attention_pattern": "window"},
+            "attention_window=0 with attention_pattern='window' must be at least 1: set"
+            " attention_window to the number of"
             " visible positions on each side.",
         ),
         (
-            {"window": 3},
-            "window=3 has no effect with mask='bidirectional': set window=0, or mask='window'.",
+            {"attention_window": 3},
+            "attention_window=3 has no effect with attention_pattern='bidirectional': set"
+            " attention_window=0, or attention_pattern='window'.",
         ),
         (
             {"attention": "dot_product"},
@@ -86,9 +94,19 @@ def test_a_model_that_cannot_be_is_refused(make_config, changes, message):
 
 def test_the_defaults_are_those_of_bert(make_config):
     config = make_config()
-    found = {name: getattr(config, name) for name in ("norm_place", "positions", "mask")}
-    assert found == {"norm_place": "post", "positions": "learned", "mask": "bidirectional"}
-    assert (config.feed_forward, config.attention, config.window) == ("plain", "einsum", 0)
+    found = {
+        name: getattr(config, name) for name in ("norm_place", "positions", "attention_pattern")
+    }
+    assert found == {
+        "norm_place": "post",
+        "positions": "learned",
+        "attention_pattern": "bidirectional",
+    }
+    assert (config.feed_forward, config.attention, config.attention_window) == (
+        "plain",
+        "einsum",
+        0,
+    )
     assert (config.initializer, config.lm_head) == ("truncated_normal", "transform")
     assert (config.name, config.mask_value, config.head_dim) == ("bert", -10_000.0, 8)
 

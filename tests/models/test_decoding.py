@@ -27,7 +27,7 @@ TINY_GPT = GptConfig(
 @pytest.fixture
 def models(make_config):
     """By name: the configuration of a left-to-right model."""
-    return {"gpt": TINY_GPT, "bert": make_config(mask="causal")}
+    return {"gpt": TINY_GPT, "bert": make_config(attention_pattern="causal")}
 
 
 def pieces_of(batch, steps):
@@ -122,10 +122,12 @@ def test_a_cache_has_the_dtype_of_the_activations(models):
     ("changes", "capacity", "message"),
     [
         (
-            {"mask": "bidirectional"},
+            {"attention_pattern": "bidirectional"},
             8,
-            "config.model.mask='bidirectional': hidden states depend on later words too, so text"
-            " cannot be continued word by word; that needs a model trained with mask='causal'.",
+            "config.model.attention_pattern='bidirectional': hidden states depend on later words"
+            " too, so text"
+            " cannot be continued word by word; that needs a model trained with"
+            " attention_pattern='causal'.",
         ),
         (
             {},

@@ -89,7 +89,7 @@ def assert_same_gradient(one, other):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"positions": "rotary", "mask": "causal", "attention": "dot_product"}],
+    [{}, {"positions": "rotary", "attention_pattern": "causal", "attention": "dot_product"}],
     ids=["bert", "rotary causal dot_product"],
 )
 def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(make_run, changes):

@@ -120,7 +120,7 @@ POOL = {
 def test_a_classifier_is_its_parts_one_after_the_other(
     make_config, make_batch, random_params, head
 ):
-    config = make_config(num_layers=4, mask="causal")
+    config = make_config(num_layers=4, attention_pattern="causal")
     model, batch = ClassificationModel(config, CLASSES, head), make_batch(config)
     params = random_params(model, batch, spread=0.3)
     assert ("pooler" in params["bert"]) == head.has_pooler

@@ -106,7 +106,7 @@ def params():
     ],
 )
 def test_rates_of_the_million_steps_of_the_paper(name, step, rate):
-    config = make_config(schedule=name, learning_rate=1e-4, tail=0.2)
+    config = make_config(schedule=name, learning_rate=1e-4, decay_fraction=0.2)
     schedule = SCHEDULES[name](config, 1_000_000, 10_000)
     np.testing.assert_allclose(schedule(step), rate, rtol=1e-6, atol=1e-11)
     np.testing.assert_allclose(jax.jit(schedule)(step), rate, rtol=1e-6, atol=1e-11)
@@ -119,7 +119,7 @@ def test_without_warmup_the_first_rate_is_the_peak(name):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_may_be_all_warmup(name):
-    schedule = SCHEDULES[name](make_config(learning_rate=1e-4, tail=1e-6), 10, 10)
+    schedule = SCHEDULES[name](make_config(learning_rate=1e-4, decay_fraction=1e-6), 10, 10)
     rates = jax.vmap(schedule)(jnp.arange(10))
     decay = 1 - np.arange(10) / 10 if name == "gpt_linear" else 1
     np.testing.assert_allclose(rates, 1e-5 * np.arange(10) * decay, rtol=1e-6)

@@ -20,7 +20,7 @@ LENGTH = 24
 
 @pytest.fixture(scope="module")
 def model():
-    return make_config(mask="causal", max_position_embeddings=LENGTH)
+    return make_config(attention_pattern="causal", max_position_embeddings=LENGTH)
 
 
 @pytest.fixture(scope="module")

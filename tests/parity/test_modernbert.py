@@ -26,7 +26,7 @@ MODEL = ModernBertConfig(
     num_heads=4,
     intermediate_size=48,
     max_position_embeddings=LONGEST,
-    window=3,  # shorter than the rows; layers 0 and 3 see everything
+    attention_window=3,  # shorter than the rows; layers 0 and 3 see everything
     prng_impl="threefry2x32",
 )
 MODULES = {
@@ -101,7 +101,7 @@ def theirs(params):
         num_attention_heads=4,
         intermediate_size=48,
         max_position_embeddings=LONGEST,
-        local_attention=2 * MODEL.window,
+        local_attention=2 * MODEL.attention_window,
         **dict.fromkeys(f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")),
         attn_implementation="eager",
     )
@@ -161,6 +161,6 @@ def test_the_window_matters(params, batch):
     """Otherwise the comparison would not see it."""
     encoded = [
         Bert(config).apply({"params": params["modernbert"]}, batch, deterministic=True).hidden
-        for config in (MODEL, ModernBertConfig(**{**vars(MODEL), "window": 4}))
+        for config in (MODEL, ModernBertConfig(**{**vars(MODEL), "attention_window": 4}))
     ]
     assert np.abs(encoded[0][0] - encoded[1][0]).max() > 1e-3

@@ -40,7 +40,7 @@ COMMON = {
     "model.pad_vocab_to_multiple_of": 8,
     "optimizer.learning_rate": 1e-2,
     "optimizer.warmup": "5",
-    "data.form": "sentences",
+    "data.line_format": "sentences",
     "data.dupe_factor": 1,
     "data.validation_share": 0.1,
     "data.num_processes": 1,

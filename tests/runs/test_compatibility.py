@@ -35,7 +35,7 @@ SETTINGS = {
     "model.dropout_rate": 0.1,
     "model.attention_dropout_rate": 0.1,
     "data.source": "text:corpus.txt",
-    "data.form": "sentences",
+    "data.line_format": "sentences",
     "data.dupe_factor": 1,
     "data.validation_share": 0.2,
     "data.num_processes": 1,

@@ -71,7 +71,7 @@ def make_run(corpus, tmp_path_factory):
         "global_batch_size": 16,
         "model.initializer_range": 0.1,
         "data.source": f"text:{corpus}/corpus.txt",
-        "data.form": "sentences",
+        "data.line_format": "sentences",
         "data.vocab": f"{corpus}/vocab.txt",
         "data.dupe_factor": 2,
         "data.validation_share": 0.1,
@@ -219,7 +219,7 @@ def test_evaluation_can_stop_after_some_batches(static_run):
     config = store.load(static_run.workdir)
     config.eval.batch_size = 8
     whole = evaluate_lib.evaluate(config, static_run.workdir)
-    config.eval.batches = 1
+    config.eval.max_batches = 1
     assert evaluate_lib.evaluate(config, static_run.workdir) != whole
 
 

@@ -37,7 +37,6 @@ SMALL = {
     "model.pad_vocab_to_multiple_of": 4,
     "epochs": 0.0,
     "steps": 2,
-    "phases": ((16, 1.0),),
     "global_batch_size": 8,
     "optimizer.warmup": "0",
     "log.every": "1",
@@ -80,9 +79,9 @@ def num_pieces(files) -> int:
 
 def pretraining_config(files, num_pieces):
     config = gpt.get_config("tiny")
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
     config.model.vocab_size = num_pieces
-    config.data.source, config.data.form = f"text:{files}/corpus.txt", "sentences"
+    config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
     config.data.vocab, config.data.num_processes = str(files), 1
     config.data.validation_share = 0.0
     checks.check(config)
@@ -103,10 +102,10 @@ def params_of(workdir):
 
 def finetuning_config(files, source, workdir):
     config = classification.get_config()
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
     config.init_from = source
     config.data.train, config.data.eval = f"{files}/train.tsv", f"{files}/eval.tsv"
-    config.data.lengths = (16,)
+    config.data.bucket_lengths = (16,)
     resolve(config, (), str(workdir))
     checks.check(config)
     return config
@@ -242,9 +241,9 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
 
 def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
     config = mini.get_config()
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL)
+    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
     config.model.vocab_size = num_pieces
-    config.data.source, config.data.form = f"text:{files}/corpus.txt", "sentences"
+    config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
     config.data.vocab, config.data.num_processes = str(files), 1
     with pytest.raises(ValueError, match=r"has no \[MASK\], which masked words need"):
         train(config, str(tmp_path))

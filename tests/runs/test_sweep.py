@@ -66,13 +66,18 @@ def sweep(tmp_path):
     prng = {"prng_impl": tiny.PRNG_IMPL}
     pretraining = {
         **{"steps": 16, "phases": ((16, 1.0),), "global_batch_size": 8},
-        **{"data.source": f"text:{tmp_path}/corpus.txt", "data.form": "sentences"},
+        **{"data.source": f"text:{tmp_path}/corpus.txt", "data.line_format": "sentences"},
         **{"data.dupe_factor": 1, "data.validation_share": 0.1, "data.num_processes": 1},
         **{"log.every": "2", "eval.every": "8", "checkpoint.every": "4", "checkpoint.keep": 9},
     }
     finetuning = prng | {
         **{"data.train": f"{tmp_path}/train.tsv", "data.eval": f"{tmp_path}/dev.tsv"},
-        **{"epochs": 2.0, "phases": ((16, 1.0),), "data.lengths": (16,), "global_batch_size": 8},
+        **{
+            "epochs": 2.0,
+            "max_length": 16,
+            "data.bucket_lengths": (16,),
+            "global_batch_size": 8,
+        },
     }
     model = tiny.make_overrides(model__vocab_size=96, model__num_layers=1)
     text = SWEEP.format(

@@ -50,7 +50,7 @@ def gradient_of(task, params, batch, num_microbatches=1):
 
 
 def test_the_loss_of_next_tokens_is_a_mean_of_means():
-    model = make_model(num_layers=1, mask="causal", pad_vocab_to_multiple_of=48)
+    model = make_model(num_layers=1, attention_pattern="causal", pad_vocab_to_multiple_of=48)
     task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, LAST))
     params, batch = random_params(task), choices_batch()
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
@@ -73,7 +73,7 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means():
 
 
 def test_the_answers_and_the_loss_of_the_task_stay_the_same():
-    plain = MultipleChoice(make_model(num_layers=1, mask="causal"), LAST)
+    plain = MultipleChoice(make_model(num_layers=1, attention_pattern="causal"), LAST)
     task = Losses(lm_weight=0.25).add_to(plain)
     params, batch = random_params(task), choices_batch()
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
@@ -86,7 +86,7 @@ def test_the_answers_and_the_loss_of_the_task_stay_the_same():
 
 
 def test_gradients_of_microbatches_add_up_to_that_of_the_batch():
-    model = make_model(num_layers=1, mask="causal", **NO_DROPOUT)
+    model = make_model(num_layers=1, attention_pattern="causal", **NO_DROPOUT)
     task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, MIX))
     assert task.loss_terms == ("task_loss", "weighted_lm_loss", "mix_l2_loss")
     params, batch = random_params(task), choices_batch()
@@ -133,5 +133,5 @@ def test_losses_that_have_no_sense_are_refused():
     settings = TaskSettings({}, {}, {"lm_weight": 0.5}, (), 16, frozen_encoder=True)
     with pytest.raises(ValueError, match="lm_weight=0.5 trains the encoder, which .*=-1 freezes"):
         Losses.make(settings)
-    causal = dataclasses.replace(task, model=make_model(mask="causal"))
+    causal = dataclasses.replace(task, model=make_model(attention_pattern="causal"))
     assert isinstance(Losses(lm_weight=0.5).add_to(causal), WithLosses)

@@ -54,7 +54,9 @@ def test_what_is_predicted_is_the_next_token_of_the_same_example():
 
 def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
     """Rows that pad the table have no probability."""
-    model = make_model(mask="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied")
+    model = make_model(
+        attention_pattern="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied"
+    )
     task = CausalLM(model, 16)
     params = jax.tree.map(jnp.zeros_like, init_params(task, make_key(0, "init")))
     batch = make_batch(3)
@@ -121,7 +123,7 @@ def test_neither_pass_holds_more_logits_than_allowed(most, largest):
 
 
 def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
-    model = make_model(mask="causal", max_position_embeddings=16)
+    model = make_model(attention_pattern="causal", max_position_embeddings=16)
     params = init_params(CausalLM(model, 16), make_key(0, "init"))
     logits_of = jax.jit(functools.partial(CausalLMModel(model).apply, deterministic=True))
     batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
@@ -137,7 +139,7 @@ def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples()
 
 @pytest.mark.parametrize("lm_head, extra", [("transform", {"masked_lm"}), ("tied", set())])
 def test_parameters_and_flops_of_the_heads(lm_head, extra):
-    model = make_model(mask="causal", lm_head=lm_head)
+    model = make_model(attention_pattern="causal", lm_head=lm_head)
     task = CausalLM(model, 16)
     params = init_params(task, make_key(0, "init"))
     assert params.keys() == {"bert"} | extra
@@ -149,7 +151,7 @@ def test_parameters_and_flops_of_the_heads(lm_head, extra):
 def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, first, make_data):
     """Against logits in full; the marker in front is the one that rows of training begin with."""
     data = make_data(model__vocab_size=16, data__segments=segments, metrics=("perplexity",))
-    model = make_model(mask="causal", vocab_size=16)
+    model = make_model(attention_pattern="causal", vocab_size=16)
     params = init_params(CausalLM(model), make_key(0, "init"))
     params = jax.tree.map(lambda x: 20 * x, params)  # so that words differ
     texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
@@ -227,13 +229,13 @@ def test_a_configuration_without_metrics_reports_all_that_exist(make_data):
     "changes, message",
     [
         (
-            {"model__mask": "bidirectional"},
+            {"model__attention_pattern": "bidirectional"},
             "config.task='causal_lm' predicts each token from those before it and needs"
-            " config.model.mask='causal', not 'bidirectional'.",
+            " config.model.attention_pattern='causal', not 'bidirectional'.",
         ),
         (
-            {"model__mask": "window", "model__window": 2},
-            "needs config.model.mask='causal', not 'window'.",
+            {"model__attention_pattern": "window", "model__attention_window": 2},
+            "needs config.model.attention_pattern='causal', not 'window'.",
         ),
         (
             {"model__next_sentence": True},
@@ -265,7 +267,9 @@ def test_a_model_without_masks_is_refused(monkeypatch):
 
     monkeypatch.setitem(MODELS, "bag", toy_encoder.BAG)
     config = toy_configs.use_bag(defaults.causal_lm(), 16)
-    with pytest.raises(ValueError, match="mask='causal', which config.model.name='bag' lacks"):
+    with pytest.raises(
+        ValueError, match="attention_pattern='causal', which config.model.name='bag' lacks"
+    ):
         make_task_data(config)
 
 

@@ -10,7 +10,7 @@ from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.task import TaskSettings
 
 DATA = {
-    "lengths": (16,),
+    "bucket_lengths": (16,),
     "published": "",
     "text_a": "text_a",
     "text_b": "",
@@ -21,7 +21,7 @@ DATA = {
 
 
 def make(kind="single", metrics=("accuracy",), **changes):
-    settings = TaskSettings({}, DATA | changes, {"labels": kind}, metrics, 16)
+    settings = TaskSettings({}, DATA | changes, {"problem_type": kind}, metrics, 16)
     return ClassificationData.make(settings)
 
 
@@ -89,7 +89,7 @@ def test_a_published_set_determines_labels_and_their_kind():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"kind": "pairs"}, "head.labels='pairs' is none of single, multi, regression"),
+        ({"kind": "pairs"}, "head.problem_type='pairs' is none of single, multi, regression"),
         ({"metrics": ("accuracy", "em")}, "metrics: 'em' is none of accuracy, f1, macro_f1, matth"),
         ({"kind": "multi", "metrics": ("matthews",)}, "'matthews' is none of accuracy, f1, macro"),
         ({"kind": "regression"}, "pearson.*set for example --config.metrics=.*best_metric=pearson"),

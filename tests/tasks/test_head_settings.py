@@ -55,7 +55,7 @@ def test_a_frozen_encoder_gives_features_unless_it_has_a_pooler():
 
 
 def test_a_causal_model_pools_elsewhere_than_at_its_first_token():
-    causal = make_model(mask="causal")
+    causal = make_model(attention_pattern="causal")
     message = "head.pool='cls' reads the first token, which sees no other one .*head.pool=last"
     with pytest.raises(ValueError, match=message):
         check_head(HeadConfig(), causal, pools=True)

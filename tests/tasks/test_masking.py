@@ -269,7 +269,7 @@ TABLE_8 = (
 
 @pytest.mark.parametrize("shares", TABLE_8, ids=str)
 def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
-    names = ("mask_share", "same_share", "random_share")
+    names = ("mask_share", "keep_share", "random_share")
     rule = dataclasses.replace(make_rule(), **dict(zip(names, shares, strict=True)))
     rows, key = make_rows([128] * 500, 128), jax.random.key(3)
     masked, default = mask(key, rows, rule), mask(key, rows, make_rule())

@@ -8,7 +8,7 @@ from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
 from bert_jax.tasks.task import TaskSettings
 
 DATA = {
-    "lengths": (16,),
+    "bucket_lengths": (16,),
     "text_a": "sent1",
     "text_b": "",
     "endings": (),

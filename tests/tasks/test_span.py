@@ -28,7 +28,7 @@ GOLD = [
 
 
 def make(metrics=("f1", "exact"), published="", **head):
-    data = {"published": published, "lengths": (9,)}
+    data = {"published": published, "bucket_lengths": (9,)}
     return SpanData.make(TaskSettings({}, data, HEAD | head, metrics, 9))
 
 

@@ -11,7 +11,7 @@ from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
 
-DATA = {"lengths": (9,), "text_a": "", "label": "", "published": ""}
+DATA = {"bucket_lengths": (9,), "text_a": "", "label": "", "published": ""}
 HEAD = {
     "entities": True,
     "tagging": "linear",

@@ -25,8 +25,8 @@ from bert_jax.text.sources import make_source
 
 CONFIG = DataConfig(
     source="",
-    form="sentences",
-    document="blank_line",
+    line_format="sentences",
+    document_separator="blank_line",
     field="text",
     language="en",
     on_bad_text="error",
@@ -168,24 +168,26 @@ def test_unknown_source_lists_the_known_ones():
 
 def test_paragraphs_are_split_into_sentences(tmp_path):
     source = write(tmp_path / "a.txt", "Mr. Low went.  He ran! Why?\nOnce more.\n\nAn end.\n")
-    documents, _ = read(source, form="paragraphs")
+    documents, _ = read(source, line_format="paragraphs")
     assert documents == [["Mr. Low went.", "He ran!", "Why?", "Once more."], ["An end."]]
 
 
 def test_wrapped_lines_are_joined_up_to_the_blank_line(tmp_path):
     source = write(tmp_path / "a.txt", "Mr.\n  Low\nwent. He\nran.\n\n\nOnce\nmore.")
-    documents, _ = read(source, form="wrapped", document="file")
+    documents, _ = read(source, line_format="wrapped", document_separator="file")
     assert documents == [["Mr. Low went.", "He ran.", "Once more."]]
 
 
 def test_wrapped_needs_documents_that_are_files(tmp_path):
-    with pytest.raises(ValueError, match="data.form=wrapped needs data.document=file"):
-        read(write(tmp_path / "a.txt", "One."), form="wrapped")
+    with pytest.raises(
+        ValueError, match="data.line_format=wrapped needs data.document_separator=file"
+    ):
+        read(write(tmp_path / "a.txt", "One."), line_format="wrapped")
 
 
 def test_chinese_is_split_and_unwrapped_without_spaces(tmp_path):
     source = write(tmp_path / "a.txt", "今天天气很好。我们去\n公园吧!你说呢?\n")
-    documents, _ = read(source, form="wrapped", document="file", language="zh")
+    documents, _ = read(source, line_format="wrapped", document_separator="file", language="zh")
     assert documents == [["今天天气很好。", "我们去公园吧!", "你说呢?"]]
 
 
@@ -213,7 +215,7 @@ def test_sentences_after_wide_white_space_do_not_panic():
 
 def test_document_of_a_file_goes_over_blank_lines(tmp_path):
     source = write(tmp_path / "a.txt", "One.\n\nTwo.\n")
-    assert read(source, document="file")[0] == [["One.", "Two."]]
+    assert read(source, document_separator="file")[0] == [["One.", "Two."]]
 
 
 def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeypatch):
@@ -221,7 +223,7 @@ def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeyp
     monkeypatch.setattr(text_forms, "MAX_PARAGRAPH", 10)
     source = write(tmp_path / "a.txt", "abcd\nefgh\nijkl\nmnop\n")
     assert read(source) == ([["abcd", "efgh"], ["ijkl", "mnop"]], {"cut_documents": 1})
-    documents, counts = read(source, form="wrapped", document="file")
+    documents, counts = read(source, line_format="wrapped", document_separator="file")
     assert sum(documents, []) == ["abcd efgh", "ijkl mnop"]
     assert counts == {"cut_paragraphs": 1, "cut_documents": 1}
 
@@ -410,7 +412,7 @@ def test_overlong_json_line_is_left_out_whole(tmp_path, monkeypatch):
 def test_a_line_of_20_mb_takes_bounded_memory(tmp_path, unit):
     source = write(tmp_path / "a.txt", unit * (20_000_000 // len(unit)))
     source = make_source(
-        dataclasses.replace(CONFIG, source=source, on_bad_text="replace", document="file")
+        dataclasses.replace(CONFIG, source=source, on_bad_text="replace", document_separator="file")
     )
     chunks, length = source.chunks(), 0
     tracemalloc.start()

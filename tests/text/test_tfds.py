@@ -102,7 +102,7 @@ def test_a_split_may_be_a_slice(read):
 
 
 def test_form_of_the_text(read):
-    documents, _ = read("tfds:tiny_corpus/en", form="wrapped", document="file")
+    documents, _ = read("tfds:tiny_corpus/en", line_format="wrapped", document_separator="file")
     assert [d[1:] for d in documents] == [["It has two or three lines."]] * 300
 
 

@@ -24,9 +24,9 @@ SMALL = tiny.make_overrides(
     model__vocab_size=len(VOCABULARY),
     model__initializer_range=0.1,
     epochs=5.0,
-    phases=((24, 1.0),),
+    max_length=24,
     global_batch_size=8,
-    data__lengths=(24,),
+    data__bucket_lengths=(24,),
     optimizer__name="adamw",
     optimizer__schedule="constant",
     optimizer__learning_rate=5e-3,
@@ -34,12 +34,12 @@ SMALL = tiny.make_overrides(
 )
 # Name of a run -> its task, and changes of its configuration.
 CHANGES = {
-    "classification": ("classification", {"data.lengths": (12,)}),
+    "classification": ("classification", {"data.bucket_lengths": (12,)}),
     "multi_label": (
         "classification",
         {
             "model.num_layers": 1,
-            "head.labels": "multi",
+            "head.problem_type": "multi",
             "data.label": "labels",
             "data.label_separator": "|",
             "metrics": ("f1", "accuracy", "macro_f1"),
@@ -50,13 +50,16 @@ CHANGES = {
         "classification",
         {
             "model.num_layers": 1,
-            "head.labels": "regression",
+            "head.problem_type": "regression",
             "data.label": "number",
             "metrics": ("pearson", "spearman"),
             "checkpoint.best_metric": "pearson",
         },
     ),
-    "tagging": ("tagging", {"model.num_layers": 1, "phases": ((14, 1.0),), "data.lengths": (14,)}),
+    "tagging": (
+        "tagging",
+        {"model.num_layers": 1, "max_length": 14, "data.bucket_lengths": (14,)},
+    ),
     "words": (
         "tagging",
         {
@@ -71,7 +74,7 @@ CHANGES = {
     "span": (
         "span",
         {
-            "phases": ((24, 1.0),),
+            "max_length": 24,
             "head.null_answers": True,
             "head.doc_stride": 8,
             "metrics": ("f1", "exact"),

@@ -39,7 +39,7 @@ VALUES = {
     "data.validation_share": 0.1,
     "log.every": "2",
     "eval.every": "5",
-    "eval.batches": 3,
+    "eval.max_batches": 3,
     "checkpoint.every": "1",
     "checkpoint.keep": 100,
 }
@@ -163,11 +163,11 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_run(finished, tmp_pa
     config = tagging.get_config()
     values = {
         **{"init_from": str(finished.workdir), "prng_impl": PRNG_IMPL, "steps": 6, "epochs": 0.0},
-        **{"data.train": str(tmp_path / "train.conll"), "phases": ((16, 1.0),)},
-        **{"data.eval": str(tmp_path / "train.conll"), "data.lengths": (16,)},
+        **{"data.train": str(tmp_path / "train.conll"), "max_length": 16},
+        **{"data.eval": str(tmp_path / "train.conll"), "data.bucket_lengths": (16,)},
         **{"head.layers": "scalar_mix", "optimizer.frozen_layers": -1, "global_batch_size": 8},
         **{"optimizer.name": "adamw", "optimizer.learning_rate": 0.05},
-        **{"head.lstm_size": 8, "head.lstm_layers": 1, "data.batches": "rows"},
+        **{"head.lstm_size": 8, "head.lstm_layers": 1, "data.batch_by": "rows"},
         **{"optimizer.schedule": "constant", "optimizer.warmup": "0"},
     }
     config.update_from_flattened_dict(values)

@@ -163,15 +163,15 @@ def test_a_stopped_run_resumes_bit_for_bit(finished, new_run, monkeypatch, name,
 def test_a_run_keeps_the_lengths_that_it_began_with(new_run, monkeypatch):
     """Also one of an earlier version, whose configuration had other lengths by default."""
     changes = {"model.num_layers": 1, "epochs": 1.0}
-    whole = new_run("tagging", changes | {"data.lengths": (10, 13)}).train()
+    whole = new_run("tagging", changes | {"data.bucket_lengths": (10, 13)}).train()
     assert "padded to 10, 13, 24 tokens: one compilation each" in whole.printed
     stopped = Run(whole.config, new_run("tagging").workdir)
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         assert int(stopped.train().state.step) == 5
-    resumed = Run(new_run("tagging", changes | {"data.lengths": ()}).config, stopped.workdir)
+    resumed = Run(new_run("tagging", changes | {"data.bucket_lengths": ()}).config, stopped.workdir)
     assert resumed.train().is_complete and "padded to 10, 13, 24 tokens" in resumed.printed
-    assert store.load(str(resumed.workdir)).data.lengths == (10, 13)
+    assert store.load(str(resumed.workdir)).data.bucket_lengths == (10, 13)
     (params, step), (expected, last) = resumed.params(), whole.params()
     assert step == last
     for path, array in expected.items():
@@ -179,17 +179,22 @@ def test_a_run_keeps_the_lengths_that_it_began_with(new_run, monkeypatch):
 
 
 def test_a_run_chooses_lengths_of_its_training_rows_and_keeps_them(new_run):
-    changes = {"model.num_layers": 1, "epochs": 1.0, "data.lengths": (), "phases": ((32, 1.0),)}
+    changes = {
+        "model.num_layers": 1,
+        "epochs": 1.0,
+        "data.bucket_lengths": (),
+        "max_length": 32,
+    }
     run = new_run("tagging", changes)
     opened = open_run(run.config, str(run.workdir))
     rows = opened.training[0]
     lengths = choose_lengths(rows.rows.lengths, 4)
     assert rows.loader.lengths == lengths and len(lengths) > 1
-    assert opened.config.data.lengths == lengths and run.config.data.lengths == ()
+    assert opened.config.data.bucket_lengths == lengths and run.config.data.bucket_lengths == ()
     # What is evaluated may be longer.
     assert rows.pad_lengths == opened.evaluation[0][0].pad_lengths == (*lengths, 32)
     run.train()
-    assert store.load(str(run.workdir)).data.lengths == lengths
+    assert store.load(str(run.workdir)).data.bucket_lengths == lengths
     assert run.evaluate() == run.results["eval"]
 
 
@@ -224,7 +229,7 @@ class Recorder:
 def evaluate_in(finished_run, batch_size, lengths, mesh):
     """Returns (predictions, loss) of the newest parameters on the evaluation file."""
     config = store.load(str(finished_run.workdir))
-    config.data.lengths = lengths
+    config.data.bucket_lengths = lengths
     run = open_run(config, str(finished_run.workdir), to_train=False)
     config.eval.batch_size = batch_size
     run = dataclasses.replace(run, mesh=mesh, data=(recorder := Recorder(run.data)))
@@ -245,7 +250,7 @@ def numbers_in(prediction):
 )
 def test_scores_do_not_depend_on_batches_padding_or_devices(finished, name):
     run = finished(name)
-    longest = run.config.phases[0][0]
+    longest = run.config.max_length
     one = Mesh(np.array(jax.devices()[:1]).reshape(1, 1, 1), sharding.AXES)
     eight, two_ways = sharding.make_mesh(), sharding.make_mesh(fsdp=2)
     predictions, loss = evaluate_in(run, 1, (longest,), one)  # each row by itself

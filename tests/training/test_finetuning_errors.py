@@ -35,10 +35,14 @@ def assert_refused(
         ),
         (
             "classification",
-            {"head.labels": "regression"},
+            {"head.problem_type": "regression"},
             "metrics: 'accuracy' is none of pearson, spearman",
         ),
-        ("classification", {"head.labels": "some"}, "'some' is none of single, multi, regression"),
+        (
+            "classification",
+            {"head.problem_type": "some"},
+            "'some' is none of single, multi, regression",
+        ),
         (
             "classification",
             {"data.published": "cola2"},
@@ -82,7 +86,7 @@ def assert_refused(
         ("classification", {"optimizer.name": "sgd"}, "Unknown optimizer 'sgd'"),
         (
             "classification",
-            {"model.mask": "causal"},
+            {"model.attention_pattern": "causal"},
             r"head\.pool='cls' reads the first token, which",
         ),
         (
@@ -108,10 +112,9 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
     [
         ({"checkpoint.best_metric": "f1"}, "best_metric='f1' is none of loss, accuracy"),
         (
-            {"phases": ((8, 0.5), (24, 0.5))},
-            r"a single phase, such as \(\(128, 1\.0\),\)",
+            {"data.bucket_lengths": (24, 8)},
+            r"lengths=\(24, 8\) are not ascending, positive sequence",
         ),
-        ({"data.lengths": (24, 8)}, r"lengths=\(24, 8\) are not ascending, positive sequence"),
         (
             {"head.mix_layer_norm": True, "head.layers": "scalar_mix", "microbatch_size": 4},
             "mix_layer_norm=True normalizes over a whole batch, which config.microbatch_size=4",

@@ -86,11 +86,11 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
 ):
     changes = MESH | {
         "model.num_layers": 1,
-        "model.mask": "causal",
+        "model.attention_pattern": "causal",
         "head.pool": "last",
         "head.lm_weight": 0.5,
         "microbatch_size": 4,
-        "data.lengths": (24,),
+        "data.bucket_lengths": (24,),
         "epochs": 12.0,
         "eval.every": "6 epochs",
         "checkpoint.every": "6 epochs",
@@ -161,7 +161,7 @@ def test_a_bilstm_of_any_task_resumes_bit_for_bit(new_run, pairs, monkeypatch, t
 
 def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run, make_source):
     """Of a left-to-right BERT; the last token is read because its mask is causal."""
-    source = make_source(model__mask="causal", model__next_sentence=False)
+    source = make_source(model__attention_pattern="causal", model__next_sentence=False)
     before = Run(store.load(str(source)), source).params()[0]
     changes = {
         "init_from": str(source),
@@ -185,7 +185,7 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypa
     """Its model, its head, its loss and its optimizer, from one field."""
     source = make_source(
         model__name="gpt",
-        model__mask="causal",
+        model__attention_pattern="causal",
         model__lm_head="tied",
         model__next_sentence=False,
         model__mask_value=-1e9,

@@ -155,7 +155,7 @@ def short_run(theirs, tmp_path):
     for i in range(3):
         (tmp_path / f"text{i}.txt").write_text(TEXT + f"\n{'abc'[i]} dog")
     config = new_config(theirs, steps=2, global_batch_size=8, data__num_processes=1)
-    config.data.source, config.data.document = f"text:{tmp_path}/text*.txt", "file"
+    config.data.source, config.data.document_separator = f"text:{tmp_path}/text*.txt", "file"
     config.data.validation_share = 0.0
     config.optimizer.warmup = "1"
     config.checkpoint.keep_best = 0

@@ -4,7 +4,7 @@
     tokenize      chunks of the source -> token ids on disk
     pairs         documents -> spans of A and B, of full sentences, or of a stream
                   (static: with masks; one process a length then, as for a stream)
-    packing       examples -> rows of several, if data.pack is above 1
+    packing       examples -> rows of several, if data.max_examples_per_row is above 1
     shards        pairs -> ArrayRecord files
 
 Each unit of work writes a file or folder in `unfinished`, complete or not at all; finished units
@@ -289,10 +289,14 @@ class Preparation:
         The second is empty if each record is a row.
         """
         pairs = self._pairs(split, length)
-        return (f"{pairs}-packed", f"{pairs}-sizes") if self.config.pack > 1 else (pairs, "")
+        return (
+            (f"{pairs}-packed", f"{pairs}-sizes")
+            if self.config.max_examples_per_row > 1
+            else (pairs, "")
+        )
 
     def _pack(self, splits: dict[str, Split], forms: dict[int, Any]) -> None:
-        """Puts several examples into a row, if data.pack says so."""
+        """Puts several examples into a row, if data.max_examples_per_row says so."""
         tasks = {}
         for split in splits:
             for length, form in forms.items():
@@ -300,7 +304,14 @@ class Preparation:
                 if sizes:
                     dtype = stages.record_dtype(self.config, form)
                     pairs = self._pairs(split, length)
-                    tasks[sizes] = (pairs, dtype, length, self.config.pack, packed, sizes)
+                    tasks[sizes] = (
+                        pairs,
+                        dtype,
+                        length,
+                        self.config.max_examples_per_row,
+                        packed,
+                        sizes,
+                    )
         self._work("packing", stages.pack_rows, tasks)
 
     # ---- shards

@@ -162,7 +162,7 @@ def sample_static(
         is_continuation=tokenizer.is_continuation if config.masking == "whole_word" else None,
         matcher=phrases.matcher() if phrases else None,
         mask_share=config.mask_share,
-        same_share=config.same_share,
+        keep_share=config.keep_share,
         random_share=config.random_share,
     )
     dtype = id_dtype(len(tokenizer.pieces))
@@ -238,7 +238,7 @@ def make_forms(config: DataConfig, tokenizer: Tokenizer) -> dict[int, RowFormat 
     return {
         length: RowFormat(
             sequence_length=length,
-            examples_per_row=config.pack,
+            examples_per_row=config.max_examples_per_row,
             max_predictions=most if config.mode == "static" else 0,
             end_id=None if tokenizer.end_id == tokenizer.sep_id else tokenizer.end_id,
             mask_units=config.masking == "phrase" and config.mode != "static",

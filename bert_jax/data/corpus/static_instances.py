@@ -42,7 +42,7 @@ class StaticMasking:
     matcher: PhraseMatcher | None = None
     # Of the chosen tokens: what becomes [MASK], stays, and becomes a random word.
     mask_share: float = 0.8
-    same_share: float = 0.1
+    keep_share: float = 0.1
     random_share: float = 0.1
 
 
@@ -164,10 +164,10 @@ def _replacement(rng: random.Random, masking: StaticMasking) -> int:
 
     The second draw of the released program decides between the last two (0.5 for 80/10/10).
     """
-    others = masking.same_share + masking.random_share
+    others = masking.keep_share + masking.random_share
     if rng.random() < masking.mask_share or not others:
         return masking.mask_id
-    if rng.random() < masking.same_share / others:
+    if rng.random() < masking.keep_share / others:
         return KEEP
     return masking.random_words[rng.randint(0, len(masking.random_words) - 1)]
 

@@ -35,7 +35,7 @@ STACK_RULES: Rules = (
     (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
 )
 
-# By config.remat_keeps. Products of attention have a batch dimension, those with kernels have none.
+# By config.remat_policy. Attention products have a batch dimension, those with kernels have none.
 _POLICIES = {
     "nothing": None,
     "products": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -58,7 +58,7 @@ class Block(nn.Module):
 
     Attributes:
       config: of the stack.
-      number: of the block, from 0; without `config.first_norm`, the first has no norm before 1.
+      number: of the block, from 0; without `config.first_layer_norm`, the first has no first norm.
     """
 
     config: TransformerConfig
@@ -86,7 +86,7 @@ class Block(nn.Module):
           extend: adds the keys and values of earlier positions; None: there are none.
         """
         config = self.config
-        has_norm = config.first_norm or self.number > 0
+        has_norm = config.first_layer_norm or self.number > 0
         x, probs = SelfAttention(config, has_norm, name="attention")(
             x, visible, rotation, deterministic, keep_attention, extend
         )
@@ -123,7 +123,9 @@ class Stack(nn.Module):
         config = self.config
         ids, places = batch["example_ids"], batch["position_ids"]
         if cache is None:
-            visible = make_visible(ids, places, config.mask, config.window, config.mask_value)
+            visible = make_visible(
+                ids, places, config.attention_pattern, config.attention_window, config.mask_value
+            )
         else:
             filled = is_cached_visible(places, cache.capacity)
             visible = Visible(attention_bias(filled, config.mask_value))
@@ -141,7 +143,7 @@ class Stack(nn.Module):
             return self._encoded(all_hidden, attention, keep_all, keep_attention)
         # Arguments count from `self`: `deterministic` and `keep_attention` are Python bools.
         remat = config.remat and cache is None
-        kept = _POLICIES[config.remat_keeps]
+        kept = _POLICIES[config.remat_policy]
         make_block = nn.remat(Block, static_argnums=(4, 5), policy=kept) if remat else Block
         extend = None if cache is None else Extender(cache, places, ids > 0)
         all_hidden, attention = [x], []
@@ -206,7 +208,7 @@ class Stack(nn.Module):
             return x, (x if keep_all else None, probs)
 
         if config.remat:
-            kept = _POLICIES[config.remat_keeps]
+            kept = _POLICIES[config.remat_policy]
             # In a loop, nothing can be merged with the first computation.
             step = jax.checkpoint(step, policy=kept, prevent_cse=False)
         if config.norm_place == "post":  # what the blocks return; embeddings may be float32

@@ -58,7 +58,7 @@ _ONLY_OF = {
     },
     "classification": {
         "head.classification": "linear",
-        "head.labels": "single",
+        "head.problem_type": "single",
         "head.pool": "cls",
         "head.pooler": True,
         "head.both_orders": False,
@@ -117,8 +117,8 @@ def check(config: ConfigDict) -> None:
 
 def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
     """Yields the lines of the table, once all runs are done, after the programs left out."""
-    here, seed, longest = __package__, config["seed"], config["phases"][0][0]
-    padded = [*arguments, "--config.epochs=1", f"--config.data.lengths=({longest},)"]
+    here, seed, longest = __package__, config["seed"], config["max_length"]
+    padded = [*arguments, "--config.epochs=1", f"--config.data.bucket_lengths=({longest},)"]
     one_epoch = config | {"epochs": 1.0}
     common = {"metric": config["metrics"][0], "seed": seed}
     ours = f"{here}.rivals.finetune_jax"

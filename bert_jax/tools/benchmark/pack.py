@@ -1,11 +1,12 @@
 """Measures what packing gives: real tokens a second, several examples in a row against one.
 
-    python -m bert_jax benchmark pack --config=FILE --config.data.pack=8 [--steps=100] [--rounds=3]
+    python -m bert_jax benchmark pack --config=FILE --config.data.max_examples_per_row=8 \\
+        [--steps=100] [--rounds=3]
 
 Both sides are trained as a user does it, in turns: one with the configuration, one with
-config.data.pack=1, where batches of labelled examples are by length. The first `steps` updates of a
-run, with its compilation, do not count; then as many do. Real tokens are positions that are not
-padding, counted in the rows of these updates.
+config.data.max_examples_per_row=1, where labelled examples are batched by length. The first `steps`
+updates of a run, with its compilation, do not count; then as many do. Real tokens are positions
+that are not padding, counted in the rows of these updates.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import has_corpus
+from bert_jax.config.phases import phase_entries
 from bert_jax.data.corpus.batch import Rows
 from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
@@ -60,9 +62,12 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
     Raises:
       UserError: the configuration does not pack, or has several phases.
     """
-    if config.data.pack < 2:
-        raise UserError(f"config.data.pack={config.data.pack} does not pack: give 2 or more.")
-    if len(config.phases) > 1:
+    if config.data.max_examples_per_row < 2:
+        raise UserError(
+            f"config.data.max_examples_per_row={config.data.max_examples_per_row} does not pack:"
+            " give 2 or more."
+        )
+    if len(phase_entries(config)) > 1:
         raise UserError(f"config.phases={config.phases} has several phases: give one.")
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
@@ -72,9 +77,9 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
             *("--config.eval.every=0", "--config.checkpoint.every=0"),
         ]
         sides = {}
-        for name, pack in ((SINGLE, 1), (PACKED, config.data.pack)):
-            more = [*words, *shorter, f"--config.data.pack={pack}"]
-            config.data.pack = pack
+        for name, pack in ((SINGLE, 1), (PACKED, config.data.max_examples_per_row)):
+            more = [*words, *shorter, f"--config.data.max_examples_per_row={pack}"]
+            config.data.max_examples_per_row = pack
             if has_corpus(config):
                 config.data.dir = os.path.join(folder, f"data-{pack}")
                 more.append(f"--config.data.dir={config.data.dir}")

@@ -79,7 +79,7 @@ def count_updates(recipe: Recipe, words: Sequence[str], seconds: float, output: 
     workdir = os.path.join(output, f"{recipe.name}-calibration")
     shutil.rmtree(workdir, ignore_errors=True)
     lengths = _lengths(_CALIBRATION_STEPS, log=_CALIBRATION_STEPS // 2, evaluate="0")
-    shortened = [*flags, *lengths, "--config.eval.batches=1"]
+    shortened = [*flags, *lengths, "--config.eval.max_batches=1"]
     _bert_jax("train", [*shortened, f"--workdir={workdir}", _data_dir(recipe, output)])
     speed = [row["speed"] for row in read_metrics(workdir) if row["split"] == "train"][-1]
     steps = max(20, int(seconds * speed["steps_per_second"]))
@@ -118,10 +118,14 @@ def count_rival_updates(recipe: Recipe, seconds: float, reference: str, output: 
       UserError: the rows of the reference cannot be taken.
     """
     config = store.load(reference)
-    if len(config.phases) > 1 or config.data.pack > 1 or not config.data.validation_share:
+    if (
+        len(config.phases) > 1
+        or config.data.max_examples_per_row > 1
+        or not config.data.validation_share
+    ):
         raise UserError(
             f"{recipe.config} takes the rows of the first recipe, which must have one phase,"
-            " config.data.pack=1 and held-out text."
+            " config.data.max_examples_per_row=1 and held-out text."
         )
     path, flags = os.path.join(output, f"{recipe.name}.json"), recipe.flags()
     if (known := _known_steps(path, recipe, seconds, flags, output)) is not None:

@@ -120,7 +120,11 @@ def _compute(
 def _describe(config: ConfigDict) -> str:
     """Returns "bert for pretraining: 12 layers of 12 heads, ..."."""
     model = config.model
-    mask = f"{model.mask} of {model.window}" if model.window else model.mask
+    mask = (
+        f"{model.attention_pattern} of {model.attention_window}"
+        if model.attention_window
+        else model.attention_pattern
+    )
     return (
         f"{model.name} for {config.task}: {model.num_layers} layers of {model.num_heads} heads,"
         f" hidden size {model.hidden_size}, {mask} attention"

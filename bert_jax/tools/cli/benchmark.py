@@ -2,8 +2,8 @@
 
     python -m bert_jax benchmark step --models=tiny,base      a training step
     python -m bert_jax benchmark train --steps=300            training, as a user runs it
-    python -m bert_jax benchmark pack --config.data.pack=8    packed rows against single ones
-    python -m bert_jax benchmark prepare --times=1,10         from text to shards
+    python -m bert_jax benchmark pack --config.data.max_examples_per_row=8    packed rows against
+    single ones python -m bert_jax benchmark prepare --times=1,10         from text to shards
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      fine-tuning
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time

@@ -112,7 +112,7 @@ def _bert_config(
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name == "BertForSequenceClassification":
         types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
-        content["problem_type"] = types[config.head.labels]
+        content["problem_type"] = types[config.head.problem_type]
     return content
 
 

@@ -75,7 +75,7 @@ def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
     variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
     config = foreign_config(checkpoint, *variant)
     if task.head:
-        config.head.labels = checkpoint.label_kind
+        config.head.problem_type = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
             config.metrics = ("spearman", "pearson")
             config.checkpoint.best_metric = "spearman"
@@ -84,6 +84,9 @@ def _make_config(checkpoint: ForeignCheckpoint, workdir: str) -> ConfigDict:
     pairs = config.data.get("segments") == "pairs"
     if pairs and not config.model.next_sentence:
         config.data.segments = "running_text" if task.reads_forward else "full_sentences"
-    if (longest := config.model.max_position_embeddings) < max(n for n, _ in config.phases):
+    longest = config.model.max_position_embeddings
+    if "max_length" in config:
+        config.max_length = min(config.max_length, longest)
+    elif longest < max(n for n, _ in config.phases):
         config.phases = ((longest, 1.0),)
     return config

@@ -157,10 +157,11 @@ def check_rows(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
             f"{about}{rows:,} sequences of {length} tokens, {found['padding_share']:.0%} of them"
             " padding"
         )
-        if found["padding_share"] > _MUCH_PADDING and config.data.pack == 1:
+        if found["padding_share"] > _MUCH_PADDING and config.data.max_examples_per_row == 1:
             yield warning(
                 f"{what}: documents are short ({found['mean_length']:.0f} tokens a sequence).",
-                "Several examples in a row, --config.data.pack=4; or shorter config.phases; or"
+                "Several examples in a row, --config.data.max_examples_per_row=4; or shorter"
+                " config.phases; or"
                 " --config.data.segments=full_sentences without next sentences.",
             )
         else:

@@ -101,6 +101,6 @@ def evaluation_time(
     phase = of_phase[0].shape.phase
     rows = trial.held_out[trial.run.phases.index(phase)]
     size = evaluation_batch_size(trial.run.config, phase)
-    most = trial.run.config.eval.batches * size or rows
+    most = trial.run.config.eval.max_batches * size or rows
     of_row = sum(m.step_seconds / m.shape.rows for m in of_phase) / len(of_phase)
     return evaluated.compile_seconds, _FORWARD * of_row * min(rows, most)

@@ -70,7 +70,7 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
     total = sum(seconds[length] * count for length, count in counts.items())
     if has_corpus(config) and counts:
         batches = -(-trial.held_out[run.phases.index(phase)] // size)
-        total *= min(batches, config.eval.batches or batches) / counts.total()
+        total *= min(batches, config.eval.max_batches or batches) / counts.total()
     return Evaluated(memory, compiling, total, program)
 
 

@@ -109,7 +109,7 @@ def _labelled(
     is_classes = bool(data.labels) or any(
         labelled_files.class_names(example) for file in files for example in file.examples[:1]
     )
-    is_classes = is_classes and config.head.get("labels") != "regression"
+    is_classes = is_classes and config.head.get("problem_type") != "regression"
     yield from labelled.check(files, is_classes)
     if config.data.vocab:
         grows = reads_new_words(make_model_config(config))
@@ -120,7 +120,7 @@ def _labelled(
         return  # opening would raise the same
     trial = open_labelled(config, folder)
     yield from origin.check_labels(config, trial.run.data.labels or (), workdir)
-    longest, most = config.phases[0][0], config.model.max_position_embeddings
+    longest, most = config.max_length, config.model.max_position_embeddings
     for rows in (*trial.run.training, *trial.run.evaluation[0]):
         counts, number = rows.counts, len(rows.examples)  # pyright: ignore[reportAttributeAccessIssue]
         yield from labelled.check_lengths(counts, number, rows.name, longest, most)  # pyright: ignore[reportAttributeAccessIssue]

@@ -221,7 +221,7 @@ def check_lengths(
         longer = min(most, 2 * longest)
         yield warning(
             f"{what}; {counts.get('tokens_cut_off', 0):,} tokens are lost.",
-            f'--config.phases="(({longer}, 1.0),)"'
+            f"--config.max_length={longer}"
             if longer > longest
             else "The model reads no longer ones: shorten or split the texts.",
         )

@@ -57,13 +57,13 @@ def known_rates(config: ConfigDict) -> tuple[str, known.Range | None]:
 def check_rate(config: ConfigDict) -> Iterator[Finding]:
     """Compares the learning rate, or that of each phase, with those that are known to work."""
     phases = make_phases(config, steps=0)
-    for phase, (peak, _) in zip(phases, config.optimizer.restarts, strict=False):
+    for phase, (peak, _) in zip(phases, config.optimizer.phase_schedules, strict=False):
         part = ConfigDict(config.to_dict())
         part.optimizer.learning_rate = peak
         part.global_batch_size = phase.batch_size
         field = f"The peak of {peak:g} of the phase of {phase.sequence_length} tokens"
-        yield from _check_rate(part, field, "Change it in config.optimizer.restarts.")
-    if not config.optimizer.restarts:
+        yield from _check_rate(part, field, "Change it in config.optimizer.phase_schedules.")
+    if not config.optimizer.phase_schedules:
         yield from _check_rate(
             config, f"config.optimizer.learning_rate={config.optimizer.learning_rate:g}"
         )
@@ -108,7 +108,7 @@ def _nearest(rate: float, found: known.Range) -> float:
 
 def check_warmup(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
     """Compares the warm-up with the length of the run."""
-    if config.optimizer.restarts:
+    if config.optimizer.phase_schedules:
         return  # its values were chosen for each phase
     steps, first = trial.run.steps, trial.run.phases[0]
     warmup = trial.steps_of("optimizer.warmup", first)

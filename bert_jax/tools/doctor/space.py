@@ -102,7 +102,7 @@ def _less_memory(trial: Trial, largest: Measured, of_evaluation: int, free: int)
     room = now * (free - memory.state) / (copies * max(1, memory.step - memory.state))
     shards = sharding.batch_shards(mesh)
     sizes = [n for n in range(shards, now, shards) if rows % n == 0 and n <= room]
-    if has_corpus(config) or config.data.batches == "rows":
+    if has_corpus(config) or config.data.batch_by == "rows":
         if sizes:
             return f"--config.microbatch_size={sizes[-1]}"
     return "--config.model.remat=true, a smaller --config.global_batch_size or shorter phases."

@@ -131,8 +131,8 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
     changed = ConfigDict(config.to_dict())
     changed.data.update(
         source=f"text:{path}",
-        form="sentences",
-        document="blank_line",
+        line_format="sentences",
+        document_separator="blank_line",
         dupe_factor=1,
         dir=os.path.join(folder, "data"),
         num_processes=1,

@@ -40,7 +40,7 @@ pytestmark = [
 TWO_PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 TWO_THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 STAGES = ("count", "tokenize", "sample", "pack_rows", "write")
-WORDPIECE = {"vocab": "train:wordpiece", "pack": 3}
+WORDPIECE = {"vocab": "train:wordpiece", "max_examples_per_row": 3}
 
 
 def quiet(line: str) -> None:
@@ -252,7 +252,7 @@ def test_the_command_with_a_job_server_and_workers(runner, cluster, text, tmp_pa
         f"--config.{name}={value}"
         for name, value in {
             "data.source": f"text:{text}/[0-9].txt",
-            "data.form": "sentences",
+            "data.line_format": "sentences",
             "data.vocab": "train:wordpiece",
             "model.vocab_size": 100,
             "data.validation_share": 0.1,

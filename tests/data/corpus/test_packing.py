@@ -67,7 +67,7 @@ def prepare_both(text, tmp_path, **changes):  # noqa: F811
         changes |= {"lexicon": str(lexicon)}
     return [
         prepare(
-            make_config(text, short_seq_prob=0.5, pack=most, **changes),
+            make_config(text, short_seq_prob=0.5, max_examples_per_row=most, **changes),
             str(tmp_path / f"pack-{most}"),
             1,
             log=lambda line: None,
@@ -122,7 +122,7 @@ def test_packed_rows_have_the_same_examples(changes, text, tmp_path):  # noqa: F
 
 
 def test_packed_data_do_not_depend_on_the_number_of_processes(text, tmp_path):  # noqa: F811
-    config = make_config(text, short_seq_prob=0.5, pack=MOST, mode="static")
+    config = make_config(text, short_seq_prob=0.5, max_examples_per_row=MOST, mode="static")
     for number in (1, 2):
         prepare(config, str(tmp_path / str(number)), number, log=lambda line: None)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")

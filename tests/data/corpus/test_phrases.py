@@ -159,7 +159,7 @@ def test_weights_of_dynamic_data_can_change_but_neither_classes_nor_phrases(text
         config,
         lexicon_weights=("month=9", "place=0"),
         mask_share=1.0,
-        same_share=0.0,
+        keep_share=0.0,
         random_share=0.0,
     )
     assert prepare(other, folder, 1).fingerprint == first.fingerprint
@@ -192,7 +192,7 @@ def test_data_without_these_settings_keep_their_fingerprint(text, tmp_path):
         assert sorted(manifest.content["settings"]) == sorted(names)
         assert "lexicon" not in manifest.content
         assert "mask_units" not in manifest.content["formats"]["32"]
-        changed = dataclasses.replace(config, mask_share=0.0, same_share=0.2, random_share=0.8)
+        changed = dataclasses.replace(config, mask_share=0.0, keep_share=0.2, random_share=0.8)
         if mode == "dynamic":
             assert prepare(changed, folder, 1).fingerprint == manifest.fingerprint
         else:
@@ -250,7 +250,7 @@ def test_names_in_novels_are_units_wherever_they_occur(shared_data, tmp_path):
     config = phrase_config(
         tmp_path,
         source=f"text:{tmp_path}/novels.txt",
-        form="paragraphs",
+        line_format="paragraphs",
         vocab=str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"),
         vocab_size=30_522,
         segments="full_sentences",

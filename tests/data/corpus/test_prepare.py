@@ -48,8 +48,8 @@ def write_text(folder: pathlib.Path, num_documents: int) -> None:
 def make_config(folder: pathlib.Path, **changes) -> DataConfig:
     values = {
         "source": f"text:{folder}/[0-9].txt",
-        "form": "sentences",
-        "document": "blank_line",
+        "line_format": "sentences",
+        "document_separator": "blank_line",
         "field": "text",
         "language": "en",
         "on_bad_text": "replace",
@@ -346,7 +346,7 @@ def test_one_prepares_and_the_others_wait(text, tmp_path):
 
 def command(text: pathlib.Path, *arguments: str) -> list[str]:
     config = make_config(text)
-    names = ("source", "form", "vocab", "dupe_factor", "validation_share")
+    names = ("source", "line_format", "vocab", "dupe_factor", "validation_share")
     values = [f"--config.data.{name}={getattr(config, name)}" for name in names]
     phases = "--config.phases=((32, 0.5), (64, 0.5))"
     start = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/base.py", phases]

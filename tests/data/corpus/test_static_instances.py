@@ -141,8 +141,8 @@ def test_the_whole_preparation_gives_them_too(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     config = DataConfig(
         source=f"text:{tmp_path}/text.txt",
-        form="sentences",
-        document="blank_line",
+        line_format="sentences",
+        document_separator="blank_line",
         field="text",
         language="en",
         on_bad_text="error",
@@ -219,7 +219,7 @@ def test_words_are_masked_whole_or_not_at_all():
 )
 def test_tokens_become_what_the_shares_say(shares):
     """The rows of the paper's Table 8, beside the default."""
-    names = ("mask_share", "same_share", "random_share")
+    names = ("mask_share", "keep_share", "random_share")
     rule = masking(**dict(zip(names, shares, strict=True)), random_words=range(100, 200))
     rng = random.Random(0)
     drawn = [draw_masks(60, 65, None, rng, rule) for _ in range(1000)]

@@ -53,7 +53,7 @@ def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
     [
         {},
         {"mode": "static", "masking": "whole_word"},
-        {"segments": "full_sentences", "pack": 3, "vocab": "train:wordpiece"},
+        {"segments": "full_sentences", "max_examples_per_row": 3, "vocab": "train:wordpiece"},
         {"segments": "running_text", "vocab": "train:bpe"},
         {"segments": "stream", "vocab": "train:words", "lowercase": False},
     ],
@@ -201,7 +201,7 @@ def test_killed_tasks_go_on_and_one_program_finishes_alone(text, tmp_path):
         f"--config.{name}={value}"
         for name, value in {
             "data.source": f"text:{text}/[0-9].txt",
-            "data.form": "sentences",
+            "data.line_format": "sentences",
             "data.vocab": "train:wordpiece",
             "model.vocab_size": 100,
             "data.validation_share": 0.1,

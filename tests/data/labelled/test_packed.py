@@ -34,7 +34,7 @@ CASES = {
     "several classes": (
         "classification",
         {
-            "head.labels": "multi",
+            "head.problem_type": "multi",
             "data.label": "labels",
             "data.label_separator": "|",
             "metrics": ("f1",),
@@ -44,7 +44,7 @@ CASES = {
     "numbers, mean": (
         "classification",
         {
-            "head.labels": "regression",
+            "head.problem_type": "regression",
             "head.pool": "mean",
             "head.pooler": False,
             "data.label": "number",
@@ -72,9 +72,9 @@ def make_config(tmp_path):
             model__initializer_range=0.1,
             model__dropout_rate=0.0,
             model__attention_dropout_rate=0.0,
-            phases=((LENGTH, 1.0),),
+            max_length=LENGTH,
             global_batch_size=8,
-            data__lengths=(LENGTH,),
+            data__bucket_lengths=(LENGTH,),
             data__train=str(path),
             data__eval=str(path),
             data__vocab=str(tmp_path / "vocab.txt"),
@@ -138,7 +138,7 @@ def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
     make_config, tmp_path, capsys, monkeypatch
 ):
     changes = {
-        "data.pack": 4,
+        "data.max_examples_per_row": 4,
         "mesh.fsdp": 2,
         "epochs": 30.0,
         "optimizer.name": "adamw",
@@ -171,6 +171,8 @@ def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
     ],
 )
 def test_what_would_mix_examples_is_refused(make_config, tmp_path, task, changes):
-    config = make_config(task, changes | {"data.pack": 2})
-    with pytest.raises(ValueError, match="config.data.pack=2: this head or these losses would mix"):
+    config = make_config(task, changes | {"data.max_examples_per_row": 2})
+    with pytest.raises(
+        ValueError, match="config.data.max_examples_per_row=2: this head or these losses would mix"
+    ):
         open_run(config, str(tmp_path / "run"))

@@ -162,7 +162,7 @@ def test_a_rematerialised_block_stores_no_probabilities(make_step):
 
 def test_products_with_kernels_are_kept_on_request(make_step, make_config):
     inner = (BATCH, SEQ, make_config().intermediate_size)
-    products = shapes_stored(*make_step(remat=True, remat_keeps="products"))
+    products = shapes_stored(*make_step(remat=True, remat_policy="products"))
     assert inner in products and PROBABILITIES not in products
     assert inner not in shapes_stored(*make_step(remat=True))
 

@@ -141,7 +141,7 @@ def test_both_sides_learn_a_file_by_heart(small_task, task, dtype, tmp_path):
         "dtype": dtype,
         "data.train": str(file),
         "data.eval": str(file),
-        "phases": ((32, 1.0),),
+        "max_length": 32,
         "global_batch_size": 16,
         "optimizer.learning_rate": 1e-2,
         "epochs": 15.0,
@@ -171,7 +171,7 @@ def test_labels_stand_at_first_pieces_and_words_without_one_are_o(small_task):
     tokenizer = transformers.AutoTokenizer.from_pretrained(small_task[0])
     words = ("Acmes", "\u200b", "works", "in", "Rome")
     example = TaggedExample("x, line 1", "0", words, ("B-ORG", "O", "O", "O", "B-LOC"))
-    task = Tagging({"phases": ((6, 1.0),)}, tokenizer)
+    task = Tagging({"max_length": 6}, tokenizer)
     task.labels = labels
     (row,), (firsts,) = task.encode([example])
     assert tokenizer.convert_ids_to_tokens(row["input_ids"]) == (

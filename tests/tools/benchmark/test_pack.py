@@ -40,8 +40,11 @@ def test_the_table_says_how_much_of_the_padding_is_won():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "config.data.pack=1 does not pack"),
-        (("--config.data.pack=4", "--config.phases=((64,0.5),(128,0.5))"), "several phases"),
+        ((), "config.data.max_examples_per_row=1 does not pack"),
+        (
+            ("--config.data.max_examples_per_row=4", "--config.phases=((64,0.5),(128,0.5))"),
+            "several phases",
+        ),
     ],
 )
 def test_what_it_refuses(flags, message):
@@ -57,10 +60,10 @@ def test_only_a_corpus_has_a_folder_of_data(name, monkeypatch, capsys):
     monkeypatch.setattr(pack, "open_run", lambda config, folder: opened)
     monkeypatch.setattr(pack, "fill_rate", lambda rows, start, stop: 0.5)
     monkeypatch.setattr(pack, "_train", lambda words, workdir: commands.append(words) or 100.0)
-    flags = [f"--config=configs/{name}.py", "--config.data.pack=2", "--rounds=1"]
+    flags = [f"--config=configs/{name}.py", "--config.data.max_examples_per_row=2", "--rounds=1"]
     benchmarks.main(["benchmark", "pack", *flags])
     assert "packed" in capsys.readouterr().out
-    assert ["--config.data.pack=1" in words for words in commands] == [True, False]
+    assert ["--config.data.max_examples_per_row=1" in words for words in commands] == [True, False]
     with_folder = [any("data.dir" in word for word in words) for words in commands]
     assert with_folder == [name == "tiny"] * 2
 
@@ -70,8 +73,16 @@ def test_both_sides_are_trained(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
     sizes = {"num_layers": 1, "hidden_size": 16, "intermediate_size": 32, "vocab_size": 96}
     flags = [f"--config.model.{name}={size}" for name, size in sizes.items()]
-    flags += [f"--config.data.source=text:{tmp_path}/corpus.txt", "--config.data.form=sentences"]
-    flags += ["--config.data.pack=4", "--config.global_batch_size=8", "--steps=4", "--rounds=1"]
+    flags += [
+        f"--config.data.source=text:{tmp_path}/corpus.txt",
+        "--config.data.line_format=sentences",
+    ]
+    flags += [
+        "--config.data.max_examples_per_row=4",
+        "--config.global_batch_size=8",
+        "--steps=4",
+        "--rounds=1",
+    ]
     benchmarks.main(["benchmark", "pack", *flags])
     *_, header, single, packed, last = capsys.readouterr().out.splitlines()
     assert header.split()[0] == "fill" and single.startswith(pack.SINGLE)

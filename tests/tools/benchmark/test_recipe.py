@@ -63,10 +63,16 @@ def test_other_forms_of_a_recipe_are_refused(text):
 
 
 def test_a_recipe_is_a_configuration_with_overrides():
-    found = parse_recipe("a-b=configs/fast.py:tiny; data.pack=2 ;optimizer.name=muon")
+    found = parse_recipe(
+        "a-b=configs/fast.py:tiny; data.max_examples_per_row=2 ;optimizer.name=muon"
+    )
     assert found.name == "a-b"
     assert found.flags() == (
-        ["--config=configs/fast.py:tiny", "--config.data.pack=2", "--config.optimizer.name=muon"]
+        [
+            "--config=configs/fast.py:tiny",
+            "--config.data.max_examples_per_row=2",
+            "--config.optimizer.name=muon",
+        ]
     )
 
 
@@ -96,7 +102,10 @@ def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
     sizes = {"num_layers": 1, "hidden_size": 16, "intermediate_size": 32, "vocab_size": 96}
     flags = [f"--config.model.{name}={size}" for name, size in sizes.items()]
-    flags += [f"--config.data.source=text:{tmp_path}/corpus.txt", "--config.data.form=sentences"]
+    flags += [
+        f"--config.data.source=text:{tmp_path}/corpus.txt",
+        "--config.data.line_format=sentences",
+    ]
     words = ["benchmark", "recipe", "bert=configs/tiny.py", "fast=configs/fast.py:tiny", *flags]
     rivals = [
         "trainer=transformers:bert",

@@ -55,7 +55,7 @@ def test_a_phase_without_updates_has_no_programs(make_plan):
     [
         {},
         {"data__mode": "static"},
-        {"data__pack": 2},
+        {"data__max_examples_per_row": 2},
         {"data__segments": "full_sentences", "model__next_sentence": False},
     ],
     ids=["dynamic", "static", "packed", "full_sentences"],
@@ -76,7 +76,7 @@ def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):  # 
 
 
 def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):  # noqa: F811
-    config = make_config("classification", data__lengths=(8, 12, 32))
+    config = make_config("classification", data__bucket_lengths=(8, 12, 32))
     run = plan(config, make_checked_mesh(config))
     gradient, update, evaluation = programs(run)
     assert (gradient.name, update.name, evaluation.name) == ("gradient", "update", "evaluation")

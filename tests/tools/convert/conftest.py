@@ -52,13 +52,14 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     from bert_jax.tasks import TASKS
     from bert_jax.training.checkpoints import Checkpoints
     from bert_jax.training.state import TrainState
+    from tests import tiny
 
     def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, without=(), **changes):
         workdir = tmp_path / "run"
         workdir.mkdir()
         config = TASKS.get(changes.get("task", ""), TASKS["pretraining"]).default_config()
         config.model.update(SIZES)
-        config.phases = ((config.model.max_position_embeddings, 1.0),)
+        config.update(tiny.rows_of(config, config.model.max_position_embeddings))
         config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
         for field in without:
             del config[field.partition(".")[0]][field.partition(".")[2]]

@@ -54,7 +54,7 @@ def test_heads_that_transformers_lacks_are_refused(
     [
         ("norm_place", "pre"),
         ("positions", "rotary"),
-        ("mask", "causal"),
+        ("attention_pattern", "causal"),
         ("feed_forward", "gated"),
     ],
 )

@@ -61,7 +61,7 @@ def test_an_import_gives_the_outputs_of_transformers(save, name):
     assert max(certificate["comparison"]["largest_difference"].values()) < 1e-5
     assert certificate["parameters"] == sum(p.numel() for p in model.parameters())
     fields = run.config.model
-    assert (fields.name, fields.window, fields.global_every) == ("modernbert", 4, 2)
+    assert (fields.name, fields.attention_window, fields.global_every) == ("modernbert", 4, 2)
     assert (fields.rotary_base, fields.window_rotary_base) == (160_000.0, 10_000.0)
 
 

@@ -85,7 +85,10 @@ def test_any_size_gives_our_numbers(export, random_params, next_sentence):
 
 def test_a_left_to_right_model_gives_the_logits_of_next_words(export, random_params):
     workdir, folder = export(
-        task="causal_lm", model__mask="causal", model__next_sentence=False, model__vocab_size=60
+        task="causal_lm",
+        model__attention_pattern="causal",
+        model__next_sentence=False,
+        model__vocab_size=60,
     )
     config = store.load(str(workdir))
     params, model = random_params(config), CausalLMModel(make_model_config(config))

@@ -112,8 +112,8 @@ def test_rows_that_are_mostly_padding(look_at):
     rng = random.Random(0)
     text = "\n\n".join(f"{sentence(rng, 2, 3)}\n{sentence(rng, 2, 3)}" for _ in range(900))
     finding = found(look_at(text), "warning", "of them padding: documents are short")
-    assert "config.data.pack" in finding.fix
-    assert not any("padding:" in f.what for f in bad(look_at(text, data__pack=4)))
+    assert "config.data.max_examples_per_row" in finding.fix
+    assert not any("padding:" in f.what for f in bad(look_at(text, data__max_examples_per_row=4)))
 
 
 def test_unknown_words(look_at):
@@ -191,10 +191,10 @@ def test_texts_of_other_sources(look, tmp_path):
     lines = ('{"text": "' + text.replace("\n", " ") + '"}' for text in documents(300))
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    findings = look(data__source=f"jsonl:{path}", data__form="paragraphs")
+    findings = look(data__source=f"jsonl:{path}", data__line_format="paragraphs")
     found(findings, "ok", "read: all of it, 300 documents")
     shutil.copy(path, tmp_path / "again.jsonl")
-    findings = look(data__source=f"jsonl:{tmp_path}/*.jsonl", data__form="paragraphs")
+    findings = look(data__source=f"jsonl:{tmp_path}/*.jsonl", data__line_format="paragraphs")
     found(findings, "warning", "300 of 600 documents (50.0%) repeat")
 
 

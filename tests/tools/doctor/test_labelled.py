@@ -48,7 +48,7 @@ def test_one_class_is_a_problem(look, files, texts):
 def test_one_class_to_evaluate_is_a_warning(look, files, texts):
     only = [(text, label) for text, label in rows(files / "dev.tsv") if label == "good"] * 2
     only = [(f"{text} {'good ' * i}", label) for i, (text, label) in enumerate(only)]
-    findings = look("classification", phases=((32, 1.0),), **texts(rows(files / "train.tsv"), only))
+    findings = look("classification", max_length=32, **texts(rows(files / "train.tsv"), only))
     found(findings, "warning", "a single class, so a constant answer is right")
     found(findings, "note", "lacks the labels bad: they are not evaluated")
 
@@ -132,8 +132,10 @@ def test_a_missing_file_is_named(look):
 def test_texts_that_are_cut(look, files, texts):
     long = [(f"{text} {text} {text} {text}", label) for text, label in rows(files / "train.tsv")]
     changes = texts(long, rows(files / "dev.tsv"))
-    findings = look("classification", phases=((16, 1.0),), data__lengths=(16,), **changes)
-    assert "(32, 1.0)" in found(findings, "warning", "96 of 96 examples of train are longer").fix
+    findings = look("classification", max_length=16, data__bucket_lengths=(16,), **changes)
+    assert (
+        "max_length=32" in found(findings, "warning", "96 of 96 examples of train are longer").fix
+    )
     findings = look("classification", model__max_position_embeddings=32, **changes)
     finding = found(findings, "warning", "96 examples of train are longer")
     assert "The model reads no longer ones" in finding.fix

@@ -29,7 +29,7 @@ def corpus_trial(make_config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def labelled_trial(make_config, tmp_path_factory):
-    config = make_config("classification", data__lengths=(16, 32))
+    config = make_config("classification", data__bucket_lengths=(16, 32))
     return open_labelled(config, str(tmp_path_factory.mktemp("labelled")))
 
 
@@ -207,7 +207,7 @@ def test_programs_of_all_shapes_and_evaluations_count(corpus_trial, found_of_cor
 PRETRAINING = {
     "config": "configs/tiny.py",
     "data.source": "text:{files}/corpus.txt",
-    "data.form": "sentences",
+    "data.line_format": "sentences",
     "data.vocab": "{files}/vocab.txt",
     "model.vocab_size": "159",
     "phases": "((128, 1.0),)",
@@ -220,13 +220,13 @@ FINE_TUNING = {
     "data.train": "{files}/train.tsv",
     "data.eval": "{files}/dev.tsv",
     "data.vocab": "{files}/vocab.txt",
-    "data.lengths": "(8,12)",
+    "data.bucket_lengths": "(8,12)",
     "model.vocab_size": "159",
     "model.num_layers": "4",
     "model.hidden_size": "256",
     "model.num_heads": "4",
     "model.intermediate_size": "1024",
-    "phases": "((128, 1.0),)",
+    "max_length": 128,
     "epochs": "1",
 }
 

@@ -46,7 +46,7 @@ TASKS = {
     "value": (
         "classification",
         {
-            "head__labels": "regression",
+            "head__problem_type": "regression",
             "metrics": ("pearson",),
             "checkpoint__best_metric": "pearson",
         },

@@ -53,8 +53,8 @@ def _make(task: str, pretraining: ConfigDict, sizes: Mapping[str, Any]) -> Confi
     if task != "text":
         config = getattr(defaults, task)()
         config.model = ConfigDict(pretraining.model.to_dict())
-        config.phases = ((48, 1.0),)
-        config.data.lengths = (24,)
+        config.max_length = 48
+        config.data.bucket_lengths = (24,)
         config.data.lowercase = pretraining.data.lowercase
         config.update_from_flattened_dict(
             {"head.max_query_length": 16, "head.doc_stride": 8} if task == "span" else {}
@@ -71,7 +71,7 @@ def _make(task: str, pretraining: ConfigDict, sizes: Mapping[str, Any]) -> Confi
 def make_gpt(make_run, task: str, positions: int = 48) -> tuple[ConfigDict, str]:
     sizes = tiny.SIZES | {"vocab_size": len(PIECES) + 3, "max_position_embeddings": positions}
     config = _make(task, gpt.get_config("tiny"), sizes)
-    config.phases = ((positions, 1.0),)
+    config.update(tiny.rows_of(config, positions))
     return make_run(config, ("bad", "good") if task != "tagging" else (), gpt_vocabulary())
 
 

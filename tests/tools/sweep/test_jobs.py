@@ -146,7 +146,11 @@ def test_a_finetuning_takes_the_kind_of_model_of_its_pretraining():
     gpt = Run("gpt", "configs/gpt.py:tiny", {"data.source": "text:x"})
     made = make(gpt, Run("ner", "configs/ner.py", NER, after="gpt"))
     model = made["ner"].settings["model"]
-    assert (model["name"], model["mask"], model["hidden_size"]) == ("gpt", "causal", 128)
+    assert (model["name"], model["attention_pattern"], model["hidden_size"]) == (
+        "gpt",
+        "causal",
+        128,
+    )
 
 
 def test_weights_of_another_program_must_exist_when_the_sweep_is_planned():

@@ -40,7 +40,7 @@ def _run(config: dict[str, Any], pad: bool, seed: int) -> list[float]:
     collate = task.collator_class(
         tokenizer,
         padding="max_length" if pad else "longest",
-        max_length=config["phases"][0][0],
+        max_length=config["max_length"],
     )
     size = config["global_batch_size"]
     rows, _ = task.encode(train)

@@ -32,7 +32,7 @@ class Tagging:
     collator_class = transformers.DataCollatorForTokenClassification
 
     def __init__(self, config: dict[str, Any], tokenizer: Any):
-        self._longest, self._tokenizer = config["phases"][0][0], tokenizer
+        self._longest, self._tokenizer = config["max_length"], tokenizer
         self.labels: list[str] = []
 
     def read(self, path: str) -> list[TaggedExample]:
@@ -102,7 +102,7 @@ class Classification(_OneOfSeveral):
     collator_class = transformers.DataCollatorWithPadding
 
     def __init__(self, config: dict[str, Any], tokenizer: Any):
-        self._longest, self._tokenizer = config["phases"][0][0], tokenizer
+        self._longest, self._tokenizer = config["max_length"], tokenizer
         data = config["data"]
         text_a, text_b, label = (parse_column(data[n]) for n in ("text_a", "text_b", "label"))
         assert text_a is not None
@@ -134,7 +134,7 @@ class MultipleChoice(_OneOfSeveral):
     collator_class = transformers.DataCollatorForMultipleChoice
 
     def __init__(self, config: dict[str, Any], tokenizer: Any):
-        self._longest, self._tokenizer = config["phases"][0][0], tokenizer
+        self._longest, self._tokenizer = config["max_length"], tokenizer
 
     def read(self, path: str) -> list[ChoiceExample]:
         return list(read_choices(path, Counter()))
@@ -162,7 +162,7 @@ class Span:
     collator_class = transformers.DataCollatorWithPadding
 
     def __init__(self, config: dict[str, Any], tokenizer: Any):
-        self._longest, self._tokenizer = config["phases"][0][0], tokenizer
+        self._longest, self._tokenizer = config["max_length"], tokenizer
         head = config["head"]
         self._stride, self._null_answers = head["doc_stride"], head["null_answers"]
         self._longest_answer, self._n_best = head["max_answer_length"], head["n_best"]

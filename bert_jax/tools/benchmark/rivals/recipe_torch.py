@@ -183,7 +183,7 @@ def build(
     )
     path = os.path.join(workdir, "metrics.jsonl")
     limit = settings["eval_batches"]
-    batches = held_out_batches(run, config.eval.batches if limit is None else limit)
+    batches = held_out_batches(run, config.eval.max_batches if limit is None else limit)
     row_tokens = options.per_device_train_batch_size * phase.sequence_length
     transformers.set_seed(settings["seed"])
     trainer = transformers.Trainer(

@@ -22,12 +22,12 @@ from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
 # Fields of config.model that belong to the training. All others determine what parameters mean.
 _TRAINING_FIELDS = (
-    "dropout_rate attention_dropout_rate initializer_range mask_value remat remat_keeps"
+    "dropout_rate attention_dropout_rate initializer_range mask_value remat remat_policy"
     " scan_layers attention"
 ).split()
 # Those of them that mean the same in models of any kind.
 _OF_ANY_MODEL = (
-    *("dropout_rate", "attention_dropout_rate", "remat", "remat_keeps", "scan_layers"),
+    *("dropout_rate", "attention_dropout_rate", "remat", "remat_policy", "scan_layers"),
     "attention",
 )
 

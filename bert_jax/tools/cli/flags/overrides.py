@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import checks, experiments, presets, store
 from bert_jax.config.fields import fields, value_of
+from bert_jax.config.renames import check_names
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import init_from
@@ -162,6 +163,7 @@ def _type_of(config: ConfigDict, name: str) -> type:
     group, parts = config, name.split(".")
     for part in parts:
         if not isinstance(group, ConfigDict) or part not in group:
+            check_names([name], is_labelled=True)
             raise UserError(
                 f"There is no configuration field {part!r}: {_hint(config, group, part)}"
             )

@@ -53,7 +53,7 @@ def gpt(make_workdir):
     return make_workdir(
         task="causal_lm",
         model__name="gpt",
-        model__mask="causal",
+        model__attention_pattern="causal",
         model__lm_head="tied",
         model__next_sentence=False,
         model__mask_value=-1e9,
@@ -129,7 +129,9 @@ def test_a_modern_encoder_without_pairs_is_read_at_all_tokens(
 
 
 def test_a_causal_model_is_read_at_its_last_token_unless_told_otherwise(make_workdir):
-    source = make_workdir(task="causal_lm", model__mask="causal", model__next_sentence=False)
+    source = make_workdir(
+        task="causal_lm", model__attention_pattern="causal", model__next_sentence=False
+    )
     config = finetuning(source)
     resolve(config, frozenset(), "")
     assert (config.head.pool, config.head.pooler, config.optimizer.name) == (
@@ -216,7 +218,9 @@ def test_prepared_data_with_the_same_vocabulary_is_kept(theirs, tmp_path):
         text = " ".join("the quick fox jumps".split()[i:])
         (tmp_path / f"text{i}.txt").write_text(f"{text}\n{'abc'[i]} dog\n" * 4)
     data = str(tmp_path / "data")
-    config = new_config(theirs, data__source=f"text:{tmp_path}/text*.txt", data__document="file")
+    config = new_config(
+        theirs, data__source=f"text:{tmp_path}/text*.txt", data__document_separator="file"
+    )
     config.data.validation_share = 0.0
     resolve(config, frozenset(), "", data)
     prepare(data_config(config), data, 1)
