@@ -33,7 +33,7 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.conll import read_tagged
-from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.tables import Columns, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import phase_entries
-from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError

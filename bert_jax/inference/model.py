@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data.corpus.batch import Batch, EvaluationBatch, in_parts
+from bert_jax.data.batch import Batch, EvaluationBatch, in_parts
 from bert_jax.data.labelled.texts import (
     FEW_LENGTHS,
     MANY_LENGTHS,
@@ -143,7 +143,7 @@ class TrainedModel:
 
         Args:
           forward: compiled.
-          batch: in the form of `corpus.batch`; its rows are a multiple of `batch_shards`.
+          batch: in the form of `data.batch`; its rows are a multiple of `batch_shards`.
         """
         size = len(batch["input_ids"])
         on_device = sharding.shard_batch(self._mesh, self._add_fields(batch), size, 0)

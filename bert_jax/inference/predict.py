@@ -24,7 +24,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.data.corpus.batch import EvaluationBatch, in_parts
+from bert_jax.data.batch import EvaluationBatch, in_parts
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files

@@ -200,8 +200,8 @@ class Model:
       flops_per_token: function (config, sequence length) -> FLOPs per token of the encoder's matrix
         products in a forward pass; a training step needs three times that number.
       add_fields: function (config, tokenizer) -> function that adds the fields which only this
-        encoder reads to a batch on the host; raises UserError for a tokenizer that does not fit.
-        None: the encoder reads the fields of `corpus.batch` only, and all ids of the tokenizer
+        encoder reads to a batch on the host; raises ValueError for a tokenizer that does not fit.
+        None: the encoder reads the fields of `data.batch` only, and all ids of the tokenizer
         are rows of its table of word embeddings.
       example_fields: function (config, batch) -> those fields of a batch of examples, of any
         values; for the shapes of parameters. None as above.

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import EvaluationBatch
-from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.batch import EvaluationBatch
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_encoder

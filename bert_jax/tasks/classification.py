@@ -12,9 +12,9 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.data.labelled.examples import Labels, TextExample
+from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
-from bert_jax.data.labelled.rows import Labels
-from bert_jax.data.labelled.schema import TextExample
 from bert_jax.data.labelled.tables import (
     Columns,
     first_row,
@@ -22,7 +22,6 @@ from bert_jax.data.labelled.tables import (
     read_plain_texts,
     read_table,
 )
-from bert_jax.data.labelled.text_tasks import CHINESE, GLUE, TextTask
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.data.labelled.choices import ChoiceColumns, ChoiceRows, encode_choices, read_choices
-from bert_jax.data.labelled.schema import ChoiceExample
+from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
+from bert_jax.data.labelled.encode_choices import ChoiceRows, encode_choices
+from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig

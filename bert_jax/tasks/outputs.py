@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_jax.data.labelled.text_tasks import GLUE, TextTask, number_of
+from bert_jax.data.labelled.published_sets import GLUE, TextTask, number_of
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.task import OutputForm, Prediction

@@ -22,8 +22,8 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
 from bert_jax.config.phases import Phase, most_masks
-from bert_jax.data.corpus.batch import EvaluationBatch
-from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.batch import EvaluationBatch
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import Text, encode_text, read_texts, text_batches
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import (

@@ -11,9 +11,9 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
-from bert_jax.data.labelled.schema import Question
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.spans import choose_spans
-from bert_jax.data.labelled.squad import read_questions
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig

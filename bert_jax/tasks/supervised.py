@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import EvaluationBatch
-from bert_jax.data.labelled.labelled import LabelledRows
-from bert_jax.data.labelled.loaders import GENERAL_LENGTHS, bucket_lengths
+from bert_jax.data.batch import EvaluationBatch
+from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
+from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.review import MOST_ERRORS
 from bert_jax.tasks.task import (

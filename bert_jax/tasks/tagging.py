@@ -13,12 +13,11 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
+from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.data.labelled.reading import ending_of
-from bert_jax.data.labelled.rows import Labels
-from bert_jax.data.labelled.schema import TaggedExample
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
-from bert_jax.data.labelled.tfds import read_tfds_tags
+from bert_jax.data.labelled.tfds_examples import read_tfds_tags
 from bert_jax.files.errors import UserError
 from bert_jax.models import crf
 from bert_jax.models.model import EncoderConfig

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import EvaluationBatch, Rows
+from bert_jax.data.batch import EvaluationBatch, Rows
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sums
 from bert_jax.text.tokenization import Tokenizer

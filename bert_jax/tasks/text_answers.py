@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch, EvaluationBatch
+from bert_jax.data.batch import Batch, EvaluationBatch
 from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.data.labelled.texts import TextRow
 from bert_jax.scores.language_model import perplexity

@@ -6,7 +6,7 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import Batch, Rows
+from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
 from bert_jax.models.model import AddFields
 

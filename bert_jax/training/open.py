@@ -14,17 +14,17 @@ from bert_jax.config import model_choices, store
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import Phase, make_phases, total_steps
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.rows import CorpusRows
-from bert_jax.data.labelled.labelled import LabelledRows, source_sha256
-from bert_jax.data.labelled.loaders import (
+from bert_jax.data.labelled.batching import (
     GENERAL_LENGTHS,
     BucketedLoader,
     PackedLoader,
     bucket_lengths,
     choose_lengths,
 )
+from bert_jax.data.labelled.labelled_rows import LabelledRows, source_sha256
 from bert_jax.devices import processes, sharding
 from bert_jax.files.buckets import local, refresh
 from bert_jax.files.errors import UserError

@@ -16,7 +16,7 @@ from bert_jax.config import store
 from bert_jax.config.checks import check_corpus, check_labelled
 from bert_jax.config.fields import has_corpus, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases, phase_entries
-from bert_jax.data.corpus.batch import Rows
+from bert_jax.data.batch import Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError

@@ -4,9 +4,9 @@ import dataclasses
 from collections import Counter
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import Rows
-from bert_jax.data.labelled.labelled import LabelledRows
-from bert_jax.data.labelled.loaders import BucketedLoader
+from bert_jax.data.batch import Rows
+from bert_jax.data.labelled.batching import BucketedLoader
+from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.training.run import Run
 
 

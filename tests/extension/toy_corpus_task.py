@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
-from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.models import make_encoder
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.objectives import Sum, Sums, cross_entropy

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.encode_texts import TextRows, encode_texts
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.task import TaskSettings
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.schema import ChoiceExample
+from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
 from bert_jax.tasks.task import TaskSettings
 

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.data.labelled.text_tasks import GLUE
+from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.tasks.outputs import write_submission
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.schema import Question
+from bert_jax.data.labelled.examples import Question
 from bert_jax.tasks.span import SpanData
 from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenizers import load_tokenizer

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenizers import load_tokenizer

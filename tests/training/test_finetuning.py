@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import Mesh
 
 from bert_jax.config import store
-from bert_jax.data.labelled.loaders import choose_lengths
+from bert_jax.data.labelled.batching import choose_lengths
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch, token_fields
+from bert_jax.data.batch import Batch, token_fields
 from bert_jax.data.corpus.documents import id_dtype
+from bert_jax.files.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RowFormat:
         return self.cls_id, self.sep_id, self.last_id
 
     def read_block(self, data: bytes) -> "Block":
-        """Returns the block of `Block.to_bytes`; raises ValueError if it is none."""
+        """Returns the block of `Block.to_bytes`; raises UserError if it is none."""
         return Block.from_bytes(data, self.id_dtype, self.mask_units)
 
     def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
@@ -117,7 +118,7 @@ class Block:
         """Returns the block of `to_bytes`; `mask_units`: whether it has that array.
 
         Raises:
-          ValueError: `data` is not a block of such ids and arrays.
+          UserError: `data` is not a block of such ids and arrays.
         """
         header = np.frombuffer(data, "<u4", 4).tolist()
         counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
@@ -126,7 +127,7 @@ class Block:
             arrays[name] = np.frombuffer(data, dtype or id_dtype, counts[count], offset)
             offset += arrays[name].nbytes
         if offset != len(data):
-            raise ValueError(f"a block of {len(data)} bytes should have {offset}")
+            raise UserError(f"a block of {len(data)} bytes should have {offset}")
         return cls(**arrays)
 
     @functools.cached_property
@@ -186,14 +187,11 @@ def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch
     per_example = functools.partial(spread, counts=num_examples, width=form.examples_per_row)
     a, b = per_example(a_lengths), per_example(b_lengths)
     is_example = np.arange(form.examples_per_row) < num_examples[:, None]
+    lengths = np.where(is_example, example_lengths(a, b), 0)
     num_tokens = np.array([len(tokens) for tokens in ids])
+    starts = (np.cumsum(num_tokens) - num_tokens)[:, None] + np.cumsum(lengths, axis=1) - lengths
     batch = token_fields(
-        np.concatenate(ids),
-        np.cumsum(num_tokens) - num_tokens,
-        np.where(is_example, example_lengths(a, b), 0),
-        a + 2,
-        form.sequence_length,
-        form.pad_id,
+        np.concatenate(ids), starts, lengths, a + 2, form.sequence_length, form.pad_id
     )
     batch["next_sentence_labels"] = per_example(labels)
     batch["next_sentence_weights"] = (b > 0).astype(np.float32)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.data.corpus.rows import CorpusRows
 from bert_jax.files.atomic import whole_file
 from bert_jax.text.tokenization import Tokenizer
 

@@ -26,10 +26,10 @@ from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import stages
 from bert_jax.data.corpus.documents import SPLITS, Split, id_dtype, join_chunks, split_documents
 from bert_jax.data.corpus.manifest import NAME, VERSION, Manifest
+from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.running_text import text_counts
 from bert_jax.data.corpus.shards import rows_per_file
 from bert_jax.data.corpus.stages import Phrases
-from bert_jax.data.corpus.statistics import RowCounts
 from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes, write_json
 from bert_jax.files.beam import Beam
 from bert_jax.files.buckets import UNFINISHED, remove

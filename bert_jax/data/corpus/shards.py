@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
-from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.blocks import Block, RowFormat, example_lengths
 from bert_jax.data.corpus.documents import Documents
 from bert_jax.data.corpus.pairs import PAIR, RUN, Run
+from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.running_text import RUNNING, RunningText
 from bert_jax.data.corpus.static_instances import KEEP
-from bert_jax.data.corpus.statistics import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256

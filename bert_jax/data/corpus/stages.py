@@ -12,13 +12,13 @@ import numpy as np
 from bert_jax.config.data import DataConfig, parse_weights
 from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
-from bert_jax.data.corpus.loader import permute
-from bert_jax.data.corpus.packing import pack
 from bert_jax.data.corpus.pairs import PAIR, RUN, full_sentences, sample_unit
 from bert_jax.data.corpus.running_text import RUNNING, running_text
 from bert_jax.data.corpus.shards import lengths_of, write_shard
 from bert_jax.data.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.data.corpus.streams import STREAM_ROW, StreamFormat, write_order, write_rows
+from bert_jax.data.packing import pack
+from bert_jax.data.permutation import permute
 from bert_jax.files.atomic import read_json, whole_file, write_json
 from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
 from bert_jax.text.tokenization import Tokenizer

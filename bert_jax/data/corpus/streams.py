@@ -25,11 +25,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.documents import DOCUMENT, Documents, id_dtype
 from bert_jax.data.corpus.pairs import PAIR
-from bert_jax.data.corpus.statistics import RowCounts
+from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.files.atomic import whole_file
+from bert_jax.files.errors import UserError
 
 # The row that begins at a slot of a document, counted from 0 in each document.
 STREAM_ROW = np.dtype([("document", "<u8"), ("slot", "<u8"), ("length", "<u2")])
@@ -66,7 +67,7 @@ class StreamFormat:
         return id_dtype(self.vocab_size)
 
     def read_block(self, data: bytes) -> "StreamBlock":
-        """Returns the block of `StreamBlock.to_bytes`; raises ValueError if it is none."""
+        """Returns the block of `StreamBlock.to_bytes`; raises UserError if it is none."""
         return StreamBlock.from_bytes(data, self)
 
     def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
@@ -102,13 +103,13 @@ class StreamBlock:
         """Returns the block of `to_bytes`.
 
         Raises:
-          ValueError: `data` is not a block of such ids.
+          UserError: `data` is not a block of such ids.
         """
         (count,) = np.frombuffer(data, "<u4", 1).tolist()
         input_ids = np.frombuffer(data, form.id_dtype, count, 4)
         reverse_ids = np.frombuffer(data, form.id_dtype, count, 4 + input_ids.nbytes)
         if (size := 4 + 2 * input_ids.nbytes) != len(data):
-            raise ValueError(f"a block of {len(data)} bytes should have {size}")
+            raise UserError(f"a block of {len(data)} bytes should have {size}")
         return cls(input_ids, reverse_ids, form.sequence_length)
 
     def row(self, number: int) -> tuple[np.ndarray, ...]:

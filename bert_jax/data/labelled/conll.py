@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.data.labelled.reading import field, is_json, place, read_lines, read_objects, text
-from bert_jax.data.labelled.schema import TaggedExample
 from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
 

@@ -12,9 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch
-from bert_jax.data.labelled.rows import SequenceWriter, TaskRows, flat, most_context, pick
-from bert_jax.data.labelled.schema import Question
+from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.sequences import (
+    EncodedRows,
+    SequenceWriter,
+    flat,
+    max_context_windows,
+    pick,
+)
 from bert_jax.files.errors import UserError
 from bert_jax.text.offsets import character_spans
 from bert_jax.text.tokenization import Tokenizer
@@ -38,15 +44,17 @@ class Window:
 
 
 @dataclass(frozen=True)
-class QuestionRows(TaskRows):
-    """Attributes:
-    window_starts: int32[rows], the token of the context that a row's window begins with.
-    start_positions, end_positions: int32[rows], first and last token of the answer; 0: none here.
-    weights: float32[rows], 0 where the answer is not known.
-    example_starts: int64[examples + 1], each example's first row.
-    contexts: int32[examples], which context a question is about.
-    context_starts: int64[contexts + 1], each context's first token in `spans`.
-    spans: int32[tokens, 2], the characters of the tokens of all contexts.
+class QuestionRows(EncodedRows):
+    """A row is a question and a window of its context.
+
+    Attributes:
+      window_starts: int32[rows], the token of the context that a row's window begins with.
+      start_positions, end_positions: int32[rows], first and last token of the answer; 0: none here.
+      weights: float32[rows], 0 where the answer is not known.
+      example_starts: int64[examples + 1], each example's first row.
+      contexts: int32[examples], the number of each question's context.
+      context_starts: int64[contexts + 1], each context's first token in `spans`.
+      spans: int32[tokens, 2], the characters of the tokens of all contexts.
     """
 
     window_starts: np.ndarray
@@ -59,17 +67,12 @@ class QuestionRows(TaskRows):
     spans: np.ndarray
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`."""
-        return super().take(row_numbers, length) | {
-            "start_positions": pick(self.start_positions, row_numbers),
-            "end_positions": pick(self.end_positions, row_numbers),
-            "weights": pick(self.weights, row_numbers),
-        }
+        """Adds int32 `start_positions` and `end_positions` and float32 `weights`.
 
-    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds the same, [batch, N]; positions count from the begin of the packed row."""
-        batch = super().take_packed(row_numbers, length)
-        begins = batch["cls_positions"]
+        They have the shape of `row_numbers`; positions count from the beginning of the batch's row.
+        """
+        batch = super().take(row_numbers, length)
+        begins = batch["cls_positions"].reshape(row_numbers.shape)
         return batch | {
             "start_positions": pick(self.start_positions, row_numbers) + begins,
             "end_positions": pick(self.end_positions, row_numbers) + begins,
@@ -77,14 +80,14 @@ class QuestionRows(TaskRows):
         }
 
     def windows(self, example: int) -> list[Window]:
-        """The windows of an example, in the order of its context."""
+        """Returns the windows of an example, in the order of its context."""
         rows = range(*self.example_starts[example : example + 2].tolist())
         firsts = self.sequences.first_lengths[rows.start : rows.stop]
         starts = self.window_starts[rows.start : rows.stop]
         sizes = self.lengths[rows.start : rows.stop] - firsts - 1
         context = self.contexts[example]
         spans = self.spans[self.context_starts[context] : self.context_starts[context + 1]]
-        best = most_context(np.arange(len(spans)), starts, starts + sizes)
+        best = max_context_windows(np.arange(len(spans)), starts, starts + sizes)
         return [
             Window(row, int(first), spans[here := slice(start, start + size)], best[here] == number)
             for number, (row, first, start, size) in enumerate(
@@ -106,9 +109,10 @@ def encode_questions(
     Args:
       examples: read once. Questions about a context are best given together: it is encoded once.
       tokenizer: any.
-      max_sequence_length: most tokens of a row; at least a quarter of them are for the context.
+      max_sequence_length: maximum number of tokens of a row; at least a quarter of them are for the
+        context.
       doc_stride: tokens from the beginning of a window to that of the next.
-      max_query_length: most tokens of a question; longer ones are truncated.
+      max_query_length: maximum number of tokens of a question; longer ones are truncated.
       counts: of `questions_truncated`, `questions_of_several_rows`, `questions_not_learned` (no
         answer is at its offset, or it has no token: their weight is 0) and `answers_in_no_window`
         (too long for every window: trained as absent).

@@ -3,14 +3,14 @@
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch
-from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, fit_pair, flat, pick
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.examples import Labels, TextExample
+from bert_jax.data.labelled.sequences import EncodedRows, SequenceWriter, flat, pick
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
@@ -19,25 +19,23 @@ LABEL_KINDS = ("single", "multi", "regression")
 
 
 @dataclass(frozen=True)
-class TextRows(TaskRows):
-    """Attributes:
-    labels: int32[rows] (single), float32[rows, classes] of 0 and 1 (multi) or float32[rows].
-    weights: float32[rows], 0 where there is no gold label.
+class TextRows(EncodedRows):
+    """A row is a text or a pair.
+
+    Attributes:
+      labels: int32[rows] (single), float32[rows, classes] of 0 and 1 (multi) or float32[rows].
+      weights: float32[rows], 0 where there is no gold label.
     """
 
     labels: np.ndarray
     weights: np.ndarray
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds `labels` and float32[batch] `weights`."""
-        return super().take(row_numbers, length) | {
-            "labels": pick(self.labels, row_numbers),
-            "weights": pick(self.weights, row_numbers),
-        }
+        """Adds `labels` and float32 `weights`, [batch, ...] or, packed, [batch, N, ...]."""
+        return super().take(row_numbers, length) | self._labels(row_numbers)
 
-    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds `labels` and `weights`, [batch, N, ...]."""
-        return super().take_packed(row_numbers, length) | {
+    def _labels(self, row_numbers: np.ndarray) -> Batch:
+        return {
             "labels": pick(self.labels, row_numbers),
             "weights": pick(self.weights, row_numbers),
         }
@@ -53,13 +51,11 @@ class BothOrdersRows(TextRows):
         return self.sequences.lengths.reshape(-1, 2).max(axis=1)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """The arrays are [batch, 2, length] and [batch, 2, 1]; `labels` and `weights` as above."""
+        """Returns arrays [batch, 2, length] and [batch, 2, 1], and labels and weights as above."""
         sequences = 2 * row_numbers[:, None] + np.arange(2)
         is_row = row_numbers[:, None] >= 0
-        return self.sequences.take(np.where(is_row, sequences, -1), length) | {
-            "labels": pick(self.labels, row_numbers),
-            "weights": pick(self.weights, row_numbers),
-        }
+        batch = self.sequences.take(np.where(is_row, sequences, -1)[..., None], length)
+        return batch | self._labels(row_numbers)
 
 
 def encode_texts(
@@ -76,10 +72,10 @@ def encode_texts(
     Args:
       examples: read once; only their ids are kept.
       tokenizer: any.
-      max_sequence_length: most tokens of a row, special ones included.
+      max_sequence_length: maximum number of tokens of a row, special tokens included.
       labels: the classes; None for a regression.
       kind: of LABEL_KINDS.
-      counts: of `texts_truncated` and `tokens_cut_off`; of both orders the first counts.
+      counts: of `texts_truncated` and `tokens_cut_off`, of a pair in both orders once.
       both_orders: whether a row is a pair in both orders (Radford et al. 2018, section 3.3).
 
     Raises:
@@ -91,14 +87,16 @@ def encode_texts(
     for example in examples:
         first = tokenizer.encode(example.text_a)
         second = None if example.text_b is None else tokenizer.encode(example.text_b)
-        _add(writer, first, second, counts)
+        cut = writer.add_truncated(first, second)
+        counts["texts_truncated"] += cut > 0
+        counts["tokens_cut_off"] += cut
         if both_orders:
             if second is None:
                 raise UserError(
                     f"{example.where}: head.both_orders=True needs a second text: set"
                     " config.data.text_b, or head.both_orders=False."
                 )
-            _add(writer, second, first, Counter())
+            writer.add_truncated(second, first)
         weights.append(example.labels is not None)
         numbers.extend(_numbers(example, labels, kind))
     sequences = writer.finish()
@@ -107,21 +105,6 @@ def encode_texts(
         values = values.reshape(len(weights), -1)
     make = BothOrdersRows if both_orders else TextRows
     return make(sequences, np.arange(len(weights), dtype=np.int32), values, flat(weights))
-
-
-def _add(
-    writer: SequenceWriter, first: Sequence[int], second: Sequence[int] | None, counts: Counter
-) -> None:
-    num_tokens = len(first) + len(second or ())
-    if second is None:
-        first = first[: writer.room]
-    else:
-        kept_a, kept_b = fit_pair(len(first), len(second), writer.room_of_pair)
-        first, second = first[:kept_a], second[:kept_b]
-    if cut := num_tokens - len(first) - len(second or ()):
-        counts["texts_truncated"] += 1
-        counts["tokens_cut_off"] += cut
-    writer.add(first, second)
 
 
 def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[float]:

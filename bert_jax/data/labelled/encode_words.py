@@ -1,7 +1,7 @@
 """Encodes sentences of words for tagging: a word is predicted at its first piece.
 
 A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
-predicted in the one where it has most context (`rows.most_context`). With document
+predicted in the one where it has most context (`max_context_windows`). With document
 context (paper, section 5.3: "the maximal document context provided by the data"), the rest of a row
 is filled with words of the sentences before and after it in the same document, which are not
 predicted there.
@@ -18,9 +18,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch
-from bert_jax.data.labelled.rows import Labels, SequenceWriter, TaskRows, flat, most_context
-from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.examples import Labels, TaggedExample
+from bert_jax.data.labelled.sequences import (
+    EncodedRows,
+    SequenceWriter,
+    flat,
+    max_context_windows,
+)
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
@@ -33,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class WordRows(TaskRows):
+class WordRows(EncodedRows):
     """Words are numbered over all examples; a row has some words of its sentence, in order.
 
     Attributes:
@@ -61,57 +66,52 @@ class WordRows(TaskRows):
         return next((width for width in _WIDTHS if width >= most), most)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds int32[batch, words] `word_positions` and `labels`, bool[batch, words] `is_word`
-        (words first) and float32[batch, words] `weights`, 1 for the words that the row predicts
-        and that have a gold label. `words` is the least of `length` and `width`.
+        """Adds arrays [batch, words], where `words` is the smaller of `length` and `width`.
+
+        int32 `word_positions` and `labels`, bool `is_word` (words first) and float32 `weights`, 1
+        for the words that the row predicts and that have a gold label. A batch of packed rows has
+        the words of all its rows in order, and `length` for `words`.
         """
-        at, is_word, words = self._words(row_numbers, length)
+        batch = super().take(row_numbers, length)
+        at, is_word, words, column = self._words(row_numbers, length)
+        begins = np.take_along_axis(batch["cls_positions"], column, axis=1)
         weights = self.weights[words] * self.is_predicted[at]
-        return super().take(row_numbers, length) | {
-            "word_positions": np.where(is_word, self.positions[at], 0),
+        return batch | {
+            "word_positions": np.where(is_word, self.positions[at] + begins, 0),
             "is_word": is_word,
             "labels": np.where(is_word, self.labels[words], 0),
             "weights": np.where(is_word, weights, np.float32(0)),
         }
 
-    def take_packed(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds the same with `length` words, those of a packed row in order."""
-        batch, shape = super().take_packed(row_numbers, length), (len(row_numbers), length)
-        fields = {
-            "word_positions": np.zeros(shape, np.int32),
-            "is_word": np.zeros(shape, bool),
-            "labels": np.zeros(shape, np.int32),
-            "weights": np.zeros(shape, np.float32),
-        }
-        filled = np.zeros(len(row_numbers), np.int64)
-        for column, numbers in enumerate(row_numbers.T):
-            one = self.take(numbers, length)
-            at, word = np.nonzero(one["is_word"])
-            to = filled[at] + word
-            begins = batch["cls_positions"][at, column]
-            for name, values in fields.items():
-                values[at, to] = one[name][at, word] + (begins if name == "word_positions" else 0)
-            filled += one["is_word"].sum(axis=1)
-        return batch | fields
-
     def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:
-        """Returns the number of the word that each place of a batch predicts, -1 for none.
+        """Returns int64[batch, words], the word that each place of a batch predicts; -1: none.
 
-        int64[batch, words]; over all rows every word comes exactly once.
+        Over all rows every word comes exactly once.
         """
-        at, is_word, words = self._words(row_numbers, length)
+        at, is_word, words, _ = self._words(row_numbers, length)
         return np.where(is_word & self.is_predicted[at], words, -1)
 
     def _words(
         self, row_numbers: np.ndarray, length: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """[batch, words]: place in `positions`, whether it is a word, the word's number."""
-        rows = np.maximum(row_numbers, 0)[:, None]
-        place = np.arange(min(length, self.width))
-        at = self.starts[rows] + place
-        is_word = (row_numbers[:, None] >= 0) & (at < self.starts[rows + 1])
-        at = np.where(is_word, at, 0)
-        return at, is_word, np.where(is_word, self.first_words[rows] + place, 0)
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns arrays [batch, words] about the words of the rows of `take`.
+
+        The word's place in `positions`, whether it is a word, its number, and which row of the
+        packed ones it is in.
+        """
+        is_packed = row_numbers.ndim == 2
+        numbers = row_numbers if is_packed else row_numbers[:, None]
+        rows = np.maximum(numbers, 0)
+        counts = np.where(numbers >= 0, self.starts[rows + 1] - self.starts[rows], 0)
+        stops = np.cumsum(counts, axis=1)
+        word = np.arange(length if is_packed else min(length, self.width))
+        column = (word >= stops[:, :, None]).sum(axis=1)  # all stops are passed: no word
+        is_word = column < numbers.shape[1]
+        column = np.where(is_word, column, 0)
+        row = np.take_along_axis(rows, column, axis=1)
+        in_row = word - np.take_along_axis(stops - counts, column, axis=1)
+        at = np.where(is_word, self.starts[row] + in_row, 0)
+        return at, is_word, np.where(is_word, self.first_words[row] + in_row, 0), column
 
 
 def encode_words(
@@ -285,7 +285,7 @@ def _predicted(
         return [range(first, stop)]
     begins = np.array([starts[window.start] for window in windows])
     ends = np.array([starts[window.stop] for window in windows])
-    best = most_context(np.array(starts[first:stop]), begins, ends)
+    best = max_context_windows(np.array(starts[first:stop]), begins, ends)
     # The best windows of successive words are in order, so that each has a range of words.
     cuts = np.searchsorted(best, np.arange(len(windows) + 1)) + first
     return [range(*pair) for pair in pairwise(cuts.tolist())]

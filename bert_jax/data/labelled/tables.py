@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,
@@ -32,7 +33,6 @@ from bert_jax.data.labelled.reading import (
     read_objects,
     text_field,
 )
-from bert_jax.data.labelled.schema import TextExample
 from bert_jax.files.errors import UserError
 
 Row = dict[Any, Any]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch, EvaluationBatch
-from bert_jax.data.labelled.loaders import bucket_lengths
-from bert_jax.data.labelled.rows import Sequences
+from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.labelled.batching import bucket_lengths
+from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
@@ -167,7 +167,7 @@ def text_batches(
       pad_lengths: lengths below `longest` that batches are padded to.
 
     Yields:
-      Batches in the form of `corpus.batch`, with int32[batch, slots] `masked_lm_positions` and
+      Batches in the form of `data.batch`, with int32[batch, slots] `masked_lm_positions` and
       `masked_lm_ids`.
     """
     lengths = bucket_lengths(pad_lengths, longest)
@@ -190,7 +190,7 @@ def text_batches(
             slots: int = slots,
         ) -> Batch:
             part = numbers[start:stop]
-            return sequences.take(part, length) | _masks(rows, part, slots)
+            return sequences.take(part[:, None], length) | _masks(rows, part, slots)
 
         yield EvaluationBatch(numbers, length, read)
 

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import phase_entries
-from bert_jax.data.corpus.batch import Rows
+from bert_jax.data.batch import Rows
 from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
 from bert_jax.training.metrics import read_metrics

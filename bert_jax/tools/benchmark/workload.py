@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import token_fields
+from bert_jax.data.batch import token_fields
 
 VOCAB_SIZE = 30_522
 SEQUENCE_LENGTH = 128
@@ -45,7 +45,8 @@ def make_batch(batch_size: int) -> dict[str, np.ndarray]:
     shape, slots = (batch_size, SEQUENCE_LENGTH), (batch_size, PREDICTIONS)
     places = [rng.permutation(np.arange(1, SEQUENCE_LENGTH - 1)) for _ in range(batch_size)]
     ids = rng.integers(1000, VOCAB_SIZE, shape, np.int32)
-    starts, lengths = SEQUENCE_LENGTH * np.arange(batch_size), np.full((batch_size, 1), shape[1])
+    starts = SEQUENCE_LENGTH * np.arange(batch_size)[:, None]
+    lengths = np.full((batch_size, 1), SEQUENCE_LENGTH)
     return token_fields(ids.ravel(), starts, lengths, lengths, SEQUENCE_LENGTH, pad_id=0) | {
         "next_sentence_labels": rng.integers(0, 2, (batch_size, 1), np.int32),
         "next_sentence_weights": np.ones((batch_size, 1), np.float32),

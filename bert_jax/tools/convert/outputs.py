@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data.corpus.batch import Batch, token_fields
+from bert_jax.data.batch import Batch, token_fields
 from bert_jax.devices.trees import unflatten
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
@@ -40,7 +40,7 @@ def make_batch(vocab_size: int, max_length: int) -> Batch:
     length = min(_MAX_LENGTH, max_length)
     lengths = np.maximum(2, length * np.array([8, 6, 4, 1]) // 8)[:, None]
     ids = np.random.default_rng(0).integers(0, vocab_size, (len(lengths), length), np.int32)
-    starts = length * np.arange(len(lengths))
+    starts = length * np.arange(len(lengths))[:, None]
     return token_fields(ids.ravel(), starts, lengths, lengths // 2, length, pad_id=0)
 
 

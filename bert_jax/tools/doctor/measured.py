@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import (
     bytes_of,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data.labelled.loaders import GENERAL_LENGTHS, bucket_lengths
+from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader

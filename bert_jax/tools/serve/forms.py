@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.data.labelled.schema import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.tasks import find_task

@@ -11,9 +11,9 @@ import pytest
 
 from bert_jax.config.phases import Phase, most_masks
 from bert_jax.data.corpus import dump
-from bert_jax.data.corpus.packing import pack
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.rows import CorpusRows
+from bert_jax.data.packing import pack
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.state import init_params
 from tests import tiny

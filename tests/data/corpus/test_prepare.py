@@ -24,7 +24,7 @@ from bert_jax.data.corpus.prepare import prepare
 
 WORDS = ["ba", "co", "du", "fi", "go", "hu", "ji", "ko"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"##{w}" for w in WORDS), "."]
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 def write_text(folder: pathlib.Path, num_documents: int) -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from bert_jax.data.corpus import dump, streams
 from bert_jax.data.corpus import shards as shards_lib
-from bert_jax.data.corpus.loader import StreamLoader
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.rows import CorpusRows
-from bert_jax.data.corpus.statistics import RowCounts
+from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat
 from tests.data.corpus.test_prepare import contents, make_config
 
@@ -189,63 +188,6 @@ def test_rows_are_dumped_with_inputs_and_targets(prepared):
 
 
 # ------------------------------------------------------------------ order of rows
-
-
-class FakeRows:
-    """Rows whose only content is their number."""
-
-    def __init__(self, length: int):
-        self.length, self.cached = length, 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def cache_blocks(self, count: int) -> None:
-        self.cached = count
-
-    def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        return {"row": np.array(indices)}
-
-
-def make_loader(num_rows: int, batch_size: int) -> StreamLoader:
-    return StreamLoader(FakeRows(num_rows), batch_size)  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize("num_rows, batch_size", [(12, 4), (13, 4), (15, 4), (7, 7), (1000, 48)])
-def test_a_stream_continues_and_all_streams_together_read_the_corpus_once(num_rows, batch_size):
-    loader = make_loader(num_rows, batch_size)
-    count = -(-num_rows // batch_size)
-    batches = np.array([loader.row_numbers(n) for n in range(3 * num_rows)])
-    assert ((batches[1:] - batches[:-1]) % num_rows == 1).all()
-    assert set(batches[:count].ravel()) == set(range(num_rows))
-    # An epoch later, each stream is where the next one began.
-    if num_rows % batch_size == 0:
-        np.testing.assert_array_equal(batches[count], np.roll(batches[0], -1))
-    # In as many batches as there are rows, each stream reads the whole corpus.
-    assert (np.sort(batches[:num_rows], axis=0) == np.arange(num_rows)[:, None]).all()
-
-
-def test_a_process_reads_its_part_of_a_batch_of_streams():
-    loader = make_loader(100, 12)
-    for number in (0, 8, 99):
-        parts = [loader.batch(number, start, start + 3)["row"] for start in (0, 3, 6, 9)]
-        np.testing.assert_array_equal(np.concatenate(parts), loader.batch(number)["row"])
-
-
-def test_each_stream_keeps_its_block_in_memory():
-    rows = FakeRows(10_000)
-    StreamLoader(rows, 500)  # pyright: ignore[reportArgumentType]
-    assert rows.cached >= 500
-
-
-def test_impossible_batches_of_streams_are_refused():
-    message = (
-        "The corpus has 3 rows, too few for 4 streams: lower config.global_batch_size, or give"
-    )
-    with pytest.raises(ValueError, match=message):
-        make_loader(3, 4)
-    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
-        make_loader(3, 0)
 
 
 def test_training_batches_are_those_of_the_streams(prepared):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.encode_texts import encode_texts
-from bert_jax.data.labelled.rows import Labels
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.text.tokenization import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]

@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.choices import encode_choices, read_choices
-from bert_jax.data.labelled.schema import ChoiceExample
+from bert_jax.data.labelled.choices import read_choices
+from bert_jax.data.labelled.encode_choices import encode_choices
+from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 

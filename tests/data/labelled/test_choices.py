@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
-from bert_jax.data.labelled.schema import ChoiceExample
+from bert_jax.data.labelled.examples import ChoiceExample
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
 

@@ -11,7 +11,7 @@ from bert_jax.data.labelled.conll import (
     read_tagged,
     read_tagged_objects,
 )
-from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.data.labelled.examples import TaggedExample
 
 
 @pytest.fixture

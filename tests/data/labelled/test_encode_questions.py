@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.encode_questions import encode_questions
-from bert_jax.data.labelled.schema import Question
-from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.questions import read_questions
 from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary

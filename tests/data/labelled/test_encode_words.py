@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled import encode_words as encode_words_module
+from bert_jax.data.labelled.batching import BucketedLoader
 from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.encode_words import encode_words
-from bert_jax.data.labelled.loaders import BucketedLoader
-from bert_jax.data.labelled.rows import Labels
-from bert_jax.data.labelled.schema import TaggedExample
+from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from bert_jax.config import checks
-from bert_jax.data.labelled.loaders import PackedLoader
+from bert_jax.data.labelled.batching import PackedLoader
 from bert_jax.training import metrics
 from bert_jax.training.open import open_run
 from bert_jax.training.state import TrainState, init_params
@@ -89,7 +89,9 @@ def make_config(tmp_path):
 
 def test_every_example_once_an_epoch_in_rows_that_are_full():
     lengths = np.random.default_rng(0).integers(3, 40, 1000)
-    loader = PackedLoader(lengths, batch_size=16, seed=1, length=128, most=16, multiple=4)
+    loader = PackedLoader(
+        lengths, batch_size=16, seed=1, row_length=128, max_examples=16, multiple=4
+    )
     assert loader.fill > 0.97 and loader.rows == 4
     epochs = []
     for epoch in range(2):
@@ -102,7 +104,9 @@ def test_every_example_once_an_epoch_in_rows_that_are_full():
         assert not ((rows[:, :-1] < 0) & (rows[:, 1:] >= 0)).any()  # absent ones come last
         epochs.append(rows)
     assert (epochs[0] != epochs[1]).any()
-    again = PackedLoader(lengths, batch_size=16, seed=1, length=128, most=16, multiple=4)
+    again = PackedLoader(
+        lengths, batch_size=16, seed=1, row_length=128, max_examples=16, multiple=4
+    )
     np.testing.assert_array_equal(again.batch(17)[0], loader.batch(17)[0])
 
 
@@ -121,10 +125,10 @@ def test_losses_accuracies_and_gradients_are_those_of_single_rows(make_config, t
     run = open_run(make_config(*CASES[name]), str(tmp_path / "run"))
     task, rows = run.task_at(run.phases[0]), run.training[0].rows
     params = init_params(task, jax.random.key(1))
-    loader = PackedLoader(rows.lengths, rows.num_rows, 0, LENGTH, most=4)
+    loader = PackedLoader(rows.lengths, rows.num_rows, 0, LENGTH, max_examples=4)
     numbers, _ = loader.batch(0)
     assert loader.rows < rows.num_rows and (numbers[:, 1] >= 0).any()
-    packed, gradient = sums_and_gradient(task, params, rows.take_packed(numbers, LENGTH))
+    packed, gradient = sums_and_gradient(task, params, rows.take(numbers, LENGTH))
     alone = rows.take(np.arange(rows.num_rows), LENGTH)
     sums, expected = sums_and_gradient(task, params, alone)
     assert packed.keys() == sums.keys()

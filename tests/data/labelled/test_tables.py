@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.tables import (
     Columns,
     form_of,

@@ -164,7 +164,7 @@ def test_both_sides_learn_a_file_by_heart(small_task, task, dtype, tmp_path):
 
 def test_labels_stand_at_first_pieces_and_words_without_one_are_o(small_task):
     transformers = pytest.importorskip("transformers")
-    from bert_jax.data.labelled.schema import TaggedExample
+    from bert_jax.data.labelled.examples import TaggedExample
     from bert_jax.tools.benchmark.rivals.finetune_torch_tasks import Tagging
 
     labels = ["B-LOC", "B-ORG", "O"]

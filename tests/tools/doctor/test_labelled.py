@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.tools.doctor import labelled, labelled_files
 from tests.tools.doctor.conftest import VOCABULARY, bad, found, write_tags, write_texts
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uvicorn
 
-from bert_jax.data.labelled.schema import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.tools.pages.attention import Origin, attention_page
 from bert_jax.tools.serve.abilities import Ability, similarities
 from bert_jax.tools.serve.app import make_app

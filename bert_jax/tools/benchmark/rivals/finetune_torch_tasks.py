@@ -15,8 +15,8 @@ import transformers
 
 from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.conll import read_tagged
-from bert_jax.data.labelled.schema import ChoiceExample, Question, TaggedExample, TextExample
-from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.scores.squad import squad_v1, squad_v2
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config import store
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.inference.feature_choice import Choice

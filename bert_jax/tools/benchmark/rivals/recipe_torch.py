@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from bert_jax.config import store
-from bert_jax.data.corpus.batch import Batch
+from bert_jax.data.batch import Batch
 from bert_jax.files.atomic import write_text
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.data.labelled.text_tasks import CHINESE, GLUE
+from bert_jax.data.labelled.published_sets import CHINESE, GLUE
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse"
 MNLI += "\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"

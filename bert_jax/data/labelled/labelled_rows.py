@@ -1,4 +1,4 @@
-"""A file of labelled examples as the rows of a run (`corpus.batch.Rows`)."""
+"""A file of labelled examples as the rows of a run (`data.batch.Rows`)."""
 
 import dataclasses
 import hashlib
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.corpus.batch import Batch, EvaluationBatch
-from bert_jax.data.labelled.loaders import BucketedLoader, PackedLoader, evaluation_batches
-from bert_jax.data.labelled.rows import TaskRows
+from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader, evaluation_batches
+from bert_jax.data.labelled.sequences import EncodedRows
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,24 +23,24 @@ class LabelledRows:
       name: `train`, `eval`, or a name in config.data.more_eval.
       source: the file, or tfds:NAME[SPLIT].
       sha256: `source_sha256` of the source.
-      examples: as the file has them.
-      rows: of the examples; an example may have several.
-      counts: what was repaired, cut or left out, by name; counts of 0 are left out.
-      pad_lengths: lengths in tokens that batches are padded to, ascending.
-      loader: which rows each training batch has; None: the rows are evaluated only.
+      examples: in the order of the file.
+      rows: the encoded examples; an example may have several.
+      counts: what was repaired, truncated or left out, by name; counts of 0 are left out.
+      pad_lengths: bucket lengths of batches, ascending.
+      loader: says which rows each training batch has; None: the rows are evaluated only.
     """
 
     name: str
     source: str
     sha256: str
     examples: Sequence[Any]
-    rows: TaskRows
+    rows: EncodedRows
     counts: dict[str, int]
     pad_lengths: tuple[int, ...]
     loader: BucketedLoader | PackedLoader | None = None
 
     def padded_to(self, pad_lengths: tuple[int, ...]) -> "LabelledRows":
-        """Returns the same rows with other lengths."""
+        """Returns the same rows with other bucket lengths."""
         return dataclasses.replace(self, pad_lengths=pad_lengths)
 
     def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
@@ -52,14 +53,14 @@ class LabelledRows:
         return dataclasses.replace(self, loader=loader)
 
     def for_packed_training(
-        self, batch_size: int, seed: int, most: int, multiple: int
+        self, batch_size: int, seed: int, max_examples: int, multiple: int
     ) -> "LabelledRows":
-        """Returns the same rows with several in a row of the longest of `pad_lengths`.
+        """Returns the same rows, packed into rows of the longest of `pad_lengths`.
 
         See `PackedLoader` for the arguments and errors.
         """
-        longest = self.pad_lengths[-1]
-        loader = PackedLoader(self.rows.lengths, batch_size, seed, longest, most, multiple)
+        length = self.pad_lengths[-1]
+        loader = PackedLoader(self.rows.lengths, batch_size, seed, length, max_examples, multiple)
         return dataclasses.replace(self, loader=loader)
 
     @property
@@ -81,28 +82,27 @@ class LabelledRows:
         """Returns the number of rows of global training batch `number`, padding rows included.
 
         Raises:
-          ValueError: there is no loader.
+          UserError: there is no loader.
         """
         return len(self._training_batch(number)[0])
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number` (`TaskRows.take`).
+        """Returns rows [start, stop) of global training batch `number` (`EncodedRows.take`).
 
         Raises:
-          ValueError: there is no loader.
+          UserError: there is no loader.
         """
         row_numbers, length = self._training_batch(number)
-        take = self.rows.take if row_numbers.ndim == 1 else self.rows.take_packed
-        return take(row_numbers[start:stop], length)
+        return self.rows.take(row_numbers[start:stop], length)
 
     def describe(self) -> list[str]:
-        """Returns the line of the banner about the file."""
+        """Returns one line about the file."""
         numbers = [f"{len(self.examples):,} examples, {self.rows.num_rows:,} rows"]
         numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()]
         return [f"{self.name:<10} {self.source}: {', '.join(numbers)}; SHA-256 {self.sha256[:12]}"]
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
-        """Yields all rows once, the longest first; the last batch is filled up with padding.
+        """Yields all rows once, the longest first; padding fills up the last batch.
 
         Raises:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
@@ -118,7 +118,7 @@ class LabelledRows:
 
     def _training_batch(self, number: int) -> tuple[np.ndarray, int]:
         if self.loader is None:
-            raise ValueError(
+            raise UserError(
                 f"{self.name!r} ({self.source}) has no training batches: call for_training first."
             )
         return self.loader.batch(number)

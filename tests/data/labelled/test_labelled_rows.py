@@ -6,12 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus.batch import Rows
+from bert_jax.data.batch import Rows
+from bert_jax.data.labelled.batching import BucketedLoader, evaluation_batches
 from bert_jax.data.labelled.encode_texts import encode_texts
-from bert_jax.data.labelled.labelled import LabelledRows, source_sha256
-from bert_jax.data.labelled.loaders import BucketedLoader, evaluation_batches
-from bert_jax.data.labelled.rows import Labels
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import Labels, TextExample
+from bert_jax.data.labelled.labelled_rows import LabelledRows, source_sha256
 from bert_jax.text.tokenization import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]

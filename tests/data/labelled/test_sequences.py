@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.encode_texts import encode_texts
-from bert_jax.data.labelled.rows import Labels, SequenceWriter, fit_pair
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import Labels, TextExample
+from bert_jax.data.labelled.sequences import SequenceWriter
 from bert_jax.text.tokenization import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b"]
@@ -71,17 +71,20 @@ def test_no_label_at_all_is_an_error():
 # ------------------------------------------------------------------------------------- sequences
 
 
-def test_a_pair_loses_tokens_as_the_released_program_cuts_it():
-    for num_a in range(20):
-        for num_b in range(20):
-            for room in range(2, 24):
+def test_a_pair_loses_tokens_as_the_released_program_cuts_it(tokenizer):
+    for length in range(8, 24):
+        writer, expected = SequenceWriter(tokenizer, length), []
+        for num_a in range(24):
+            for num_b in range(24):
                 a, b = num_a, num_b
-                while a + b > room:
+                while a + b > length - 3:
                     if a > b:
                         a -= 1
                     else:
                         b -= 1
-                assert fit_pair(num_a, num_b, room) == (a, b)
+                assert writer.add_truncated([5] * num_a, [6] * num_b) == num_a + num_b - a - b
+                expected += [2, *[5] * a, 3, *[6] * b, 3]
+        assert writer.finish().ids.tolist() == expected
 
 
 def test_padding(tokenizer):

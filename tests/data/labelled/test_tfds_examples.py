@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.data.labelled.tables import Columns
-from bert_jax.data.labelled.text_tasks import GLUE
-from bert_jax.data.labelled.tfds import read_tfds_tags, read_tfds_texts
+from bert_jax.data.labelled.tfds_examples import read_tfds_tags, read_tfds_texts
 from bert_jax.text import tfds as tfds_text
 from tests.data.labelled.tiny_tasks import ROWS
 

@@ -1,13 +1,12 @@
-"""Which rows each training batch has: a pure function of (seed, number), without state.
+"""Which rows each batch has: a pure function of (seed, number), without state.
 
-By length: a batch is padded to the first of a few lengths (buckets) that its longest row fits in,
-so that short batches have little padding and only a few shapes are compiled. `choose_lengths` finds
-the lengths that pad the rows of a file least. Each epoch shuffles all rows, sorts them by bucket,
-cuts them into batches and shuffles these.
+By length: a batch is padded to the first of a few bucket lengths that its longest row fits in, so
+that short batches have little padding and only a few shapes are compiled. Each epoch shuffles all
+rows, sorts them by bucket, cuts them into batches and shuffles these.
 
-Packed: several rows share one of a batch, where they do not attend to each other. They are packed
-once, by best-fit decreasing (corpus/packing.py), so that epochs have the same number of updates;
-each epoch shuffles the packed rows.
+Packed: several rows share a row of the batch, without attending to each other. They are packed once
+(data/packing.py), so that all epochs have the same number of steps; each epoch shuffles the packed
+rows.
 
 Each row is used exactly once an epoch.
 """
@@ -17,31 +16,31 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.data.corpus.loader import permute
-from bert_jax.data.corpus.packing import pack
+from bert_jax.data.packing import pack_rows
+from bert_jax.data.permutation import permute
 from bert_jax.files.errors import UserError
 
-# Lengths for rows that no lengths were chosen for.
+# Bucket lengths where none were chosen for the rows.
 GENERAL_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384)
-# Lengths that are chosen are multiples of this.
+# Chosen lengths are multiples of this.
 _MULTIPLE = 8
 
 
-def bucket_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Returns those of `lengths` that are less than `longest`, and `longest`."""
-    return (*(length for length in lengths if length < longest), longest)
+def bucket_lengths(lengths: Sequence[int], max_length: int) -> tuple[int, ...]:
+    """Returns those of `lengths` that are less than `max_length`, and `max_length`."""
+    return (*(length for length in lengths if length < max_length), max_length)
 
 
-def choose_lengths(lengths: np.ndarray, most: int) -> tuple[int, ...]:
-    """Returns the lengths to pad rows to with the fewest positions in all, ascending.
+def choose_lengths(lengths: np.ndarray, max_buckets: int) -> tuple[int, ...]:
+    """Returns the bucket lengths with the least padding, ascending.
 
     They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
-    by dynamic programming over the distinct lengths. Of several optima it takes the one with the
+    by dynamic programming over the distinct lengths. Among several optima it takes the one with the
     shortest lengths, compared from the last but one down to the first.
 
     Args:
       lengths: int[rows], tokens of each row.
-      most: how many lengths at most, at least 1.
+      max_buckets: maximum number of lengths, at least 1.
 
     Raises:
       UserError: there are no rows.
@@ -52,7 +51,7 @@ def choose_lengths(lengths: np.ndarray, most: int) -> tuple[int, ...]:
     before = np.append(0, np.cumsum(counts))  # rows that are shorter than each end
     # The cost of all rows up to each end, and for each further length the one before it.
     costs, choices = (before[1:] * ends).astype(float), []
-    for _ in range(min(most, len(ends)) - 1):
+    for _ in range(min(max_buckets, len(ends)) - 1):
         # [end, shorter end] -> the cost of padding what is longer than the shorter end to the end.
         steps = (before[1:, None] - before[1:]) * ends[:, None]
         totals = np.where(ends[:, None] > ends, costs + steps, np.inf)
@@ -65,12 +64,12 @@ def choose_lengths(lengths: np.ndarray, most: int) -> tuple[int, ...]:
 
 
 class BucketedLoader:
-    """Endless batches of shuffled rows.
+    """Endless batches of shuffled rows, padded to bucket lengths.
 
     Args:
       lengths: int[rows], tokens of each row.
       batch_size: rows of the global batch, over all processes.
-      seed: of the order.
+      seed: determines the order.
       bucket_lengths: lengths that batches are padded to, ascending.
       even_tokens: if positive, the number of rows of a batch is a multiple of it and depends on
         the length, so that all batches have about the positions of `batch_size` rows of mean
@@ -98,7 +97,14 @@ class BucketedLoader:
             positions = batch_size * self._bucket_lengths[self._buckets].mean()
             parts = np.round(positions / self._bucket_lengths / even_tokens)
             sizes = np.maximum(parts, 1).astype(int) * even_tokens
-        self._batches = _cut_points(np.sort(self._buckets)[::-1], sizes)
+        # (first row, rows, bucket) of each batch of the rows in descending buckets.
+        descending = np.sort(self._buckets)[::-1]
+        self._batches: list[tuple[int, int, int]] = []
+        start = 0
+        while start < len(descending):
+            bucket = int(descending[start])
+            self._batches.append((start, int(sizes[bucket]), bucket))
+            start += int(sizes[bucket])
         self._epoch = functools.lru_cache(2)(self._make_epoch)
 
     @property
@@ -107,10 +113,9 @@ class BucketedLoader:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Those that batches have, ascending."""
-        starts = [start for start, _ in self._batches]
-        found = np.unique(np.sort(self._buckets)[::-1][starts])
-        return tuple(self._bucket_lengths[found].tolist())
+        """The lengths that batches have, ascending."""
+        used = sorted({bucket for _, _, bucket in self._batches})
+        return tuple(self._bucket_lengths[used].tolist())
 
     def batch(self, number: int) -> tuple[np.ndarray, int]:
         """Returns int64[rows], the rows of a batch, and the length to pad them to.
@@ -119,10 +124,10 @@ class BucketedLoader:
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         order, shuffled = self._epoch(epoch)
-        start, size = self._batches[shuffled[place]]
+        start, size, bucket = self._batches[shuffled[place]]
         rows = order[start : start + size]
-        length = self._bucket_lengths[self._buckets[rows[0]]]
-        return np.pad(rows, (0, size - len(rows)), constant_values=-1), int(length)
+        rows = np.pad(rows, (0, size - len(rows)), constant_values=-1)
+        return rows, int(self._bucket_lengths[bucket])
 
     def _make_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[rows], the longest first, and the order of the batches cut out of them."""
@@ -138,11 +143,11 @@ class PackedLoader:
 
     Args:
       lengths: int[examples], tokens of each example.
-      batch_size: examples of a global batch, about; what `LabelledRows` counts epochs by.
-      seed: of the order.
-      length: of the packed rows.
-      most: examples of a row, at most.
-      multiple: rows of a batch are a multiple of this.
+      batch_size: approximate number of examples of a global batch; epochs are counted by it.
+      seed: determines the order.
+      row_length: tokens of a packed row.
+      max_examples: maximum number of examples of a row.
+      multiple: the number of rows of a batch is a multiple of this.
 
     Raises:
       UserError: there are no examples, one is too long, or `batch_size` is not positive.
@@ -153,55 +158,38 @@ class PackedLoader:
         lengths: np.ndarray,
         batch_size: int,
         seed: int,
-        length: int,
-        most: int,
+        row_length: int,
+        max_examples: int,
         multiple: int = 1,
     ):
-        if not len(lengths):
-            raise UserError("There are no rows to make batches of.")
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size} must be at least 1.")
+        _check_not_empty(lengths, batch_size)
         self.batch_size, self.seed = batch_size, seed
-        self._length, self._most = length, most
+        self._row_length = row_length
         order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
-        packed, sizes = pack(np.asarray(lengths)[order], length, most)
-        self._examples, self._ends = order[packed], np.cumsum(sizes)
-        self.fill = float(np.sum(lengths) / (len(sizes) * length))
-        rows = batch_size * len(sizes) / len(lengths)
-        self.rows = max(1, round(rows / multiple)) * multiple
+        packed = pack_rows(np.asarray(lengths)[order], row_length, max_examples)
+        self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, most]
+        num_rows = len(packed)
+        self.fill = float(np.sum(lengths) / (num_rows * row_length))
+        self.rows = max(1, round(batch_size * num_rows / len(lengths) / multiple)) * multiple
         self._epoch = functools.lru_cache(2)(self._make_epoch)
 
     @property
     def batches_per_epoch(self) -> int:
-        return -(-len(self._ends) // self.rows)
+        return -(-len(self._examples) // self.rows)
 
     def batch(self, number: int) -> tuple[np.ndarray, int]:
-        """Returns int64[rows, most], the examples of each row, and the length of rows.
+        """Returns int64[rows, max_examples], the examples of each row, and the length of rows.
 
         The number -1 is no example; one batch of an epoch may have rows without examples.
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         chosen = self._epoch(epoch)[place * self.rows : (place + 1) * self.rows]
-        found = np.full((self.rows, self._most), -1, np.int64)
-        for row, packed in enumerate(chosen):
-            begin = self._ends[packed - 1] if packed else 0
-            examples = self._examples[begin : self._ends[packed]]
-            found[row, : len(examples)] = examples
-        return found, self._length
+        missing = ((0, self.rows - len(chosen)), (0, 0))
+        return np.pad(self._examples[chosen], missing, constant_values=-1), self._row_length
 
     def _make_epoch(self, epoch: int) -> np.ndarray:
-        rows = len(self._ends)
-        return permute(np.arange(rows), rows, f"packed rows {self.seed} {epoch}")
-
-
-def _cut_points(buckets: np.ndarray, sizes: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (first row, rows) of each batch of rows in descending buckets."""
-    points, start = [], 0
-    while start < len(buckets):
-        size = int(sizes[buckets[start]])
-        points.append((start, size))
-        start += size
-    return points
+        num_rows = len(self._examples)
+        return permute(np.arange(num_rows), num_rows, f"packed rows {self.seed} {epoch}")
 
 
 def evaluation_batches(
@@ -209,7 +197,7 @@ def evaluation_batches(
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yields (int64[batch_size] rows, length) with all rows once, the longest first.
 
-    The last batch is filled up with the number -1, a row of padding.
+    The number -1, a row of padding, fills up the last batch.
 
     Raises:
       UserError: as `BucketedLoader`.
@@ -221,12 +209,16 @@ def evaluation_batches(
         yield rows, bucket_lengths[int(buckets[rows[0]])]
 
 
-def _buckets(lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]) -> np.ndarray:
-    """Returns int64[rows], the bucket of each row."""
+def _check_not_empty(lengths: np.ndarray, batch_size: int) -> None:
     if not len(lengths):
         raise UserError("There are no rows to make batches of.")
     if batch_size < 1:
         raise UserError(f"batch_size={batch_size} must be at least 1.")
+
+
+def _buckets(lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]) -> np.ndarray:
+    """Returns int64[rows], the bucket of each row."""
+    _check_not_empty(lengths, batch_size)
     if list(bucket_lengths) != sorted(set(bucket_lengths)):
         raise UserError(f"bucket_lengths={tuple(bucket_lengths)} must be ascending.")
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.loaders import (
+from bert_jax.data.labelled.batching import (
     BucketedLoader,
     bucket_lengths,
     choose_lengths,

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.data.labelled.schema import Question
-from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.questions import read_questions
 
 CONTEXT = "The Normans were the people who gave their name to Normandy."
 

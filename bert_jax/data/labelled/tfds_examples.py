@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.labelled.schema import TaggedExample, TextExample
+from bert_jax.data.labelled.examples import TaggedExample, TextExample
 from bert_jax.data.labelled.tables import Columns
 from bert_jax.data.labelled.tags import TagReader
 from bert_jax.files.errors import UserError

@@ -6,13 +6,13 @@ A batch is a dict of numpy arrays whose first dimension is the batch. A row hold
 
     input_ids        int32[batch, seq]
     token_type_ids   int32[batch, seq]   0 in [CLS] A [SEP], 1 in B [SEP], 0 in padding
-    position_ids     int32[batch, seq]   from 0 on in each example, 0 in padding
-    example_ids      int32[batch, seq]   1 to N: which example of the row, 0: padding
-    cls_positions    int32[batch, N]     where each example begins; 0 for an example that is absent
+    position_ids     int32[batch, seq]   restart at 0 in each example, 0 in padding
+    example_ids      int32[batch, seq]   1 to N: number of the example in its row, 0: padding
+    cls_positions    int32[batch, N]     where each example begins; 0 for an absent example
 
-Training, evaluation and prediction access a data set only through `EvaluationBatch` and `Rows`:
-`corpus.rows.CorpusRows` (a prepared corpus) and `examples.labelled.LabelledRows` (a file of
-labelled examples) have the same methods, and every batch is a pure function of its number.
+Training, evaluation and prediction read a data set only through `Rows` and `EvaluationBatch`:
+`corpus.corpus_rows.CorpusRows` (a prepared corpus) and `labelled.labelled_rows.LabelledRows` (a
+file of labelled examples) have the same methods, and every batch is a pure function of its number.
 """
 
 import dataclasses
@@ -36,16 +36,16 @@ def token_fields(
     sequence_length: int,
     pad_id: int,
 ) -> Batch:
-    """Lays out rows of token ids, in the fields listed at the top of this file.
+    """Lays out rows of examples, in the fields listed at the top of this file.
 
-    Rows may share ids, and a row may have no example: then it is all padding.
+    Rows may share examples. A row without examples is all padding.
 
     Args:
-      ids: int[tokens], special tokens included; the examples of a row are contiguous.
-      starts: int[batch], where each row begins in `ids`.
-      lengths: int[batch, N], tokens of each example; 0: absent, which only the last ones may be.
+      ids: int[tokens], special tokens included.
+      starts: int[batch, N], where each example begins in `ids`.
+      lengths: int[batch, N], tokens of each example; 0: absent, after all others of its row.
       first_lengths: int[batch, N], tokens of `[CLS] A [SEP]` of each example.
-      sequence_length: of the rows of the batch.
+      sequence_length: tokens of a row, padding included.
       pad_id: value of `input_ids` in padding.
 
     Raises:
@@ -58,8 +58,7 @@ def token_fields(
         raise UserError(f"A row of {longest} tokens does not fit in {sequence_length}.")
     place = np.arange(sequence_length)
     is_token = place < num_tokens
-    ids = ids if ids.size else np.array([pad_id], np.int32)
-    tokens = ids[np.minimum(starts[:, None] + place, len(ids) - 1)]
+    source = starts[:, :1] + place  # int[batch, seq], which of `ids` stands at each place
     is_second = is_token & (place >= first_lengths[:, :1])
     position_ids = np.where(is_token, place, 0).astype(np.int32)
     example_ids = is_token.astype(np.int32)
@@ -67,9 +66,12 @@ def token_fields(
         column = slice(number, number + 1)
         begin = begins[:, column]
         is_here = is_token & (place >= begin)  # or in a later example, which comes next
+        source = np.where(is_here, starts[:, column] + place - begin, source)
         is_second = np.where(is_here, place >= begin + first_lengths[:, column], is_second)
         position_ids = np.where(is_here, place - begin, position_ids).astype(np.int32)
         example_ids += is_here
+    ids = ids if ids.size else np.array([pad_id], np.int32)
+    tokens = ids[np.minimum(source, len(ids) - 1)]
     return {
         "input_ids": np.where(is_token, tokens, pad_id).astype(np.int32, copy=False),
         "token_type_ids": is_second.astype(np.int32),
@@ -84,9 +86,9 @@ class EvaluationBatch:
     """One global batch of a pass over a data set.
 
     Attributes:
-      row_numbers: int64[batch_size], which rows it has; -1: a row of padding, of weight 0.
+      row_numbers: int64[batch_size], the rows of the batch; -1: a row of padding with weight 0.
       length: tokens that its rows are padded to.
-      read: (start, stop) -> rows [start, stop) of it, so that a process reads its own only.
+      read: returns rows [start, stop) of the batch, so that each process reads only its own.
     """
 
     row_numbers: np.ndarray
@@ -94,15 +96,15 @@ class EvaluationBatch:
     read: Callable[[int, int], Batch]
 
     def parts(self, shards: int) -> Iterator["EvaluationBatch"]:
-        """Yields the batch in parts, without most of its rows of padding, which are its last ones.
+        """Yields the batch in parts, without most of its padding rows, which are its last ones.
 
-        So that few shapes are compiled, a part has `shards` rows times a power of four, or all. At
-        most a third more rows than are needed are computed, padding up to `shards` left out.
+        To compile few shapes, a part has `shards` rows times a power of four, or all rows. Parts
+        have at most a third more rows than are needed, apart from padding up to `shards` rows.
         """
-        most, start = len(self.row_numbers), 0
+        max_rows, start = len(self.row_numbers), 0
         needed = int((self.row_numbers >= 0).sum())
         while start < needed:
-            rows = _part_rows(needed - start, shards, most)
+            rows = _part_rows(needed - start, shards, max_rows)
             part = slice(start, start + rows)
             read = functools.partial(self._read_from, start)
             yield dataclasses.replace(self, row_numbers=self.row_numbers[part], read=read)
@@ -118,11 +120,11 @@ def in_parts(batches: Iterable[EvaluationBatch], shards: int) -> Iterator[Evalua
         yield from batch.parts(shards)
 
 
-def _part_rows(needed: int, shards: int, most: int) -> int:
+def _part_rows(needed: int, shards: int, max_rows: int) -> int:
     """Returns the rows of the next part: the next larger size if three quarters are needed."""
     size = shards
     while size < needed:
-        larger = min(4 * size, most)
+        larger = min(4 * size, max_rows)
         if larger > needed and 4 * needed < 3 * larger:
             break
         size = larger
@@ -134,7 +136,7 @@ class Rows(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the split: `train`, `validation`, `eval`, or one of config.data.more_eval."""
+        """Name of the split: `train`, `validation`, `eval`, or a name in config.data.more_eval."""
         ...
 
     @property
@@ -156,9 +158,9 @@ class Rows(Protocol):
         ...
 
     def describe(self) -> list[str]:
-        """Returns lines of the banner."""
+        """Returns lines that describe the data, for the start of a run."""
         ...
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
-        """Yields global batches that have every row once; the last is filled up with padding."""
+        """Yields global batches that have every row once; padding fills up the last one."""
         ...

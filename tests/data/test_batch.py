@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus.batch import EvaluationBatch, token_fields
+from bert_jax.data.batch import EvaluationBatch, token_fields
 
 FIELDS = ("input_ids", "token_type_ids", "position_ids", "example_ids")
 
@@ -12,14 +12,15 @@ def one_by_one(ids, starts, lengths, first_lengths, sequence_length, pad_id):
     batch = {name: np.zeros((len(starts), sequence_length), np.int32) for name in FIELDS}
     batch["input_ids"][:] = pad_id
     batch["cls_positions"] = np.zeros(lengths.shape, np.int32)
-    for row, start in enumerate(starts):
+    for row in range(len(starts)):
         place = 0
         for number, length in enumerate(lengths[row]):
             if length:
                 batch["cls_positions"][row, number] = place
             for position in range(length):
                 is_second = position >= first_lengths[row, number]
-                values = (ids[start + place], is_second, position, number + 1)
+                id = ids[starts[row, number] + position]
+                values = (id, is_second, position, number + 1)
                 for name, value in zip(FIELDS, values, strict=True):
                     batch[name][row, place] = value
                 place += 1
@@ -27,14 +28,17 @@ def one_by_one(ids, starts, lengths, first_lengths, sequence_length, pad_id):
 
 
 def random_rows(seed: int, num_examples: int, dtype: str):
-    """Rows of up to `num_examples` examples of 2 to 9 tokens, some of one segment; some empty."""
+    """Rows of up to `num_examples` examples of 2 to 9 tokens, some of one segment; some empty.
+
+    The examples are in `ids` in the opposite order, so that a row's are not side by side.
+    """
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, 10, (12, num_examples))
     lengths[np.arange(num_examples) >= rng.integers(0, num_examples + 1, (12, 1))] = 0
     first_lengths = np.minimum(lengths, rng.integers(2, 10, lengths.shape))
-    sizes = lengths.sum(axis=1)
-    ids = rng.integers(5, 1000, sizes.sum()).astype(dtype)
-    return ids, np.cumsum(sizes) - sizes, lengths, first_lengths
+    ids = rng.integers(5, 1000, lengths.sum()).astype(dtype)
+    starts = lengths.sum() - np.cumsum(lengths).reshape(lengths.shape)
+    return ids, starts, lengths, first_lengths
 
 
 @pytest.mark.parametrize("dtype", ["<u2", "<u4", "<i4"])
@@ -51,16 +55,16 @@ def test_each_token_is_where_a_loop_puts_it(seed, num_examples, dtype):
 def test_rows_may_share_ids_and_be_empty():
     ids, none = np.array([2, 5, 3], np.uint16), np.empty(0, np.uint16)
     lengths = np.array([[3], [0], [3]])
-    batch = token_fields(ids, np.array([0, 0, 0]), lengths, lengths, 4, 0)
+    batch = token_fields(ids, np.zeros((3, 1), int), lengths, lengths, 4, 0)
     assert batch["input_ids"].tolist() == [[2, 5, 3, 0], [0] * 4, [2, 5, 3, 0]]
-    batch = token_fields(none, np.zeros(2, int), np.zeros((2, 1), int), np.zeros((2, 1), int), 4, 9)
+    batch = token_fields(none, *[np.zeros((2, 1), int)] * 3, 4, 9)
     assert batch["input_ids"].tolist() == [[9] * 4] * 2 and not batch["example_ids"].any()
 
 
 def test_a_row_that_does_not_fit_is_reported():
     lengths = np.array([[3, 2]])
     with pytest.raises(ValueError, match="A row of 5 tokens does not fit in 4"):
-        token_fields(np.arange(5), np.array([0]), lengths, lengths, 4, 0)
+        token_fields(np.arange(5), np.array([[0, 3]]), lengths, lengths, 4, 0)
 
 
 @pytest.mark.parametrize(

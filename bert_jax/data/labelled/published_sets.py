@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bert_jax.data.labelled.schema import TextExample
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.tables import Columns, first_row, read_table
-from bert_jax.data.labelled.tfds import read_tfds_texts
+from bert_jax.data.labelled.tfds_examples import read_tfds_texts
 from bert_jax.files.errors import UserError
 
 

@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.reading import field, read_json, read_objects, text, text_field
-from bert_jax.data.labelled.schema import Question
 from bert_jax.files.errors import UserError
 
 _NEAR = 32

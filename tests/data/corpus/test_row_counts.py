@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.corpus.pairs import PAIR
-from bert_jax.data.corpus.statistics import RowCounts
+from bert_jax.data.corpus.row_counts import RowCounts
 
 TOKENIZER = SimpleNamespace(
     cls_id=0, sep_id=1, end_id=1, unk_id=2, pieces=("[CLS]", "[SEP]", "[UNK]", "a", "b")

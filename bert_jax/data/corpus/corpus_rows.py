@@ -1,0 +1,213 @@
+"""One split of a prepared corpus as the rows of a run (`data.batch.Rows`).
+
+The rows of a training batch are a pure function of (seed, batch number): there is no iterator state
+to save or to restore, and each process can read any part of any batch.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.shards import ROWS_PER_BLOCK, ShardRows
+from bert_jax.data.permutation import permute
+from bert_jax.files.errors import UserError
+
+# The rows of a window, about 128 x 256, are shuffled together. (ShardRows caches two windows.)
+WINDOW_BLOCKS = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusRows:
+    """The rows of one split of a prepared corpus, at one sequence length.
+
+    Files are opened when rows are read for the first time.
+
+    Attributes:
+      manifest: describes the corpus.
+      name: the split, `train` or `validation`.
+      sequence_length: tokens of a row.
+      batch_size: rows of the global training batch; not used by `evaluation_batches`.
+      seed: determines the order of the training rows; streams keep the order of the text.
+    """
+
+    manifest: Manifest
+    name: str
+    sequence_length: int
+    batch_size: int = 1
+    seed: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the whole corpus, with all splits and sequence lengths."""
+        return self.manifest.fingerprint
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """All rows of the split."""
+        return self.manifest.num_rows(self.name, self.sequence_length)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Statistics of the rows (`row_counts.RowCounts.describe`)."""
+        return self.manifest.statistics(self.name, self.sequence_length)
+
+    @property
+    def text_counts(self) -> dict[str, int]:
+        """The number of tokens that rows of running text predict, and the amount of their text.
+
+        See `running_text.text_counts`; other rows have no such counts.
+        """
+        return self.manifest.content["splits"][self.name]["text"]
+
+    def describe(self) -> list[str]:
+        """Returns one line about the corpus, the same for all its splits."""
+        content = self.manifest.content
+        form = content["formats"][str(self.sequence_length)]
+        return [
+            f"data       {content['settings']['source']} in {self.manifest.folder},"
+            f" fingerprint {self.fingerprint[:12]}, {form['vocab_size']:,} tokens"
+            " in the vocabulary"
+        ]
+
+    def batch_rows(self, number: int) -> int:
+        """Returns `batch_size`."""
+        del number
+        return self.batch_size
+
+    def batch(self, number: int, start: int, stop: int) -> Batch:
+        """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
+
+        Raises:
+          UserError: `batch_size` cannot be used, a file is missing, or a shard is corrupt.
+        """
+        if not 0 <= start <= stop <= self.batch_size:
+            raise UserError(f"Rows {start} to {stop} are not part of {self.batch_size} rows.")
+        return self._rows.read(self._order.row_numbers(number)[start:stop])
+
+    def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
+        """Yields all rows once, in order; padding fills up the last batch.
+
+        In streams, row b of a batch continues row b of the previous batch: N batches divide the
+        rows into parts of N, and padding fills up the last parts.
+
+        Raises:
+          UserError: a file is missing or has another size.
+        """
+        rows = self._rows
+        num_batches = -(-len(rows) // batch_size)
+        places = np.arange(num_batches * batch_size)
+        places[places >= len(rows)] = -1
+        order = places.reshape(num_batches, batch_size)
+        if rows.form.is_stream:
+            order = places.reshape(batch_size, num_batches).T
+            rows.cache_blocks(2 * batch_size)
+        for numbers in order:
+
+            def read(start: int, stop: int, numbers: np.ndarray = numbers) -> Batch:
+                return rows.read(numbers[start:stop])
+
+            yield EvaluationBatch(numbers, self.sequence_length, read)
+
+    @functools.cached_property
+    def _rows(self) -> ShardRows:
+        return self.manifest.rows(self.name, self.sequence_length)
+
+    @functools.cached_property
+    def _order(self) -> "ShuffledOrder | StreamOrder":
+        if not self._rows.form.is_stream:
+            return ShuffledOrder(len(self._rows), self.batch_size, self.seed)
+        # Each stream reads a block of its own, for as many batches as it has rows.
+        self._rows.cache_blocks(2 * self.batch_size)
+        return StreamOrder(len(self._rows), self.batch_size)
+
+
+class ShuffledOrder:
+    """Which rows each batch has: each epoch has all rows once, in its own order.
+
+    The blocks of the shards are shuffled, and within each window of blocks the rows. So a batch has
+    rows from about a hundred blocks, and each block is read about once an epoch.
+
+    Args:
+      num_rows: rows of the corpus.
+      batch_size: rows of the global batch, over all processes.
+      seed: determines the order.
+
+    Raises:
+      UserError: there are no rows, or `batch_size` is not positive.
+    """
+
+    def __init__(self, num_rows: int, batch_size: int, seed: int):
+        if not num_rows:
+            raise UserError("There are no rows to make batches of.")
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size} must be at least 1.")
+        self._num_rows, self._batch_size, self._seed = num_rows, batch_size, seed
+        self._block_order = functools.lru_cache(2)(self._make_block_order)
+
+    def row_numbers(self, number: int) -> np.ndarray:
+        """Returns int64[batch_size], the rows of batch `number`."""
+        positions = number * self._batch_size + np.arange(self._batch_size)
+        epochs = positions // self._num_rows
+        numbers = np.empty_like(positions)
+        for epoch in np.unique(epochs).tolist():
+            here = epochs == epoch
+            numbers[here] = self._shuffle(positions[here] - epoch * self._num_rows, epoch)
+        return numbers
+
+    def _shuffle(self, positions: np.ndarray, epoch: int) -> np.ndarray:
+        """Returns the row numbers at positions in an epoch, by a permutation of all rows."""
+        num_rows, window_size = self._num_rows, WINDOW_BLOCKS * ROWS_PER_BLOCK
+        windows = positions // window_size
+        places = np.empty_like(positions)
+        for window in np.unique(windows).tolist():
+            here, first = windows == window, window * window_size
+            size = min(window_size, num_rows - first)
+            key = f"rows {self._seed} {epoch} {window}"
+            places[here] = first + permute(positions[here] - first, size, key)
+        # `places` number the rows in the order of the shuffled blocks. The last block of the data
+        # may have fewer rows than the others, which shifts the places after it.
+        order, slot_of_last = self._block_order(epoch)
+        missing = -num_rows % ROWS_PER_BLOCK
+        places += missing * (places >= (slot_of_last + 1) * ROWS_PER_BLOCK - missing)
+        return order[places // ROWS_PER_BLOCK] * ROWS_PER_BLOCK + places % ROWS_PER_BLOCK
+
+    def _make_block_order(self, epoch: int) -> tuple[np.ndarray, int]:
+        num_blocks = -(-self._num_rows // ROWS_PER_BLOCK)
+        order = permute(np.arange(num_blocks), num_blocks, f"blocks {self._seed} {epoch}")
+        return order, int(np.flatnonzero(order == num_blocks - 1)[0])
+
+
+class StreamOrder:
+    """Which rows each batch has: row b of a batch continues row b of the previous batch.
+
+    Stream b of B begins at row floor(b * R / B) of R and wraps around at the end, so that after R /
+    B batches each stream is where the next one began, and the corpus has been read once. Only from
+    the last row to the first do streams jump.
+
+    Args:
+      num_rows: rows of the corpus.
+      batch_size: streams, over all processes.
+
+    Raises:
+      UserError: there are fewer rows than streams, or `batch_size` is not positive.
+    """
+
+    def __init__(self, num_rows: int, batch_size: int):
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size} must be at least 1.")
+        if batch_size > num_rows:
+            raise UserError(
+                f"The corpus has {num_rows:,} rows, too few for {batch_size:,} streams: lower"
+                " config.global_batch_size, or give more text."
+            )
+        self._num_rows, self._batch_size = num_rows, batch_size
+
+    def row_numbers(self, number: int) -> np.ndarray:
+        """Returns int64[batch_size], the rows of batch `number`."""
+        streams = np.arange(self._batch_size)
+        return (streams * self._num_rows // self._batch_size + number) % self._num_rows

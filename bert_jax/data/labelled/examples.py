@@ -1,0 +1,142 @@
+"""Examples of the tasks as text, before tokenization, and the numbers of their labels.
+
+`where` is the place in the input ("train.tsv, line 12"), for messages about the example. `id`
+identifies its prediction: the id in the file, or else the number of the example, from 0.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from bert_jax.files.errors import UserError
+
+# How many names an error message lists.
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A text or a pair of texts, and its labels.
+
+    Attributes:
+      labels: one class, any number of classes (multi-label), or a number as text (regression);
+        None: not labelled.
+    """
+
+    where: str
+    id: str
+    text_a: str
+    text_b: str | None = None
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """A sentence of words.
+
+    Attributes:
+      words: one may be blank, or have no tokens; it still has a tag.
+      tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
+      document: number of the document in its file, from 0.
+    """
+
+    where: str
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    document: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a text.
+
+    Attributes:
+      answers: (text, offset of its first character in the context) of every gold answer; an offset
+        of -1: the answer is not in the context, and is used for the score only. Empty if the
+        question is impossible, or its answers were not read.
+      is_impossible: whether the context has no answer.
+      document: title of the article.
+    """
+
+    where: str
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...] = ()
+    is_impossible: bool = False
+    document: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A context and several endings, one of which is correct.
+
+    Attributes:
+      context: segment A.
+      start: segment B is `start` and an ending.
+      endings: two or more.
+      label: number of the correct ending, from 0; None: not labelled.
+    """
+
+    where: str
+    id: str
+    context: str
+    start: str
+    endings: tuple[str, ...]
+    label: int | None = None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a task, in the order of their numbers."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def find(cls, names: Iterable[str]) -> "Labels":
+        """Returns the distinct labels, sorted; by value if all are whole numbers.
+
+        Raises:
+          UserError: there are none.
+        """
+        distinct = set(names)
+        if not distinct:
+            raise UserError("The training data have no labels.")
+        is_numbers = all(name.isascii() and name.isdecimal() for name in distinct)
+        return cls(tuple(sorted(distinct, key=(lambda n: (int(n), n)) if is_numbers else None)))
+
+    @classmethod
+    def find_tags(cls, tags: Iterable[str]) -> "Labels":
+        """Returns O and, for each entity type in the tags, B- and I-; other tags unchanged.
+
+        So a type whose entities have one word in the training data may have longer ones later.
+        """
+        names: set[str] = set()
+        for tag in set(tags):
+            is_entity = tag[:2] in ("B-", "I-")
+            names |= {"B" + tag[1:], "I" + tag[1:], "O"} if is_entity else {tag}
+        return cls(tuple(sorted(cls.find(names).names, key=lambda n: (n != "O", n[2:], n))))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number(self, name: str, where: str) -> int:
+        """Returns the number of a label.
+
+        Raises:
+          UserError: naming the place, for an unknown label.
+        """
+        number = self._numbers.get(name)
+        if number is None:
+            shown = ", ".join(self.names[:_NAMES_SHOWN])
+            more = f" and {len(self) - _NAMES_SHOWN} more" if len(self) > _NAMES_SHOWN else ""
+            raise UserError(
+                f"{where}: unknown label {name!r}; the labels of the training data are"
+                f" {shown}{more}."
+            )
+        return number
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}

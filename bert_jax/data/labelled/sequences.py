@@ -1,0 +1,200 @@
+"""Encoded examples in memory: token sequences end to end in flat arrays, and their rows.
+
+Every encoder (encode_texts.py, encode_words.py, encode_questions.py, encode_choices.py) fills a
+`SequenceWriter` and returns a subclass of `EncodedRows`, whose `take` makes batches of any rows,
+one or several in a row of the batch.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_jax.data.batch import Batch, token_fields
+from bert_jax.files.errors import UserError
+from bert_jax.text.tokenization import Tokenizer
+
+# [CLS] A [SEP] B [SEP] with a few tokens of each.
+MIN_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences [CLS] A [SEP] or [CLS] A [SEP] B [SEP], end to end.
+
+    Attributes:
+      ids: int32[tokens], of all sequences.
+      starts: int64[sequences + 1], where each begins in `ids`.
+      first_lengths: int32[sequences], tokens of [CLS] A [SEP].
+      pad_id: id of padding.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    first_lengths: np.ndarray
+    pad_id: int
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int32[sequences], special tokens included."""
+        return np.diff(self.starts).astype(np.int32)
+
+    def take(self, numbers: np.ndarray, length: int) -> Batch:
+        """Lays out rows of one or several sequences.
+
+        Args:
+          numbers: int64[..., N], the sequences of each row; -1: absent, after all others of a row.
+          length: tokens of a row, padding included.
+
+        Returns:
+          The fields of `batch.token_fields`: int32[..., length], and `cls_positions` int32[..., N].
+
+        Raises:
+          UserError: the sequences of a row have more than `length` tokens.
+        """
+        rows = numbers.reshape(-1, numbers.shape[-1])
+        at = np.maximum(rows, 0)
+        lengths = np.where(rows >= 0, self.lengths[at], 0)
+        starts, firsts = self.starts[at], self.first_lengths[at]
+        fields = token_fields(self.ids, starts, lengths, firsts, length, self.pad_id)
+        return {n: x.reshape(*numbers.shape[:-1], x.shape[1]) for n, x in fields.items()}
+
+
+class SequenceWriter:
+    """Collects sequences.
+
+    Args:
+      tokenizer: has the special tokens.
+      max_length: maximum number of tokens of a sequence.
+
+    Raises:
+      UserError: `max_length` is too short.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int):
+        if max_length < MIN_LENGTH:
+            raise UserError(
+                f"max_sequence_length={max_length} is too short: give at least {MIN_LENGTH}."
+            )
+        self.room = max_length - 2
+        self.room_of_pair = max_length - 3
+        self._tokenizer = tokenizer
+        self._ids, self._starts, self._first_lengths = array("i"), array("q", [0]), array("i")
+
+    def __len__(self) -> int:
+        return len(self._first_lengths)
+
+    def add(self, first: Sequence[int], second: Sequence[int] | None = None) -> None:
+        """Adds a sequence, which the caller has truncated."""
+        self._ids.append(self._tokenizer.cls_id)
+        self._ids.extend(first)
+        if second is not None:
+            self._ids.append(self._tokenizer.sep_id)
+            self._ids.extend(second)
+        self._ids.append(self._tokenizer.end_id)
+        self._starts.append(len(self._ids))
+        self._first_lengths.append(len(first) + 2)
+
+    def add_truncated(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
+        """Adds a sequence, truncated to fit; returns the number of tokens cut off.
+
+        Tokens are cut off at the end, and of a pair as `_truncate_seq_pair` of run_classifier.py
+        does: until both fit, the longer one loses its last token; B, if they are equally long.
+        """
+        num_a, num_b = len(first), len(second or ())
+        if second is None:
+            first = first[: self.room]
+        else:
+            room = self.room_of_pair
+            first = first[: max(room - num_b, (room + 1) // 2)]
+            second = second[: room - len(first)]
+        self.add(first, second)
+        return num_a + num_b - len(first) - len(second or ())
+
+    def finish(self) -> Sequences:
+        """Returns all sequences.
+
+        Raises:
+          UserError: there are none.
+        """
+        if not len(self):
+            raise UserError("There are no examples to make rows of.")
+        return Sequences(
+            flat(self._ids),
+            flat(self._starts),
+            flat(self._first_lengths),
+            self._tokenizer.pad_id,
+        )
+
+
+def flat(numbers: array) -> np.ndarray:
+    """Returns the numbers as a numpy array, without a copy."""
+    return np.frombuffer(numbers, numbers.typecode) if numbers else np.empty(0, numbers.typecode)
+
+
+def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns which of several overlapping windows shows each token with the most context.
+
+    The rule of `run_squad.py`: a window's score is the smaller of the numbers of its tokens to the
+    left and to the right, plus a hundredth of its length; the first of equal scores wins.
+
+    Args:
+      places: int[tokens], of the tokens in the text. Every token is in at least one window.
+      begins: int[windows], the place of each window's first token.
+      ends: int[windows], the place after its last token.
+
+    Returns:
+      int64[tokens], numbers of windows.
+    """
+    left, right = places - begins[:, None], ends[:, None] - 1 - places
+    scores = np.minimum(left, right) + 0.01 * (ends - begins)[:, None]
+    return np.where((left >= 0) & (right >= 0), scores, -np.inf).argmax(axis=0)
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """The encoded rows of a data set; a subclass adds the labels of its task.
+
+    Attributes:
+      sequences: one for each row.
+      example: int32[rows], the example of each row; rows of an example are consecutive.
+    """
+
+    sequences: Sequences
+    example: np.ndarray
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.example)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32[rows], in tokens, special tokens included."""
+        return self.sequences.lengths
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Makes a batch of rows.
+
+        Args:
+          row_numbers: int64[batch], one row in each row of the batch, or int64[batch, N] (from
+            `packing.pack_rows`), several rows, which do not attend to each other; -1: padding,
+            whose weights are 0, after all others.
+          length: tokens of a row of the batch, padding included.
+
+        Returns:
+          The fields of `Sequences.take` and of the task, whose arrays per row have the shape of
+          `row_numbers` in front.
+
+        Raises:
+          UserError: the rows have more than `length` tokens.
+        """
+        is_packed = row_numbers.ndim == 2
+        return self.sequences.take(row_numbers if is_packed else row_numbers[:, None], length)
+
+
+def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:
+    """Returns values[row_numbers], with zeros for the number -1."""
+    is_row = (row_numbers >= 0).reshape(row_numbers.shape + (1,) * (values.ndim - 1))
+    return np.where(is_row, values[np.maximum(row_numbers, 0)], np.zeros((), values.dtype))

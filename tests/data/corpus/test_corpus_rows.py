@@ -1,0 +1,134 @@
+"""The rows of a prepared corpus as a run reads them: their order, and the parts of batches."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from bert_jax.data.batch import Rows
+from bert_jax.data.corpus.corpus_rows import WINDOW_BLOCKS, CorpusRows, ShuffledOrder, StreamOrder
+from bert_jax.data.corpus.shards import ROWS_PER_BLOCK
+
+WINDOW = WINDOW_BLOCKS * ROWS_PER_BLOCK
+
+
+def assert_equal(batch, expected):
+    assert batch.keys() == expected.keys()
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+def numbers(order, batches: range) -> np.ndarray:
+    return np.concatenate([order.row_numbers(number) for number in batches])
+
+
+def test_the_order_never_changes():
+    """A run that resumes from an old checkpoint must read the same batches."""
+    expected = [54320, 86795, 933, 46358]
+    assert ShuffledOrder(100_000, 4, 0).row_numbers(12_345).tolist() == expected
+
+
+@pytest.mark.parametrize("num_rows", [1, 5, 255, 256, 257, WINDOW - 1, WINDOW, 2 * WINDOW + 300])
+def test_each_epoch_has_every_row_once(num_rows):
+    order, batch_size = ShuffledOrder(num_rows, 100, 0), 100
+    seen = numbers(order, range(-(-3 * num_rows // batch_size)))
+    epochs = [seen[i * num_rows : (i + 1) * num_rows] for i in range(3)]
+    for epoch in epochs:
+        assert np.array_equal(np.sort(epoch), np.arange(num_rows))
+    if num_rows > 5:
+        assert not np.array_equal(epochs[0], epochs[1])
+        assert not np.array_equal(epochs[1], epochs[2])
+
+
+def test_a_batch_mixes_many_blocks_and_a_window_reads_each_block_once():
+    order = ShuffledOrder(10 * WINDOW, 256, 0)
+    assert len(np.unique(order.row_numbers(3) // ROWS_PER_BLOCK)) > 90
+    window = numbers(order, range(WINDOW // 256)) // ROWS_PER_BLOCK
+    assert len(np.unique(window)) == WINDOW_BLOCKS
+
+
+def test_the_order_depends_on_the_seed():
+    first, second = (ShuffledOrder(1000, 100, seed).row_numbers(0) for seed in (1, 2))
+    assert not np.array_equal(first, second)
+
+
+def test_threads_do_not_matter():
+    order, other = ShuffledOrder(3 * WINDOW, 64, 0), ShuffledOrder(3 * WINDOW, 64, 0)
+    expected = [order.row_numbers(number).tolist() for number in range(200)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda number: other.row_numbers(number).tolist(), range(200)))
+    assert found == expected
+
+
+def test_a_batch_may_be_larger_than_an_epoch():
+    order = ShuffledOrder(10, 25, 0)
+    assert sorted(order.row_numbers(0)[:20].tolist()) == sorted([*range(10)] * 2)
+
+
+@pytest.mark.parametrize("num_rows, batch_size", [(12, 4), (13, 4), (15, 4), (7, 7), (1000, 48)])
+def test_a_stream_continues_and_all_streams_together_read_the_corpus_once(num_rows, batch_size):
+    order = StreamOrder(num_rows, batch_size)
+    count = -(-num_rows // batch_size)
+    batches = np.array([order.row_numbers(number) for number in range(3 * num_rows)])
+    assert ((batches[1:] - batches[:-1]) % num_rows == 1).all()
+    assert set(batches[:count].ravel()) == set(range(num_rows))
+    # An epoch later, each stream is where the next one began.
+    if num_rows % batch_size == 0:
+        np.testing.assert_array_equal(batches[count], np.roll(batches[0], -1))
+    # In as many batches as there are rows, each stream reads the whole corpus.
+    assert (np.sort(batches[:num_rows], axis=0) == np.arange(num_rows)[:, None]).all()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: ShuffledOrder(0, 4, 0), "There are no rows to make batches of"),
+        (lambda: ShuffledOrder(4, 0, 0), "batch_size=0 must be at least 1"),
+        (lambda: StreamOrder(4, 0), "batch_size=0 must be at least 1"),
+        (
+            lambda: StreamOrder(3, 4),
+            "The corpus has 3 rows, too few for 4 streams: lower config.global_batch_size, or give",
+        ),
+    ],
+)
+def test_impossible_batches_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_training_batches_are_rows_in_shuffled_order_and_a_process_reads_its_part(manifest):
+    rows: Rows = CorpusRows(manifest, "train", 16, batch_size=8, seed=3)
+    order, stored = ShuffledOrder(300, 8, 3), manifest.rows("train", 16)
+    assert rows.rows_per_epoch == 300 and rows.batch_rows(0) == rows.batch_rows(77) == 8
+    for number in (0, 36, 37, 500):
+        expected = stored.read(order.row_numbers(number))
+        for start, stop in ((0, 8), (2, 6), (6, 8)):
+            part = {name: array[start:stop] for name, array in expected.items()}
+            assert_equal(rows.batch(number, start, stop), part)
+    with pytest.raises(ValueError, match="Rows 3 to 9 are not part of 8 rows"):
+        rows.batch(0, 3, 9)
+
+
+def test_an_evaluation_has_every_row_once_in_order_and_fills_up_the_last_batch(manifest):
+    rows = CorpusRows(manifest, "train", 16)
+    batches = list(rows.evaluation_batches(128))
+    row_numbers = np.concatenate([batch.row_numbers for batch in batches])
+    assert row_numbers.tolist() == [*range(300), *[-1] * 84]
+    assert {batch.length for batch in batches} == {16}
+    stored = manifest.rows("train", 16)
+    for batch in batches:
+        assert_equal(batch.read(32, 96), stored.read(batch.row_numbers[32:96]))
+
+
+def test_the_description_names_the_text_the_folder_and_the_fingerprint(manifest):
+    rows = CorpusRows(manifest, "train", 16)
+    assert rows.fingerprint == manifest.fingerprint
+    assert rows.describe() == [
+        f"data       text/*.txt in {manifest.folder}, fingerprint {manifest.fingerprint[:12]},"
+        " 13 tokens in the vocabulary"
+    ]
+
+
+def test_a_split_that_does_not_exist_is_reported(manifest):
+    with pytest.raises(ValueError, match="no rows of split 'validation'"):
+        list(CorpusRows(manifest, "validation", 16).evaluation_batches(4))
