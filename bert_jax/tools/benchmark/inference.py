@@ -2,10 +2,11 @@
 
     python -m bert_jax benchmark inference --workdir=DIR --input=FILE --rounds=3
 
-Of a classifier the outputs are the probabilities of the classes, of any other BERT the mean of the
-last hidden states of a text. transformers gets the exported weights, its own tokenizer and SDPA, in
-batches of 32 texts, sorted by length and in the order of the file. A turn is the way from texts to
-vectors, tokenization included; the first turn, in which we compile, is shown separately.
+A classifier's outputs are the probabilities of its classes; those of any other BERT are the mean of
+the last hidden states of a text. transformers gets the exported weights, its own fast tokenizer and
+SDPA: texts sorted by length in batches of 4,096 tokens, in float32 and in bfloat16, and texts in
+the order of the file in batches of 32. A repetition is the way from texts to outputs, tokenization
+included; the first one, which compiles, is shown separately.
 """
 
 import itertools
@@ -25,10 +26,18 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
 from bert_jax.tools.benchmark.turns import Rival, take_turns
 
-OURS, SORTED, IN_ORDER = "bert_jax", "transformers, sorted by length", "transformers, in order"
+OURS = "bert_jax float32"
+# Programs beside it: name -> (module of rivals/, settings of its `build`).
+PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    OURS: ("inference_jax", {"dtype": "float32"}),
+    "bert_jax bfloat16_products": ("inference_jax", {"dtype": "bfloat16_products"}),
+    "transformers float32": ("inference_torch", {"dtype": "float32", "sorts": True}),
+    "transformers bfloat16": ("inference_torch", {"dtype": "bfloat16", "sorts": True}),
+    "transformers float32, in order": ("inference_torch", {"dtype": "float32", "sorts": False}),
+}
 CLASSIFIER = "BertForSequenceClassification"
 # Longer texts are cut, so that all fit into 512 tokens.
-_MOST_WORDS = 200
+_MAX_WORDS = 200
 _COLUMNS = "{:34} {:>12} {:>10} {:>8} {:>22}"
 
 
@@ -36,10 +45,10 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
     """Prints the table.
 
     Args:
-      workdir: of a BERT: imported weights, a pre-training or a classifier.
+      workdir: workdir of a BERT: imported weights, a pre-training or a classifier.
       path: file with a text a line; blank lines are left out.
-      lines: most texts.
-      rounds: turns of each program after the first.
+      lines: maximum number of texts.
+      rounds: repetitions of each program after the first.
 
     Raises:
       UserError: the weights cannot be exported, or there are no texts.
@@ -55,7 +64,7 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
         classifies = config["architectures"] == [CLASSIFIER]
         print(describe_machine())
         what = "probabilities of classes" if classifies else "means of the last hidden states"
-        print(f"{texts:,} texts of {path}, at most {_MOST_WORDS} words each: {what}")
+        print(f"{texts:,} texts of {path}, at most {_MAX_WORDS} words each: {what}")
         for line in _measure(workdir, exported, folder, classifies, texts, rounds):
             print(line, flush=True)
 
@@ -63,7 +72,7 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
 def _write_texts(path: str, lines: int, output: str) -> int:
     """Writes the texts that are used; returns their number."""
     with open(path, encoding="utf-8") as file, open(output, "w", encoding="utf-8") as chosen:
-        texts = (" ".join(line.split()[:_MOST_WORDS]) for line in file if line.strip())
+        texts = (" ".join(line.split()[:_MAX_WORDS]) for line in file if line.strip())
         count = 0
         for text in itertools.islice(texts, lines):
             chosen.write(f"{text}\n")
@@ -76,17 +85,20 @@ def _write_texts(path: str, lines: int, output: str) -> int:
 def _measure(
     workdir: str, exported: str, folder: str, classifies: bool, texts: int, rounds: int
 ) -> Iterator[str]:
-    programs: dict[str, tuple[str, dict[str, Any]]] = {
-        OURS: ("inference_jax", {"workdir": workdir})
-    }
-    if has_transformers():
-        for name, sorts in ((SORTED, True), (IN_ORDER, False)):
-            programs[name] = "inference_torch", {"model": exported, "sorts": sorts}
+    models = {"inference_jax": workdir, "inference_torch": exported}
+    if not has_transformers():
+        del models["inference_torch"]
+    programs = {name: program for name, program in PROGRAMS.items() if program[0] in models}
     outputs = {name: os.path.join(folder, f"{i}.npy") for i, name in enumerate(programs)}
     common = {"texts": f"{folder}/texts.txt", "classifies": classifies}
     rivals = {
         name: Rival(
-            f"{__package__}.rivals.{module}", "build", **settings, **common, output=outputs[name]
+            f"{__package__}.rivals.{module}",
+            "build",
+            model=models[module],
+            **settings,
+            **common,
+            output=outputs[name],
         )
         for name, (module, settings) in programs.items()
     }
@@ -110,9 +122,9 @@ def table(
     """Yields a line for each program.
 
     Args:
-      seconds: of a turn, the median; `first`: of the first turn.
-      outputs: float32[texts, ...] of each.
-      texts: their number.
+      seconds: median seconds of a repetition; `first`: seconds of the first one.
+      outputs: float32[texts, ...] of each program.
+      texts: number of texts.
     """
     yield _COLUMNS.format("", "texts/s", "x ours", "first s", "largest difference")
     for name, duration in seconds.items():

@@ -17,21 +17,23 @@ from bert_jax.inference.predict import Predictor
 
 
 def build(
-    workdir: str, texts: str, classifies: bool, output: str
+    model: str, texts: str, classifies: bool, dtype: str, output: str
 ) -> tuple[dict[str, Any], Callable[[], list[float]]]:
-    """A measurement is the seconds from all texts to their outputs, which are then saved.
+    """Returns a measurement of the seconds from all texts to their outputs, which are then saved.
 
     Args:
-      workdir: of the model.
+      model: workdir of the model.
       texts: file with a text a line.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
+      dtype: as config.dtype.
       output: .npy file to write.
     """
     keep_freed_memory()
     with open(texts, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]
-    config = store.load(workdir)
-    compute = _classes(config, workdir) if classifies else _vectors(config, workdir)
+    config = store.load(model)
+    config.dtype = dtype
+    compute = _classes(config, model) if classifies else _vectors(config, model)
 
     def measure() -> list[float]:
         start = time.perf_counter()
