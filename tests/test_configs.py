@@ -175,7 +175,7 @@ def test_parameter_counts_are_those_of_the_released_models(name, changes, count,
     config = get_config(name)
     config.model.update(changes)
     model = make_model_config(config)
-    task = Pretraining(model, None, sequence_length=8, max_predictions_per_seq=1)
+    task = Pretraining(model)
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
     assert sum(sizes.values()) == count

@@ -92,7 +92,7 @@ class Predictor:
         self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
         self._add_fields = make_add_fields(self.model, self.tokenizer)
         self._mesh = sharding.make_mesh()
-        task = self.data.make_predictor(self.model, self.tokenizer)
+        task = self.data.make_task(self.model, self.tokenizer)
         self._step = jax.jit(
             functools.partial(sharding.on_mesh(self._mesh, predict_step), task=task),
             out_shardings=sharding.replicated(self._mesh),

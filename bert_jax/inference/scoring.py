@@ -121,7 +121,7 @@ class CausalScorer:
         self._data: Any = make_task_data(config)
         self._data.check_trained(untrained_params(workdir), workdir)
         self.model = TrainedModel(config, workdir, batch_tokens)
-        task = self._data.make_predictor(self.model.config, self.model.tokenizer)
+        task = self._data.make_task(self.model.config, self.model.tokenizer)
         self._forward = self.model.compile(functools.partial(predict_step, task=task))
 
     def score(

@@ -73,6 +73,12 @@ class BidirectionalLanguageModel(nn.Module):
     num_samples: int = 0
     num_words: int = 0
 
+    @nn.nowrap
+    def init_carry(self, batch_size: int) -> Any:
+        """Returns the states before the first batch, zeros [batch_size, ...]."""
+        encoder: Any = make_encoder(self.model)
+        return encoder.init_carry(batch_size)
+
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool) -> BidirectionalOutputs:
         """Encodes a batch of streams and scores the words that follow.

@@ -3,7 +3,7 @@
     lm_loss        of the next token, for causal models (Radford et al. 2018, section 3.2)
     mix_l2_loss    of the weights of a scalar mix (Peters et al. 2018, section 3.2)
 
-A task does not know of them: `WithLosses` adds them to any `Supervised` task.
+A task does not know of them: `WithLosses` adds them to the task of any labelled examples.
 """
 
 import dataclasses
@@ -14,12 +14,11 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.phases import Phase
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import WordScores, word_flops, word_scores
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores, next_tokens
-from bert_jax.tasks.task import Batch, Stateless, Task, TaskSettings
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
+from bert_jax.tasks.task import Batch, Task, TaskSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Losses:
                 f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this model"
                 " sees: set --config.head.lm_weight=0, or fine-tune a causal model."
             )
-        return WithLosses(task, self) if self != Losses() else task
+        return WithLosses(task.model, task, self) if self != Losses() else task
 
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner."""
@@ -115,7 +114,7 @@ class ModelWithReading(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithLosses(Stateless):
+class WithLosses(Task):
     """A `Task` with the batches, outputs and answers of another one, and further losses.
 
     The loss of the next token is the mean over the tokens of each sequence, then over sequences, as
@@ -123,27 +122,16 @@ class WithLosses(Stateless):
     tokens included.
 
     Attributes:
+      model: the encoder's configuration.
       task: the other one.
-      losses: the further losses.
+      weights: of the further losses.
     """
 
-    task: Any
-    losses: Losses
-
-    @property
-    def model(self) -> EncoderConfig:
-        return self.task.model
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        more = {"weighted_lm_loss": self.losses.lm_weight, "mix_l2_loss": self.losses.mix_l2}
-        return (*self.task.loss_terms, *(name for name, weight in more.items() if weight))
-
-    def at_phase(self, phase: Phase) -> "WithLosses":
-        return dataclasses.replace(self, task=self.task.at_phase(phase))
+    task: Task
+    weights: Losses
 
     def make_model(self) -> ModelWithReading:
-        return ModelWithReading(self.model, self.task.make_model(), self.losses.lm_weight > 0)
+        return ModelWithReading(self.model, self.task.make_model(), self.weights.lm_weight > 0)
 
     def example_batch(self) -> dict[str, jax.Array]:
         return self.task.example_batch()
@@ -153,37 +141,28 @@ class WithLosses(Stateless):
     ) -> dict[str, jax.Array]:
         return self.task.transform(key, batch, progress)
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        counts = self.task.denominators(batch)
-        if self.losses.lm_weight:
-            _, _, tokens = _next_tokens(batch)
-            counts |= {"weighted_lm_loss": jnp.maximum((tokens > 0).sum(), 1).astype(jnp.float32)}
-        if self.losses.mix_l2:
-            counts |= {"mix_l2_loss": jnp.float32(len(batch["example_ids"]))}
-        return counts
-
-    def objective(self, outputs: OutputsWithReading, batch: Batch) -> Sums:
-        sums = self.task.objective(outputs.outputs, batch)
+    def losses(self, outputs: OutputsWithReading, batch: Batch) -> Sums:
+        sums = self.task.losses(outputs.outputs, batch)
         if outputs.scores is not None:
             labels, weights, tokens = _next_tokens(batch)
             losses, _ = cross_entropy_of_scores(outputs.scores, labels)
             total = ((losses * weights).sum(1) / jnp.maximum(tokens, 1.0)).sum()
             count = (tokens > 0).sum().astype(jnp.float32)
-            weight = self.losses.lm_weight
-            sums |= {"lm_loss": Sum(total, count), "weighted_lm_loss": Sum(weight * total, count)}
-        if self.losses.mix_l2:
+            sums["lm_loss"] = metric(total, count)
+            sums["weighted_lm_loss"] = Sum(self.weights.lm_weight * total, count)
+        if self.weights.mix_l2:
             assert outputs.mix_weights is not None
             # Counted once for each row, so that the sums of microbatches add up.
             rows = jnp.float32(len(batch["example_ids"]))
             square = (outputs.mix_weights**2).sum()
-            sums |= {"mix_l2_loss": Sum(self.losses.mix_l2 * square * rows, rows)}
+            sums["mix_l2_loss"] = Sum(self.weights.mix_l2 * square * rows, rows)
         return sums
 
     def answers(self, outputs: OutputsWithReading, batch: Batch) -> dict[str, jax.Array]:
         return self.task.answers(outputs.outputs, batch)
 
     def head_flops_per_token(self) -> float:
-        more = word_flops(self.model) if self.losses.lm_weight else 0.0
+        more = word_flops(self.model) if self.weights.lm_weight else 0.0
         return self.task.head_flops_per_token() + more
 
 

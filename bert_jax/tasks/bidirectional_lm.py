@@ -26,7 +26,7 @@ from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
-from bert_jax.models import MODELS, make_encoder
+from bert_jax.models import MODELS
 from bert_jax.models.bidirectional_lm import (
     SOFTMAXES,
     BidirectionalLanguageModel,
@@ -37,9 +37,9 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.models.sampled_softmax import sampled_cross_entropy
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks import health
-from bert_jax.tasks.objectives import Sum, Sums, cross_entropy_of_scores
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
 from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings, example_batch
 from bert_jax.tasks.text_answers import TextAnswers, WholeTexts
 from bert_jax.text.tokenization import Tokenizer
 
@@ -52,69 +52,49 @@ METRICS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class BidirectionalLM:
+class BidirectionalLM(Task):
     """The device side.
 
     Attributes:
       model: the encoder.
-      sequence_length: of the batches.
       num_samples: words of the sampled softmax; 0: the softmax of all words.
       num_words: words that are predicted, those with the first ids; the others are `unk_id`.
       unk_id: of the unknown word.
       sum_over_time: whether the gradient is that of the loss times the length of a row.
+      predicts: whether the answers are the probabilities of whole texts.
     """
 
-    model: EncoderConfig
-    sequence_length: int = 8
     num_samples: int = 0
     num_words: int = 0
     unk_id: int = 0
     sum_over_time: bool = True
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("bidirectional_lm_loss",)
-
-    def at_phase(self, phase: Phase) -> "BidirectionalLM":
-        return dataclasses.replace(self, sequence_length=phase.sequence_length)
-
-    def to_evaluate(self) -> "BidirectionalLM":
-        return self
+    predicts: bool = False
 
     def make_model(self) -> BidirectionalLanguageModel:
         return BidirectionalLanguageModel(self.model, self.num_samples, self.num_words)
 
     def example_batch(self) -> dict[str, jax.Array]:
-        ids = jnp.zeros((1, self.sequence_length), jnp.int32)
-        names = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
-        batch = dict.fromkeys(names, ids) | {"example_ids": ids + 1}
-        return batch | {"target_weights": jnp.ones(ids.shape, jnp.float32)}
+        batch = example_batch()
+        return batch | {"reverse_ids": batch["input_ids"]}
 
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
-        return dict(batch)
+    def losses(self, outputs: BidirectionalOutputs, batch: Batch) -> Sums:
+        """Returns the mean loss of both directions, and as metrics the loss of each.
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        """Twice the number of slots; bilm-tf multiplies the loss by the length of a row."""
-        total = 2 * jnp.maximum(batch["target_weights"].sum(), 1.0)
-        length = batch["input_ids"].shape[1] if self.sum_over_time else 1
-        return {"bidirectional_lm_loss": total / length}
-
-    def objective(self, outputs: BidirectionalOutputs, batch: Batch) -> Sums:
-        """Returns the losses of both directions and their mean; with all words also accuracy."""
-        weights = batch["target_weights"]
+        With a full softmax also the accuracy. bilm-tf multiplies the loss by the length of a row.
+        """
+        weights, length = batch["target_weights"], batch["input_ids"].shape[1]
         total = weights.sum()
-        losses, hits = zip(*self._losses(outputs, batch), strict=True)
-        forward, backward = ((of_slots * weights).sum() for of_slots in losses)
+        values, hits = zip(*self._losses(outputs, batch), strict=True)
+        forward, backward = ((of_slots * weights).sum() for of_slots in values)
+        scale = float(length) if self.sum_over_time else 1.0
         sums = {
-            "bidirectional_lm_loss": Sum(forward + backward, 2 * total),
-            "forward_loss": Sum(forward, total),
-            "backward_loss": Sum(backward, total),
+            "bidirectional_lm_loss": Sum(forward + backward, 2 * total, scale),
+            "forward_loss": metric(forward, total),
+            "backward_loss": metric(backward, total),
         }
         if not outputs.samples:
             num_hits = ((hits[0] + hits[1]) * weights).sum()
-            sums["bidirectional_lm_accuracy"] = Sum(num_hits, 2 * total)
+            sums["bidirectional_lm_accuracy"] = metric(num_hits, 2 * total)
         return sums
 
     def _losses(
@@ -137,27 +117,9 @@ class BidirectionalLM:
             yield scores, jnp.where(batch[name] < self.num_words, batch[name], self.unk_id)
 
     def answers(self, outputs: BidirectionalOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {}
-
-    def head_flops_per_token(self) -> float:
-        """Of both directions."""
-        words = self.num_samples or self.model.padded_vocab_size
-        return 2 * 2.0 * words * (self.model.hidden_size // 2)
-
-    def init_carry(self, batch_size: int) -> Any:
-        encoder: Any = make_encoder(self.model)
-        return encoder.init_carry(batch_size)
-
-    def carry_of(self, outputs: BidirectionalOutputs) -> Any:
-        return outputs.carry
-
-
-@dataclasses.dataclass(frozen=True)
-class TextProbabilities(BidirectionalLM):
-    """The same model, whose answers are the probabilities of whole texts."""
-
-    def answers(self, outputs: BidirectionalOutputs, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch] `forward` and `backward`, in nats."""
+        if not self.predicts:
+            return {}
         losses = []
         for scores, labels in self._scored(outputs, batch):
             table, bias = scores.table[: self.num_words], scores.bias[: self.num_words]
@@ -165,6 +127,11 @@ class TextProbabilities(BidirectionalLM):
             losses.append(cross_entropy_of_scores(words, labels)[0])
         forward, backward = (-(loss * batch["target_weights"]).sum(axis=1) for loss in losses)
         return {"forward": forward, "backward": backward}
+
+    def head_flops_per_token(self) -> float:
+        """Of both directions."""
+        words = self.num_samples or self.model.padded_vocab_size
+        return 2 * 2.0 * words * (self.model.hidden_size // 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,9 +165,9 @@ class BidirectionalLMData(PretrainingData):
             raise UserError(
                 f"config.head.softmax={head['softmax']!r} is none of {', '.join(SOFTMAXES)}."
             )
-        for metric in settings.metrics:
-            if metric not in METRICS:
-                raise UserError(f"config.metrics: {metric!r} is none of {', '.join(METRICS)}.")
+        for name in settings.metrics:
+            if name not in METRICS:
+                raise UserError(f"config.metrics: {name!r} is none of {', '.join(METRICS)}.")
         return cls(
             metrics=settings.metrics or METRICS,
             data=settings.data,
@@ -213,24 +180,29 @@ class BidirectionalLMData(PretrainingData):
             sum_over_time=head["sum_over_time"],
         )
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> BidirectionalLM:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> BidirectionalLM:
         """Returns the device side.
 
         Raises:
-          UserError: more words would be sampled than there are.
+          ValueError: more words would be sampled than there are.
         """
         task = BidirectionalLM(model, **self._words_of(model, tokenizer))
+        if phase is None:
+            return dataclasses.replace(task, predicts=True)
         if self.num_samples >= task.num_words:
-            raise UserError(
+            raise ValueError(
                 f"config.head.num_samples={self.num_samples} must be below the number of words,"
                 f" {task.num_words}: lower it, or set config.head.softmax='full'."
             )
         return dataclasses.replace(
             task, num_samples=self.num_samples, sum_over_time=self.sum_over_time
         )
-
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return TextProbabilities(model, **self._words_of(model, tokenizer))
 
     def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
         # A tokenizer of words may know more of them than its vocabulary has.

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
@@ -30,10 +29,10 @@ from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
-from bert_jax.tasks import health, objectives
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks import health, losses
+from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Batch, Prediction, Stateless, TaskRow, TaskSettings, example_batch
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
@@ -43,66 +42,35 @@ OF_RUNNING_TEXT = ("word_perplexity", "bits_per_character")
 
 
 @dataclasses.dataclass(frozen=True)
-class CausalLM(Stateless):
+class CausalLM(Task):
     """The device side.
 
     Attributes:
       model: the encoder, with a causal mask.
-      sequence_length: of the batches.
-    """
-
-    model: EncoderConfig
-    sequence_length: int = 8
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("causal_lm_loss",)
-
-    def at_phase(self, phase: Phase) -> "CausalLM":
-        return dataclasses.replace(self, sequence_length=phase.sequence_length)
-
-    def make_model(self) -> CausalLMScores:
-        return CausalLMScores(self.model)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return example_batch(self.sequence_length)
-
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
-        return dict(batch)
-
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        _, weights = objectives.next_tokens(batch)
-        return {"causal_lm_loss": jnp.maximum(weights.sum(), 1.0)}
-
-    def objective(self, outputs: WordScores, batch: Batch) -> Sums:
-        return objectives.causal_lm(outputs, batch)
-
-    def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
-        return {}
-
-    def head_flops_per_token(self) -> float:
-        return word_flops(self.model)
-
-
-@dataclasses.dataclass(frozen=True)
-class TextProbabilities(CausalLM):
-    """The same model, whose answers are the probabilities of the tokens of texts.
-
-    Attributes:
-      num_pieces: of the vocabulary; the model's table may have more rows.
+      num_pieces: of the tokenizer, whose probabilities are answered; the model's table may have
+        more rows. 0: there are no answers.
     """
 
     num_pieces: int = 0
 
+    def make_model(self) -> CausalLMScores:
+        return CausalLMScores(self.model)
+
+    def losses(self, outputs: WordScores, batch: Batch) -> Sums:
+        return losses.causal_lm(outputs, batch)
+
     def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch, seq] `log_probabilities` of the token after each position."""
+        if not self.num_pieces:
+            return {}
         table, bias = outputs.table[: self.num_pieces], outputs.bias[: self.num_pieces]
-        labels, _ = objectives.next_tokens(batch)
+        labels, _ = losses.next_tokens(batch)
         scores = dataclasses.replace(outputs, table=table, bias=bias)
-        losses, _ = objectives.cross_entropy_of_scores(scores, labels)
-        return {"log_probabilities": -losses}
+        values, _ = losses.cross_entropy_of_scores(scores, labels)
+        return {"log_probabilities": -values}
+
+    def head_flops_per_token(self) -> float:
+        return word_flops(self.model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,11 +108,14 @@ class CausalLMData(PretrainingData):
             batch_tokens=settings.batch_tokens,
         )
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> CausalLM:
-        return CausalLM(model)
-
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> TextProbabilities:
-        return TextProbabilities(model, num_pieces=len(tokenizer.pieces))
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> CausalLM:
+        return CausalLM(model, num_pieces=0 if phase else len(tokenizer.pieces))
 
     def evaluate(
         self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.encode_texts import LABEL_KINDS, TextRows, encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
@@ -28,12 +29,12 @@ from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation, review
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.outputs import GLUE_FORM
-from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -62,7 +63,7 @@ METRICS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification(Supervised):
+class Classification(Task):
     """The device side.
 
     Attributes:
@@ -72,7 +73,6 @@ class Classification(Supervised):
       head: what is read of the encoder.
     """
 
-    model: EncoderConfig
     kind: str
     num_classes: int
     head: HeadConfig = HeadConfig()
@@ -86,12 +86,12 @@ class Classification(Supervised):
             return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
         return batch
 
-    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
+    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
         if self.kind == "regression":
-            return objectives.regression(outputs[..., 0], batch)
+            return losses.regression(outputs[..., 0], batch)
         if self.kind == "multi":
-            return objectives.multi_label(outputs, batch)
-        return objectives.classification(outputs, batch)
+            return losses.multi_label(outputs, batch)
+        return losses.classification(outputs, batch)
 
     def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
         return {"logits": outputs}
@@ -211,7 +211,13 @@ class ClassificationData(Labelled):
             )
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
         check_head(self.head, model, pools=True)
         task = Classification(model, self.kind, max(1, len(self.labels)), self.head)
         return self.losses.add_to(task)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_choices import ChoiceRows, encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -18,11 +19,11 @@ from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import MultipleChoiceModel
 from bert_jax.scores import classification as scores
 from bert_jax.scores import review
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
-from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.losses import Sums
+from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -30,7 +31,7 @@ METRICS = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoice(Supervised):
+class MultipleChoice(Task):
     """The device side.
 
     Attributes:
@@ -38,7 +39,6 @@ class MultipleChoice(Supervised):
       head: what is read of it.
     """
 
-    model: EncoderConfig
     head: HeadConfig = HeadConfig()
 
     def make_model(self) -> MultipleChoiceModel:
@@ -47,8 +47,8 @@ class MultipleChoice(Supervised):
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
 
-    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
-        return objectives.classification(outputs, batch)
+    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
+        return losses.classification(outputs, batch)
 
     def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
         return {"probabilities": jax.nn.softmax(outputs)}
@@ -116,7 +116,13 @@ class MultipleChoiceData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "MultipleChoiceData":
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
         check_head(self.head, model, pools=True)
         return self.losses.add_to(MultipleChoice(model, self.head))
 

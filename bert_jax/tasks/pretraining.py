@@ -32,12 +32,12 @@ from bert_jax.models.heads import (
     word_flops,
 )
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks import health, masking, objectives
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks import health, losses, masking
+from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.task import (
     Batch,
     Prediction,
-    Stateless,
+    Task,
     TaskRow,
     TaskSettings,
     example_batch,
@@ -48,71 +48,31 @@ from bert_jax.text.tokenization import Tokenizer, count_characters
 
 
 @dataclasses.dataclass(frozen=True)
-class Pretraining(Stateless):
+class Pretraining(Task):
     """Masked language modelling and next sentence prediction (paper, section 3.1).
 
     Attributes:
       model: the encoder.
-      rule: how to mask on the device; None when the batches come with masks (static).
-      sequence_length, max_predictions_per_seq: of the batches.
       next_sentence: whether next sentences are predicted.
-      evaluation_prob: fraction of the tokens that evaluations mask; 0: that of `rule`.
-      examples_per_row: the most examples of a row.
-      id_characters: characters of the piece of each id; empty: not known.
-      evaluates: whether bits per character are reported.
+      rule: how to mask on the device; None: the batches come with masks.
+      predictions_per_token: masked positions of a row divided by its length, for FLOPs.
+      id_characters: number of characters of each id's piece, for bits per character; (): none.
+      top_k: number of candidates for each mask in the answers; 0: there are no answers.
+      num_pieces: size of the tokenizer; the model's table may have more rows.
     """
 
-    model: EncoderConfig
-    rule: masking.MaskingRule | None
-    sequence_length: int
-    max_predictions_per_seq: int
     next_sentence: bool = True
-    evaluation_prob: float = 0.0
-    examples_per_row: int = 1
+    rule: masking.MaskingRule | None = None
+    predictions_per_token: float = 0.0
     id_characters: tuple[int, ...] = ()
-    evaluates: bool = False
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        if self.next_sentence:
-            return ("masked_lm_loss", "next_sentence_loss")
-        return ("masked_lm_loss",)
-
-    def at_phase(self, phase: Phase) -> "Pretraining":
-        predictions = phase.max_predictions_per_seq
-        return dataclasses.replace(
-            self,
-            rule=self.rule and dataclasses.replace(self.rule, max_predictions=predictions),
-            sequence_length=phase.sequence_length,
-            max_predictions_per_seq=predictions,
-        )
-
-    def to_evaluate(self) -> "Pretraining":
-        task = dataclasses.replace(self, evaluates=True)
-        if not self.rule:
-            return task
-        prob = self.evaluation_prob or self.rule.masked_lm_prob
-        predictions = self.max_predictions_per_seq
-        if prob != self.rule.masked_lm_prob:
-            sizes = self.sequence_length, prob, self.rule.rounding, self.examples_per_row
-            predictions = most_masks(*sizes)
-        changes = {"masked_lm_prob": prob, "final_prob": 0.0, "max_predictions": predictions}
-        rule = dataclasses.replace(self.rule, **changes)
-        return dataclasses.replace(task, rule=rule, max_predictions_per_seq=predictions)
+    top_k: int = 0
+    num_pieces: int = 0
 
     def make_model(self) -> PreTrainingModel:
         return PreTrainingModel(self.model, self.next_sentence)
 
     def example_batch(self) -> dict[str, jax.Array]:
-        examples = jnp.zeros((1, 1), jnp.int32)
-        predictions = jnp.zeros((1, self.max_predictions_per_seq), jnp.int32)
-        return example_batch(self.sequence_length) | {
-            "next_sentence_labels": examples,
-            "next_sentence_weights": examples.astype(jnp.float32),
-            "masked_lm_positions": predictions,
-            "masked_lm_ids": predictions,
-            "masked_lm_weights": predictions.astype(jnp.float32),
-        }
+        return example_batch() | {"masked_lm_positions": jnp.zeros((1, 1), jnp.int32)}
 
     def transform(
         self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
@@ -121,49 +81,30 @@ class Pretraining(Stateless):
             return dict(batch)
         return masking.mask_batch(key, batch, self.rule, progress)
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        weights = {name: batch[name.replace("loss", "weights")] for name in self.loss_terms}
-        return {name: jnp.maximum(array.sum(), 1.0) for name, array in weights.items()}
-
-    def objective(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
-        sums = objectives.masked_lm(outputs.masked_lm_logits, batch)
-        if self.evaluates and self.id_characters:
+    def losses(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
+        sums = losses.masked_lm(outputs.masked_lm_logits, batch)
+        if self.id_characters:
             characters = jnp.asarray(self.id_characters, jnp.int32)
-            sums |= objectives.masked_lm_bits(sums, batch, characters)
+            sums |= losses.masked_lm_bits(sums, batch, characters)
         if outputs.next_sentence_logits is not None:
-            sums |= objectives.next_sentence(outputs.next_sentence_logits, batch)
+            sums |= losses.next_sentence(outputs.next_sentence_logits, batch)
         if "mask_units" in batch:
-            sums["masked_phrases"] = objectives.masked_phrases(batch)
+            sums["masked_phrases"] = losses.masked_phrases(batch)
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {}
-
-    def head_flops_per_token(self) -> float:
-        predicted = self.max_predictions_per_seq / self.sequence_length
-        return predicted * word_flops(self.model)
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedWords(Pretraining):
-    """The same model, whose answers are the most probable pieces for each mask.
-
-    Attributes:
-      num_pieces: of the vocabulary; the model's table may have more rows.
-      top_k: candidates for each mask.
-    """
-
-    num_pieces: int = 0
-    top_k: int = 1
-
-    def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        """float32[batch, masks, top_k] `probabilities`, their `tokens`, and [batch, 2]."""
+        """float32[batch, masks, top_k] `probabilities`, their `tokens`; [batch, 2] for pairs."""
+        if not self.top_k:
+            return {}
         logits = outputs.masked_lm_logits[..., : self.num_pieces]
         probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), self.top_k)
         answers = {"probabilities": probabilities, "tokens": tokens}
         if outputs.next_sentence_logits is not None:
             answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)[:, 0]
         return answers
+
+    def head_flops_per_token(self) -> float:
+        return self.predictions_per_token * word_flops(self.model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,34 +148,56 @@ class PretrainingData:
     def with_labels(self, labels: tuple[str, ...]) -> Self:
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Pretraining:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
         _check_has_mask(tokenizer)
-        rule = None
+        task, pieces = Pretraining(model, self.next_sentence), len(tokenizer.pieces)
+        if phase is None:
+            return dataclasses.replace(task, top_k=min(self.top_k, pieces), num_pieces=pieces)
+        if evaluate:
+            task = dataclasses.replace(task, id_characters=count_characters(tokenizer.pieces))
+        max_predictions = phase.max_predictions_per_seq
         if self.data["mode"] == "dynamic":
-            rule = masking.MaskingRule(
-                masked_lm_prob=self.data["masked_lm_prob"],
-                max_predictions=1,
-                masking=self.data["masking"],
-                vocab_size=len(tokenizer.pieces),
-                mask_id=tokenizer.mask_id,
-                never_masked=(tokenizer.cls_id, tokenizer.sep_id),
-                is_continuation=tuple(tokenizer.is_continuation.tolist()),
-                rounding=self.data["mask_rounding"],
-                mask_share=self.data["mask_share"],
-                keep_share=self.data["keep_share"],
-                random_share=self.data["random_share"],
-                unit_weights=self._unit_weights(),
-                final_prob=self.data.get("final_masked_lm_prob", 0.0),
-            )
-        return Pretraining(
-            model,
-            rule,
-            sequence_length=8,
-            max_predictions_per_seq=1,
-            next_sentence=self.next_sentence,
-            evaluation_prob=self.data.get("eval_masked_lm_prob", 0.0),
-            examples_per_row=self.data.get("max_examples_per_row", 1),
-            id_characters=count_characters(tokenizer.pieces),
+            rule = self._masking_rule(tokenizer, phase, evaluate)
+            task, max_predictions = dataclasses.replace(task, rule=rule), rule.max_predictions
+        return dataclasses.replace(
+            task, predictions_per_token=max_predictions / phase.sequence_length
+        )
+
+    def _masking_rule(
+        self, tokenizer: Tokenizer, phase: Phase, evaluate: bool
+    ) -> masking.MaskingRule:
+        data, max_predictions = self.data, phase.max_predictions_per_seq
+        prob, final_prob = data["masked_lm_prob"], data.get("final_masked_lm_prob", 0.0)
+        if evaluate:
+            final_prob, eval_prob = 0.0, data.get("eval_masked_lm_prob", 0.0) or prob
+            if eval_prob != prob:
+                prob = eval_prob
+                max_predictions = most_masks(
+                    phase.sequence_length,
+                    prob,
+                    data["mask_rounding"],
+                    data.get("max_examples_per_row", 1),
+                )
+        return masking.MaskingRule(
+            masked_lm_prob=prob,
+            max_predictions=max_predictions,
+            masking=data["masking"],
+            vocab_size=len(tokenizer.pieces),
+            mask_id=tokenizer.mask_id,
+            never_masked=(tokenizer.cls_id, tokenizer.sep_id),
+            is_continuation=tuple(tokenizer.is_continuation.tolist()),
+            rounding=data["mask_rounding"],
+            mask_share=data["mask_share"],
+            keep_share=data["keep_share"],
+            random_share=data["random_share"],
+            unit_weights=self._unit_weights(),
+            final_prob=final_prob,
         )
 
     def _unit_weights(self) -> tuple[float, ...]:
@@ -242,12 +205,6 @@ class PretrainingData:
         if self.data["masking"] != "phrase":
             return ()
         return (1.0, 1.0, *parse_weights(self.data["lexicon_weights"]).values())
-
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> MaskedWords:
-        _check_has_mask(tokenizer)
-        pieces = len(tokenizer.pieces)
-        top_k = min(self.top_k, pieces)
-        return MaskedWords(model, None, 8, 1, self.next_sentence, num_pieces=pieces, top_k=top_k)
 
     def answers_of(self, rows: CorpusRows) -> "NoAnswers":
         return NoAnswers()

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
@@ -21,12 +22,12 @@ from bert_jax.models.task_heads import SpanModel, SpanOutputs
 from bert_jax.scores import cmrc, review, squad
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, make_head
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.outputs import SQUAD_FORM
-from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -38,7 +39,7 @@ METRICS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanTask(Supervised):
+class SpanTask(Task):
     """The device side.
 
     Attributes:
@@ -46,14 +47,13 @@ class SpanTask(Supervised):
       head: what is read of it.
     """
 
-    model: EncoderConfig
     head: HeadConfig = HeadConfig()
 
     def make_model(self) -> SpanModel:
         return SpanModel(self.model, self.head)
 
-    def objective(self, outputs: SpanOutputs, batch: Batch) -> Sums:
-        return objectives.span(outputs.start_logits, outputs.end_logits, batch)
+    def losses(self, outputs: SpanOutputs, batch: Batch) -> Sums:
+        return losses.span(outputs.start_logits, outputs.end_logits, batch)
 
     def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"start": outputs.start_logits, "end": outputs.end_logits}
@@ -147,7 +147,13 @@ class SpanData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "SpanData":
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
         check_head(self.head, model)
         return self.losses.add_to(SpanTask(model, self.head))
 

@@ -3,10 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from bert_jax.config.phases import Phase
 from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.labelled_rows import LabelledRows
@@ -14,41 +10,11 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.review import MOST_ERRORS
 from bert_jax.tasks.task import (
     Answers,
-    Batch,
     LabelledData,
     Prediction,
-    Stateless,
-    Task,
-    example_batch,
     windows,
 )
 from bert_jax.text.tokenization import Tokenizer
-
-
-class Supervised(Stateless):
-    """The parts of a `Task` that do not depend on the task: gold labels, weights and one loss."""
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("task_loss",)
-
-    def at_phase(self, phase: Phase) -> Any:
-        return self
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return example_batch()
-
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
-        del key, progress  # only dropout is random
-        return dict(batch)
-
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"task_loss": jnp.maximum(batch["weights"].sum(), 1.0)}
-
-    def head_flops_per_token(self) -> float:
-        return 0.0
 
 
 class Labelled:
@@ -71,9 +37,6 @@ class Labelled:
         """All lengths in tokens that rows are padded to."""
         lengths = self.pad_lengths or GENERAL_LENGTHS
         return bucket_lengths(lengths, self.max_sequence_length)
-
-    def make_predictor(self: LabelledData, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        return self.make_task(model, tokenizer)
 
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner about the head."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
@@ -26,12 +27,12 @@ from bert_jax.models.task_heads import TAGGING_HEADS, TaggingModel, TaggingOutpu
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
 from bert_jax.scores import review
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, make_head
-from bert_jax.tasks.objectives import Sum, Sums
+from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.outputs import CONLL_FORM
-from bert_jax.tasks.supervised import Labelled, Supervised
+from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import WINDOW, Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -40,7 +41,7 @@ METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tagging(Supervised):
+class Tagging(Task):
     """The device side.
 
     Attributes:
@@ -49,7 +50,6 @@ class Tagging(Supervised):
       head, layers, frozen, lstm_size, lstm_layers, dropout_rate, mix_layer_norm: of TaggingModel.
     """
 
-    model: EncoderConfig
     num_classes: int
     head: str
     layers: str
@@ -77,11 +77,8 @@ class Tagging(Supervised):
         is_word = jnp.ones_like(batch["input_ids"], dtype=bool)
         return batch | {"word_positions": batch["position_ids"], "is_word": is_word}
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"task_loss": jnp.maximum(self._weights(batch).sum(), 1.0)}
-
-    def objective(self, outputs: TaggingOutputs, batch: Batch) -> Sums:
-        sums = objectives.classification(outputs.logits, batch)
+    def losses(self, outputs: TaggingOutputs, batch: Batch) -> Sums:
+        sums = losses.classification(outputs.logits, batch)
         if outputs.crf is None:
             return sums
         likelihood = crf.log_likelihood(
@@ -187,7 +184,13 @@ class TaggingData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "TaggingData":
         return dataclasses.replace(self, labels=labels)
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
         check_head(self.head, model)
         head = self.head
         task = Tagging(

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.config.phases import Phase
 from bert_jax.data.batch import EvaluationBatch, Rows
 from bert_jax.models.model import Batch, EncoderConfig
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.losses import Sums
 from bert_jax.text.tokenization import Tokenizer
 
 # Examples that are in memory at a time, and after which predictions are on disk.
@@ -24,35 +24,23 @@ WINDOW = 1024
 Prediction = dict[str, Any]
 
 
-class Task(Protocol):
-    """The device side of a task: a frozen dataclass that holds no arrays.
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The device side of a task; a subclass is a frozen dataclass without arrays.
 
     Attributes:
       model: the encoder's configuration.
-      loss_terms: names of the Sums that are losses; the loss is the sum of their means.
     """
 
-    @property
-    def model(self) -> EncoderConfig: ...
-
-    @property
-    def loss_terms(self) -> tuple[str, ...]: ...
-
-    def at_phase(self, phase: Phase) -> "Task":
-        """Returns the task at the sequence length of a phase."""
-        ...
-
-    def to_evaluate(self) -> "Task":
-        """Returns the task as it is evaluated, at the same sequence length."""
-        ...
+    model: EncoderConfig
 
     def make_model(self) -> nn.Module:
         """Returns the linen module (batch, deterministic) -> outputs."""
-        ...
+        raise NotImplementedError
 
     def example_batch(self) -> dict[str, jax.Array]:
-        """Returns a small batch of the right form, for shapes and initial parameters."""
-        ...
+        """Returns a batch of one row for `make_model().init`; only its names and ranks matter."""
+        return example_batch()
 
     def transform(
         self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
@@ -62,49 +50,30 @@ class Task(Protocol):
         Args:
           key: of this batch.
           batch: the global batch.
-          progress: float32[], the part of the run's updates that is done.
+          progress: float32[], the fraction of the run's steps that is done.
         """
-        ...
+        del key, progress
+        return dict(batch)
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        """Returns float32[] for each loss term, from the whole (transformed) global batch."""
-        ...
+    def losses(self, outputs: Any, batch: Batch) -> Sums:
+        """Returns the losses of a batch, or of a microbatch, and metrics such as accuracies.
 
-    def objective(self, outputs: Any, batch: Batch) -> Sums:
-        """Returns losses and accuracies of a batch, or of a part of one, as sums."""
-        ...
+        The loss that is minimized is the sum of the means. Denominators must depend on the batch
+        alone: those of the whole batch are computed before the outputs of its microbatches.
+
+        Args:
+          outputs: of the model.
+          batch: as `transform` returned it.
+        """
+        raise NotImplementedError
 
     def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
-        """Returns what the host reads of each row, [batch, ...] each; empty if nothing."""
-        ...
+        """Returns what the host reads from each row, [batch, ...] each; empty if nothing."""
+        return {}
 
     def head_flops_per_token(self) -> float:
         """Returns the forward FLOPs of the heads' large matrix products per input position."""
-        ...
-
-    def init_carry(self, batch_size: int) -> Any:
-        """Returns what the model carries before the first batch: a tree of zeros [batch_size, ...].
-
-        It is `()` for a model that carries nothing.
-        """
-        ...
-
-    def carry_of(self, outputs: Any) -> Any:
-        """Returns what the model carries to the next batch, in the form of `init_carry`."""
-        ...
-
-
-class Stateless:
-    """The parts of a `Task` that carries nothing to the next batch and is evaluated as trained."""
-
-    def to_evaluate(self) -> Any:
-        return self
-
-    def init_carry(self, batch_size: int) -> Any:
-        return ()
-
-    def carry_of(self, outputs: Any) -> Any:
-        return ()
+        return 0.0
 
 
 class Answers(Protocol):
@@ -137,12 +106,21 @@ class TaskData(Protocol):
         """Returns the same with these labels."""
         ...
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        """Returns the device side that is trained and evaluated."""
-        ...
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> Task:
+        """Returns the device side.
 
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> Task:
-        """Returns the device side whose `answers` are the predictions."""
+        Args:
+          model: the encoder's configuration.
+          tokenizer: of the run.
+          phase: that is trained; None: the `answers` are the predictions for files.
+          evaluate: whether held-out rows of the phase are evaluated.
+        """
         ...
 
     def answers_of(self, rows: Rows) -> Answers:

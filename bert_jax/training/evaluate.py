@@ -17,13 +17,15 @@ from bert_jax.devices import processes, sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
 from bert_jax.files.errors import UserError
+from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.task import Prediction, Task
 from bert_jax.training import metrics, progress
+from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import untrained_params
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
-from bert_jax.training.state import abstract_params, init_carry
+from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step
 
 # What the newest evaluation found, in the folder of a run.
@@ -83,13 +85,13 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
 def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     """Returns an evaluator of all held-out rows of a phase; None if there are none.
 
-    Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the loss terms,
+    Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
     each the mean over all rows. A corpus can be evaluated in part, by `config.eval.max_batches`.
     """
     splits = run.evaluation_rows(phase)
     if not splits:
         return None
-    config, mesh, task = run.config, run.mesh, run.task_at(phase).to_evaluate()
+    config, mesh, task = run.config, run.mesh, run.task_at(phase, evaluate=True)
     batch_size = evaluation_batch_size(config, phase)
     limit = config.eval.max_batches or None if has_corpus(config) else None
     start, stop = sharding.local_rows(mesh, batch_size)
@@ -100,7 +102,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         for rows in splits:
             totals, answers = metrics.Totals(), run.data.answers_of(rows)
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
-            carry = init_carry(task, mesh, batch_size)
+            carry, sums = init_carry(task, mesh, batch_size), {}
             for number, batch in enumerate(batches):
                 local = run.add_fields(batch.read(start, stop))
                 on_device = sharding.shard_batch(mesh, local, batch_size, start)
@@ -108,7 +110,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
                 sums, outputs = jax.device_get(results)
                 totals.add(sums)
                 answers.add(batch.row_numbers, batch.length, outputs)
-            means = metrics.with_loss(totals.means(), task.loss_terms)
+            means = metrics.with_loss(totals.means(), loss_names(sums))
             predictions = answers.predictions()
             values |= run.data.evaluate(rows, predictions, means)
             if rows is splits[0]:

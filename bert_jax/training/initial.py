@@ -280,7 +280,7 @@ def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
     """Returns the task whose model has the heads of pre-training, for its parameters."""
     if model.lm_head == "tied":  # nothing is between the encoder and the words
         return CausalLM(model)
-    return Pretraining(model, None, 8, 1, next_sentence)
+    return Pretraining(model, next_sentence)
 
 
 # ------------------------------------------------------------------ what fits

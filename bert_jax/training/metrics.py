@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,10 @@ class Totals:
         return {name: list(pair) for name, pair in self._values.items()}
 
 
-def with_loss(means: dict[str, float], loss_terms: tuple[str, ...]) -> dict[str, float]:
-    """Adds the sum of the loss terms in front, as `loss`; NaN if one was never counted."""
-    return {"loss": sum(means.get(name, float("nan")) for name in loss_terms), **means}
+def with_loss(means: dict[str, float], names: Collection[str]) -> dict[str, float]:
+    """Adds the sum of the losses `names` in front, as `loss`; NaN if one was never counted."""
+    total = sum(means.get(name, float("nan")) for name in names)
+    return {"loss": total if names else float("nan"), **means}
 
 
 def is_best_when_low(metric: str) -> bool:

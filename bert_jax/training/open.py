@@ -75,6 +75,7 @@ def open_run(
     else:
         run = _open_labelled(config, workdir, data, to_train, mesh)  # pyright: ignore[reportArgumentType]
     _ = run.add_fields  # the encoder may refuse the tokenizer
+    run.task_at(run.phases[0])  # and the task
     return run
 
 
@@ -105,7 +106,6 @@ def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh)
         vocabulary_path=manifest.vocabulary_path,
         phases=phases,
         data=data,
-        task=data.make_task(make_model_config(config), tokenizer),
         training=training,
         evaluation=tuple(
             (CorpusRows(manifest, VALIDATION, length),) if has_validation else ()
@@ -181,7 +181,6 @@ def _open_labelled(
         vocabulary_path=vocabulary,
         phases=make_phases(config, steps),
         data=data,
-        task=data.make_task(make_model_config(config), tokenizer),
         training=training,
         evaluation=(evaluation,),
         fingerprint=_fingerprint(training, tokenizer, data.labels),

@@ -12,6 +12,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.devices import processes
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
+from bert_jax.tasks.losses import loss_names
 from bert_jax.training import metrics, progress
 from bert_jax.training.evaluate import verdict
 from bert_jax.training.run import Run
@@ -42,6 +43,7 @@ class Reporter:
         self._schedule = run.optimizer()[1]
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
+        self._loss_names: tuple[str, ...] = ()
         self._file = None
         before: dict[str, float] = {}
         if processes.is_main():
@@ -53,7 +55,6 @@ class Reporter:
         """Starts a phase; `host_batch(step)` returns the batch to save for a non-finite update."""
         self._phase = phase
         self._host_batch = host_batch
-        self._loss_terms = self._run.task_at(phase).loss_terms
         self._clock.read()
         self._waited = 0.0
 
@@ -86,6 +87,7 @@ class Reporter:
             self._take(step, jax.device_get(on_device))
 
     def _take(self, step: int, values: StepMetrics) -> None:
+        self._loss_names = loss_names(values.sums)
         if values.applied:
             self._streak = 0
             self.totals.add(values.sums)
@@ -124,7 +126,7 @@ class Reporter:
     def log(self, step: int) -> None:
         """Writes and prints the means since the last report."""
         self.drain()
-        values = metrics.with_loss(self.totals.means(), self._loss_terms)
+        values = metrics.with_loss(self.totals.means(), self._loss_names)
         self.totals.clear()
         if not values["skipped_share"]:
             del values["skipped_share"]

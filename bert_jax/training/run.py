@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -47,7 +47,6 @@ class Run:
       vocabulary_path: what the tokenizer was loaded from.
       phases: with their steps.
       data: host side of the task.
-      task: device side of the task.
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
@@ -61,7 +60,6 @@ class Run:
     vocabulary_path: str
     phases: tuple[Phase, ...]
     data: TaskData
-    task: Task
     training: tuple[Rows, ...]
     evaluation: tuple[tuple[Rows, ...], ...]
     fingerprint: str
@@ -73,21 +71,34 @@ class Run:
         return self.phases[-1].last_step
 
     @functools.cached_property
+    def model(self) -> EncoderConfig:
+        """Sizes and numerics of the encoder."""
+        return make_model_config(self.config)
+
+    @functools.cached_property
     def add_fields(self) -> AddFields:
         """Completes a batch on the host with what only this encoder reads.
 
         Raises:
           UserError: the tokenizer does not fit the encoder.
         """
-        return make_add_fields(self.task.model, self.tokenizer)
+        return make_add_fields(self.model, self.tokenizer)
 
     def phase_at(self, step: int) -> Phase:
         """Returns the phase of update number `step` (from 0); past the end, the last."""
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
-    def task_at(self, phase: Phase) -> Task:
-        """Returns the task at the sequence length of a phase."""
-        return self.task.at_phase(phase)
+    def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
+        """Returns the device side of the task in a phase, as it is trained or evaluated."""
+        return self._tasks(phase, evaluate)
+
+    @functools.cached_property
+    def _tasks(self) -> Callable[[Phase, bool], Task]:
+        @functools.cache
+        def make(phase: Phase, evaluate: bool) -> Task:
+            return self.data.make_task(self.model, self.tokenizer, phase, evaluate)
+
+        return make
 
     def training_rows(self, phase: Phase) -> Rows:
         """Returns the rows that a phase trains on."""

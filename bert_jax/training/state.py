@@ -14,6 +14,7 @@ from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS, complete_example
 from bert_jax.models.heads import HEAD_RULES
 from bert_jax.tasks.task import Task
+from bert_jax.training.carry import zero_carry
 
 # The purposes of random keys. The purpose is folded into the seed's key first, the step or batch
 # number second, so that every random decision is a pure function of (seed, purpose, number).
@@ -129,12 +130,6 @@ def init_some(
     return jax.jit(make, out_shardings=where)(key)
 
 
-def init_carry(task: Task, mesh: Mesh, batch_size: int) -> Any:
-    """Returns what is carried before the first batch, on the devices, split like a batch."""
-    where = sharding.batch_sharding(mesh)
-    return jax.jit(lambda: task.init_carry(batch_size), out_shardings=where)()
-
-
 def _new_state(
     task: Task, params: Any, tx: optax.GradientTransformation, batch_size: int
 ) -> TrainState:
@@ -143,5 +138,5 @@ def _new_state(
         params=params,
         opt_state=tx.init(params),
         nonfinite_streak=jnp.zeros((), jnp.int32),
-        carry=task.init_carry(batch_size),
+        carry=zero_carry(task, batch_size),
     )

@@ -8,14 +8,16 @@ so that the gradients of the microbatches add up to exactly the gradient of the 
 from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
 
 from bert_jax.models import MODELS
-from bert_jax.tasks.objectives import Sums
+from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
+from bert_jax.training.carry import carry_of
 from bert_jax.training.state import TrainState
 
 
@@ -27,7 +29,7 @@ class StepMetrics:
       sums: numerators and denominators of losses and accuracies.
       gradient_norm: global norm of the gradient, before clipping.
       update_norm: global norm of the change of the parameters.
-      finite: for each loss term and for "gradient_norm", whether it was finite.
+      finite: for each loss and for "gradient_norm", whether it was finite.
       applied: whether the update was applied.
     """
 
@@ -59,7 +61,7 @@ def train_step(
     gradient = compute_gradient(
         state, batch, keys, task=task, steps=steps, num_microbatches=num_microbatches
     )
-    return apply_gradient(state, *gradient, task=task, tx=tx, nonfinite_limit=nonfinite_limit)
+    return apply_gradient(state, *gradient, tx=tx, nonfinite_limit=nonfinite_limit)
 
 
 def compute_gradient(
@@ -96,7 +98,6 @@ def apply_gradient(
     sums: Sums,
     carry: Any,
     *,
-    task: Task,
     tx: optax.GradientTransformation,
     nonfinite_limit: int = 0,
 ) -> tuple[TrainState, StepMetrics]:
@@ -105,13 +106,12 @@ def apply_gradient(
     Args:
       state: before the update.
       grads, sums, carry: of `compute_gradient`.
-      task: decides which losses must be finite.
       tx: the optimizer, learning rate included.
       nonfinite_limit: after more consecutive non-finite updates than this, no further update is
         applied: the parameters keep their values until the host reads the metrics.
     """
     gradient_norm = optax.tree.norm(grads)
-    finite = {name: jnp.isfinite(sums[name].numerator) for name in task.loss_terms}
+    finite = {name: jnp.isfinite(sums[name].numerator) for name in loss_names(sums)}
     finite["gradient_norm"] = jnp.isfinite(gradient_norm)
     all_finite = jnp.stack(list(finite.values())).all()
     applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
@@ -157,7 +157,7 @@ def eval_step(
     """
     batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.objective(outputs, batch), task.answers(outputs, batch), task.carry_of(outputs)
+    return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
 
 
 def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
@@ -180,13 +180,20 @@ def _accumulate(
 ) -> tuple[Any, Sums, Any]:
     """Returns the gradient of the loss of the whole batch, its Sums, and what is carried on."""
     model = task.make_model()
-    denominators = task.denominators(batch)
+    denominators = {}
+    if num_microbatches > 1:
+        denominators = _denominators(task, model, params, batch, dropout_key)
 
     def loss_of_part(params, part, key):
         outputs = model.apply({"params": params}, part, deterministic=False, rngs={"dropout": key})
-        sums = task.objective(outputs, part)
-        loss = sum(sums[name].numerator / denominators[name] for name in task.loss_terms)
-        return loss, (sums, task.carry_of(outputs))
+        sums = task.losses(outputs, part)
+        of_batch = denominators or {name: item.denominator for name, item in sums.items()}
+        loss = 0.0
+        for name in loss_names(sums):
+            denominator = jax.lax.stop_gradient(of_batch[name])
+            denominator = jnp.where(denominator == 0, 1.0, denominator)
+            loss += sums[name].numerator / (denominator / sums[name].gradient_scale)
+        return loss, (sums, carry_of(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
@@ -206,6 +213,26 @@ def _accumulate(
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
     (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
     return grads, sums, jax.tree.map(_join, first_carry, carries)
+
+
+def _denominators(
+    task: Task, model: nn.Module, params: Any, batch: Batch, key: jax.Array
+) -> dict[str, jax.Array]:
+    """Returns the denominators of the losses of the whole batch, without applying the model.
+
+    They are those of outputs of NaN, which makes a denominator that depends on outputs NaN too. XLA
+    removes all that only the numerators need.
+    """
+
+    def apply(params, batch, key):
+        return model.apply({"params": params}, batch, deterministic=False, rngs={"dropout": key})
+
+    def fill(like):
+        is_float = jnp.issubdtype(like.dtype, jnp.floating)
+        return jnp.full(like.shape, jnp.nan if is_float else 0, like.dtype)
+
+    outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch, key))
+    return {name: item.denominator for name, item in task.losses(outputs, batch).items()}
 
 
 def _split(batch: Batch, num_microbatches: int) -> Batch:

@@ -24,6 +24,7 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.task import Task
 from bert_jax.training import metrics, progress
+from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
 from bert_jax.training.evaluate import make_evaluator, write_evaluation, write_results
 from bert_jax.training.feed import Feed
@@ -33,7 +34,7 @@ from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data, optimizer_config, save_to_workdir
-from bert_jax.training.state import TrainState, abstract_state, init_carry
+from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import StepMetrics, apply_gradient, compute_gradient, train_step
 
 
@@ -237,7 +238,7 @@ def jitted_train_step(
     state = abstract_state(task, tx, mesh, batch_size)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     of_batch = {"task": task, "steps": steps, "num_microbatches": num_microbatches}
-    of_update = {"task": task, "tx": tx, "nonfinite_limit": nonfinite_limit}
+    of_update = {"tx": tx, "nonfinite_limit": nonfinite_limit}
     where = shardings, sharding.replicated(mesh)
     if not in_two:
         step = functools.partial(sharding.on_mesh(mesh, train_step), **of_batch | of_update)

@@ -22,11 +22,13 @@ from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.masks import attention_bias, is_visible
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking
+from bert_jax.tasks.losses import loss_names
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from bert_jax.training.run import Run, make_model_config, make_task_data
 from bert_jax.training.state import init_params
 from bert_jax.training.train import train
+from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -109,7 +111,6 @@ def make_run(name: str, **changes) -> Run:
         vocabulary_path="",
         phases=make_phases(config, config.steps),
         data=data,
-        task=data.make_task(make_model_config(config), cast(Any, tokenizer)),
         training=(cast(Any, SimpleNamespace(rows_per_epoch=10**6)),),
         evaluation=((),),
         fingerprint="",
@@ -244,7 +245,16 @@ def test_the_heads_and_the_losses(name, known):
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     assert ("next_sentence" in params) == ("pooler" in params["bert"]) == known.next_sentence
     terms = ("masked_lm_loss", "next_sentence_loss")
-    assert task.loss_terms == (terms if known.next_sentence else terms[:1])
+    batch = jax.eval_shape(task.transform, jax.random.key(0), tiny.make_batch(2, 128))
+    outputs = jax.eval_shape(
+        lambda params, batch: task.make_model().apply(
+            {"params": params}, batch, deterministic=True
+        ),
+        params,
+        batch,
+    )
+    sums = jax.eval_shape(task.losses, outputs, batch)
+    assert loss_names(sums) == (terms if known.next_sentence else terms[:1])
 
 
 # --------------------------------------------------------------------------------- the optimizer

@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.models import make_encoder
 from bert_jax.models.model import Batch, EncoderConfig
-from bert_jax.tasks.objectives import Sum, Sums, cross_entropy
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
 from bert_jax.tasks.pretraining import Pretraining, PretrainingData
 from bert_jax.tasks.task import TaskRow
 from bert_jax.text.tokenization import Tokenizer
@@ -35,22 +35,15 @@ class NextTokenModel(nn.Module):
 class NextToken(Pretraining):
     """The device side; what is predicted are the tokens of the rows themselves."""
 
-    @property
-    def loss_terms(self) -> tuple[str, ...]:
-        return ("next_token_loss",)
-
     def make_model(self) -> NextTokenModel:  # pyright: ignore[reportIncompatibleMethodOverride]
         return NextTokenModel(self.model)
 
-    def denominators(self, batch: Batch) -> dict[str, jax.Array]:
-        return {"next_token_loss": jnp.maximum(_weights(batch).sum(), 1.0)}
-
-    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
-        losses, hits = cross_entropy(outputs[:, :-1], batch["input_ids"][:, 1:])
+    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
+        values, hits = cross_entropy(outputs[:, :-1], batch["input_ids"][:, 1:])
         weights = _weights(batch)
         return {
-            "next_token_loss": Sum((losses * weights).sum(), weights.sum()),
-            "next_token_accuracy": Sum((hits * weights).sum(), weights.sum()),
+            "next_token_loss": Sum((values * weights).sum(), weights.sum()),
+            "next_token_accuracy": metric((hits * weights).sum(), weights.sum()),
         }
 
     def head_flops_per_token(self) -> float:
@@ -67,11 +60,16 @@ def _weights(batch: Batch) -> jax.Array:
 class NextTokenData(PretrainingData):
     """The host side."""
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> NextToken:
-        return NextToken(model, None, 8, 1, next_sentence=False)
-
-    def make_predictor(self, model: EncoderConfig, tokenizer: Tokenizer) -> Any:
-        raise ValueError("config.task='next_token' makes no predictions.")
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> NextToken:
+        if phase is None:
+            raise ValueError("config.task='next_token' makes no predictions.")
+        return NextToken(model, next_sentence=False)
 
     def verdict(
         self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.encode_texts import TextRows, encode_texts
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import read_texts
@@ -20,10 +21,10 @@ from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.task_heads import LinearHead
 from bert_jax.scores import classification as scores
-from bert_jax.tasks import objectives
-from bert_jax.tasks.objectives import Sums
-from bert_jax.tasks.supervised import Labelled, Supervised
-from bert_jax.tasks.task import Batch, Prediction, TaskRow, TaskSettings
+from bert_jax.tasks import losses
+from bert_jax.tasks.losses import Sums
+from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 
@@ -42,16 +43,14 @@ class CountModel(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class CountWords(Supervised):
+class CountWords(Task):
     """The device side."""
-
-    model: EncoderConfig
 
     def make_model(self) -> CountModel:
         return CountModel(self.model)
 
-    def objective(self, outputs: jax.Array, batch: Batch) -> Sums:
-        return objectives.regression(outputs, batch)
+    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
+        return losses.regression(outputs, batch)
 
     def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
         return {"words": jnp.round(outputs)}
@@ -83,7 +82,13 @@ class CountWordsData(Labelled):
     def with_labels(self, labels: tuple[str, ...]) -> "CountWordsData":
         return self
 
-    def make_task(self, model: EncoderConfig, tokenizer: Tokenizer) -> CountWords:
+    def make_task(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> CountWords:
         return CountWords(model)
 
     def encode(

@@ -72,8 +72,8 @@ def test_logits_loss_and_gradients(model, params, theirs, to_theirs):
 
     def loss_of(params):
         outputs: Any = task.make_model().apply({"params": params}, batch, deterministic=True)
-        sums = task.objective(outputs, batch)["causal_lm_loss"]
-        return sums.numerator / task.denominators(batch)["causal_lm_loss"]
+        sums = task.losses(outputs, batch)["causal_lm_loss"]
+        return sums.numerator / sums.denominator
 
     loss, gradients = jax.jit(jax.value_and_grad(loss_of))(params)
     assert float(loss) == pytest.approx(float(out.loss.detach()), rel=1e-5)

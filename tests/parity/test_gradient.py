@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.tasks.losses import loss_names
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import train_step
 
@@ -24,7 +25,7 @@ def loss_and_gradient(task, params, batch):
     step = jax.jit(functools.partial(train_step, task=task, tx=tx))
     zero = jnp.zeros((), jnp.int32)
     state, metrics = step(TrainState(zero, params, tx.init(params), zero), batch, keys)
-    sums = (metrics.sums[name] for name in task.loss_terms)
+    sums = (metrics.sums[name] for name in loss_names(metrics.sums))
     return sum(float(s.numerator / s.denominator) for s in sums), state.opt_state[0].trace
 
 

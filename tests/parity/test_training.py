@@ -9,6 +9,7 @@ import pytest
 
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
+from bert_jax.tasks.losses import loss_names
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import train_step
 
@@ -41,7 +42,7 @@ def train_ours(task, params, batches, name, schedule, peak):
     losses = []
     for batch in batches:
         state, metrics = step(state, batch, keys)
-        sums = (metrics.sums[name] for name in task.loss_terms)
+        sums = (metrics.sums[name] for name in loss_names(metrics.sums))
         losses.append(sum(float(s.numerator / s.denominator) for s in sums))
     return losses, state.params
 

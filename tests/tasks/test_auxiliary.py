@@ -12,6 +12,7 @@ import pytest
 from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.auxiliary import Losses, WithLosses
 from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.task import TaskSettings
 from bert_jax.training.state import TrainState, init_params
@@ -64,12 +65,12 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means():
                 -np.mean([logs[number, i, ids[i + 1]] for i in range(len(ids) - 1)])
             )
     assert len(of_sequences) == 13
-    sums = task.objective(outputs, batch)
+    sums = task.losses(outputs, batch)
     np.testing.assert_allclose(sums["lm_loss"].numerator, sum(of_sequences), rtol=1e-5)
-    assert sums["lm_loss"].denominator == task.denominators(batch)["weighted_lm_loss"] == 13
+    assert sums["lm_loss"].denominator == sums["weighted_lm_loss"].denominator == 13
     weighted = sums["weighted_lm_loss"]
     np.testing.assert_allclose(weighted.numerator, 0.25 * sums["lm_loss"].numerator, rtol=1e-6)
-    assert task.loss_terms == ("task_loss", "weighted_lm_loss")
+    assert loss_names(sums) == ("task_loss", "weighted_lm_loss")
 
 
 def test_the_answers_and_the_loss_of_the_task_stay_the_same():
@@ -80,17 +81,17 @@ def test_the_answers_and_the_loss_of_the_task_stay_the_same():
     others = plain.make_model().apply({"params": params}, batch, deterministic=True)
     jax.tree.map(
         np.testing.assert_array_equal,
-        (task.answers(outputs, batch), task.objective(outputs, batch)["task_loss"]),
-        (plain.answers(others, batch), plain.objective(others, batch)["task_loss"]),
+        (task.answers(outputs, batch), task.losses(outputs, batch)["task_loss"]),
+        (plain.answers(others, batch), plain.losses(others, batch)["task_loss"]),
     )
 
 
 def test_gradients_of_microbatches_add_up_to_that_of_the_batch():
     model = make_model(num_layers=1, attention_pattern="causal", **NO_DROPOUT)
     task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, MIX))
-    assert task.loss_terms == ("task_loss", "weighted_lm_loss", "mix_l2_loss")
     params, batch = random_params(task), choices_batch()
     whole, metrics = gradient_of(task, params, batch)
+    assert loss_names(metrics.sums) == ("mix_l2_loss", "task_loss", "weighted_lm_loss")
     parts, of_parts = gradient_of(task, params, batch, num_microbatches=4)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), parts, whole)
     jax.tree.map(

@@ -14,6 +14,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config import defaults
+from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
@@ -32,6 +33,7 @@ WORDS = "the cat sat on a mat".split()
 TOKENIZER = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False)
 UNKNOWN = TOKENIZER.unk_id
 ROWS, LENGTH, WIDTH, SIZE = 2, 4, 3, 9  # 9: the words and three markers
+PHASE = Phase(LENGTH, ROWS, 0, 1.0, 0, 1)
 MODEL = ElmoConfig(
     vocab_size=SIZE,
     pad_vocab_to_multiple_of=4,
@@ -83,7 +85,7 @@ def losses_by_hand(scores: WordScores, labels: np.ndarray) -> np.ndarray:
 
 def test_the_loss_is_the_mean_of_both_directions():
     outputs, batch = make_outputs(), make_batch()
-    sums = make_task().objective(outputs, batch)
+    sums = make_task().losses(outputs, batch)
     weights = batch["target_weights"]
     forward = (losses_by_hand(outputs.forward, batch["next_ids"]) * weights).sum() / 6
     backward = (losses_by_hand(outputs.backward, batch["previous_ids"]) * weights).sum() / 6
@@ -110,16 +112,16 @@ def test_words_that_are_not_predicted_are_the_unknown_word():
         name: np.where(batch[name] < 5, batch[name], UNKNOWN)
         for name in ("next_ids", "previous_ids")
     }
-    found, expected = (task.objective(outputs, x)["bidirectional_lm_loss"] for x in (batch, known))
+    found, expected = (task.losses(outputs, x)["bidirectional_lm_loss"] for x in (batch, known))
     assert float(found.numerator) == float(expected.numerator)
-    other = make_task().objective(outputs, batch)["bidirectional_lm_loss"]
+    other = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
     assert float(found.numerator) != pytest.approx(float(other.numerator))
 
 
 def test_each_direction_has_its_own_sample():
     samples = tuple(Sample(jnp.array(ids), jnp.array(7)) for ids in ([1, 4, 8], [0, 2, 5]))
     outputs, batch = make_outputs(samples), make_batch()
-    sums = make_task().objective(outputs, batch)
+    sums = make_task().losses(outputs, batch)
     assert "bidirectional_lm_accuracy" not in sums
     for number, (name, labels) in enumerate(
         {"forward": "next_ids", "backward": "previous_ids"}.items()
@@ -133,11 +135,11 @@ def test_each_direction_has_its_own_sample():
 
 
 def test_the_gradient_is_that_of_the_loss_times_the_length_of_a_row():
-    batch = make_batch()
-    mean = make_task(sum_over_time=False).denominators(batch)["bidirectional_lm_loss"]
-    assert float(mean) == 2 * 6
-    scaled = make_task().denominators(batch)["bidirectional_lm_loss"]
-    assert float(mean / scaled) == LENGTH
+    batch, outputs = make_batch(), make_outputs()
+    mean = make_task(sum_over_time=False).losses(outputs, batch)["bidirectional_lm_loss"]
+    assert (float(mean.denominator), mean.gradient_scale) == (2 * 6, 1.0)
+    scaled = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
+    assert (float(scaled.denominator), scaled.gradient_scale) == (2 * 6, LENGTH)
 
 
 # ------------------------------------------------------------------ the model
@@ -171,12 +173,12 @@ def test_states_are_carried_and_begin_with_zeros():
     task = make_task()
     apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
     first, second = make_batch(0, padded=False), make_batch(1, padded=False)
-    zeros = task.init_carry(ROWS)
+    zeros = task.make_model().init_carry(ROWS)
     jax.tree.map(lambda x: np.testing.assert_array_equal(x, 0), zeros)
     without = apply({"params": make_params()}, first)
     begun = apply({"params": make_params()}, first | {"carry": zeros})
     np.testing.assert_array_equal(without.forward.features, begun.forward.features)
-    after = apply({"params": make_params()}, second | {"carry": task.carry_of(begun)})
+    after = apply({"params": make_params()}, second | {"carry": begun.carry})
     together = {name: np.concatenate([first[name], second[name]], axis=1) for name in first}
     whole = apply({"params": make_params()}, together)
     for name in ("forward", "backward"):
@@ -230,7 +232,7 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
     """Texts of different lengths are padded and batched; each is computed here without padding."""
     texts = ["the cat sat", "", "a dog mat"]
     data, tokenizer = make_data(), TOKENIZER
-    task = data.make_predictor(MODEL, tokenizer)
+    task = data.make_task(MODEL, tokenizer)
     params = {"params": make_params()}
     apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
     examples = [Text(text) for text in texts]
@@ -268,7 +270,7 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
     data = make_data()
     rows = data.encode([Text("the zebra")], tokenizer, Counter())
     assert rows.ids[0][1] >= SIZE
-    task = data.make_predictor(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
+    task = data.make_task(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
     assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
     (batch,) = data.prediction_batches(rows, MODEL, 1)
     outputs = make_outputs()
@@ -299,10 +301,10 @@ def test_a_sample_has_fewer_words_than_the_vocabulary():
     data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE})
     message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
     with pytest.raises(ValueError, match=message):
-        data.make_task(MODEL, TOKENIZER)
+        data.make_task(MODEL, TOKENIZER, PHASE)
     data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE - 1})
-    assert data.make_task(MODEL, TOKENIZER).num_samples == SIZE - 1
-    assert make_data().make_task(MODEL, TOKENIZER).num_samples == 0
+    assert data.make_task(MODEL, TOKENIZER, PHASE).num_samples == SIZE - 1
+    assert make_data().make_task(MODEL, TOKENIZER, PHASE).num_samples == 0
 
 
 @pytest.mark.parametrize(

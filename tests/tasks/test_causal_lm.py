@@ -15,8 +15,8 @@ from bert_jax.config import defaults
 from bert_jax.data.labelled.texts import Text
 from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMModel, WordScores
-from bert_jax.tasks import objectives
-from bert_jax.tasks.causal_lm import CausalLM, TextProbabilities
+from bert_jax.tasks import losses
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.training.run import make_task_data
 from bert_jax.training.state import init_params, make_key
@@ -46,7 +46,7 @@ def test_what_is_predicted_is_the_next_token_of_the_same_example():
         "input_ids": jnp.array([[7, 5, 6, 8, 9, 0], [5, 6, 7, 8, 9, 5]]),
         "example_ids": jnp.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 1]]),
     }
-    labels, weights = objectives.next_tokens(batch)
+    labels, weights = losses.next_tokens(batch)
     np.testing.assert_array_equal(weights, [[1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]])
     predicted = [row[w > 0].tolist() for row, w in zip(labels, weights, strict=True)]
     assert predicted == [[5, 8, 9], [6, 7, 8, 9, 5]]
@@ -57,15 +57,14 @@ def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
     model = make_model(
         attention_pattern="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied"
     )
-    task = CausalLM(model, 16)
+    task = CausalLM(model)
     params = jax.tree.map(jnp.zeros_like, init_params(task, make_key(0, "init")))
     batch = make_batch(3)
     batch["input_ids"] = np.minimum(batch["input_ids"], 60)
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    sums = task.objective(outputs, batch)  # pyright: ignore[reportArgumentType]
+    sums = task.losses(outputs, batch)  # pyright: ignore[reportArgumentType]
     total = float((batch["example_ids"] > 0).sum() - 3)
     assert sums["causal_lm_loss"].denominator == total
-    assert task.denominators(batch)["causal_lm_loss"] == total
     assert sums["causal_lm_loss"].numerator == pytest.approx(total * math.log(61), rel=1e-6)
     logits = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
     assert not np.asarray(jax.nn.softmax(logits))[..., 61:].any()  # pyright: ignore
@@ -87,8 +86,8 @@ def test_a_loss_in_parts_is_the_loss_with_its_gradients(positions, scores):
     weights = jnp.asarray(np.random.default_rng(1).random((3, 7)), jnp.float32)
 
     def in_parts(scores):
-        losses, hits = objectives.cross_entropy_of_scores(scores, labels, positions * 3 * 11)
-        return (losses * weights).sum(), hits
+        values, hits = losses.cross_entropy_of_scores(scores, labels, positions * 3 * 11)
+        return (values * weights).sum(), hits
 
     def plain(scores):
         logits = jnp.einsum("bsd,vd->bsv", scores.features, scores.table) + scores.bias[None, None]
@@ -117,14 +116,14 @@ def test_neither_pass_holds_more_logits_than_allowed(most, largest):
     labels = jnp.zeros((4, 32), jnp.int32)
 
     def loss(scores):
-        return objectives.cross_entropy_of_scores(scores, labels, most)[0].sum()
+        return losses.cross_entropy_of_scores(scores, labels, most)[0].sum()
 
     assert largest_array(jax.make_jaxpr(jax.grad(loss))(scores).jaxpr) == largest
 
 
 def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
     model = make_model(attention_pattern="causal", max_position_embeddings=16)
-    params = init_params(CausalLM(model, 16), make_key(0, "init"))
+    params = init_params(CausalLM(model), make_key(0, "init"))
     logits_of = jax.jit(functools.partial(CausalLMModel(model).apply, deterministic=True))
     batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
     batch["position_ids"] = np.repeat([[*range(9), *range(7)]], 2, 0).astype(np.int32)
@@ -140,7 +139,7 @@ def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples()
 @pytest.mark.parametrize("lm_head, extra", [("transform", {"masked_lm"}), ("tied", set())])
 def test_parameters_and_flops_of_the_heads(lm_head, extra):
     model = make_model(attention_pattern="causal", lm_head=lm_head)
-    task = CausalLM(model, 16)
+    task = CausalLM(model)
     params = init_params(task, make_key(0, "init"))
     assert params.keys() == {"bert"} | extra
     product = 2 * 16 * 64
@@ -156,8 +155,7 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     params = jax.tree.map(lambda x: 20 * x, params)  # so that words differ
     texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
     rows = data.encode(texts, TOKENIZER, Counter())
-    task = data.make_predictor(model, TOKENIZER)
-    assert isinstance(task, TextProbabilities)
+    task = data.make_task(model, TOKENIZER)
     answers = data.collect(texts, rows)
     for batch in data.prediction_batches(rows, model, 1):
         fields = batch.read(0, len(batch.row_numbers))

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.models import crf
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import SpanTask
@@ -60,11 +60,11 @@ def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_bat
     likelihood = crf.log_likelihood(
         outputs.crf, outputs.logits, jnp.asarray(batch["labels"]), jnp.asarray(batch["is_word"])
     )
-    loss = task.objective(outputs, batch)["task_loss"]
+    loss = task.losses(outputs, batch)["task_loss"]
     np.testing.assert_allclose(loss.numerator, -(likelihood[0] + likelihood[2]), rtol=1e-6)
     words = batch["is_word"][[0, 2]].sum()
-    assert loss.denominator == task.denominators(batch)["task_loss"] == words
-    assert objectives.classification(outputs.logits, batch)["task_loss"].denominator < words
+    assert loss.denominator == words
+    assert losses.classification(outputs.logits, batch)["task_loss"].denominator < words
 
 
 def test_answers_of_taggers(tagged_batch):
@@ -100,10 +100,10 @@ def test_the_loss_of_each_kind_of_labels(kind, labels, loss):
     task = Classification(make_model(), kind, 1 if kind == "regression" else 3)
     batch = make_batch(2) | {"labels": labels, "weights": np.array([1, 0.5], np.float32)}
     logits = apply(task, batch)
-    total = task.objective(logits, batch)["task_loss"]
+    total = task.losses(logits, batch)["task_loss"]
     expected = loss(np.asarray(logits, np.float64), labels) @ batch["weights"]
     np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
-    assert total.denominator == task.denominators(batch)["task_loss"] == 1.5
+    assert total.denominator == 1.5
     np.testing.assert_array_equal(task.answers(logits, batch)["logits"], logits)
 
 
@@ -126,7 +126,7 @@ def test_the_loss_of_a_span_is_the_mean_of_both_ends():
     ):
         of_gold = softmax(np.asarray(logits, np.float64))[[0, 1], batch[name]]
         expected -= np.log(of_gold).sum() / 2
-    total = task.objective(outputs, batch)["task_loss"]
+    total = task.losses(outputs, batch)["task_loss"]
     np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
     answers = task.answers(outputs, batch)
     np.testing.assert_array_equal(answers["start"], outputs.start_logits)
@@ -143,7 +143,7 @@ def test_a_choice_that_is_all_padding_has_no_probability():
     probabilities = np.asarray(task.answers(outputs, batch)["probabilities"])
     np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-6)
     assert probabilities[1, 1] == 0 and (probabilities[0] > 0).all()
-    loss = task.objective(outputs, batch)["task_loss"]
+    loss = task.losses(outputs, batch)["task_loss"]
     np.testing.assert_allclose(loss.numerator, -np.log(probabilities[0, 1]), rtol=1e-5)
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 from bert_jax.tasks.masking import MaskingRule, mask_batch
 
 CLS, SEP, MASK, FIRST_WORD, VOCAB = 2, 3, 4, 5, 1000
@@ -187,6 +187,6 @@ def test_the_share_of_masked_phrases():
             if rows["mask_units"][row, places[0]] >= 2:
                 phrases += 1
                 masked_phrases += chosen[row, places].all()
-    found = objectives.masked_phrases(masked)
+    found = losses.masked_phrases(masked)
     assert (float(found.numerator), float(found.denominator)) == (masked_phrases, phrases)
     assert 0 < masked_phrases < phrases

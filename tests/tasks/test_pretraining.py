@@ -1,26 +1,41 @@
-"""The device side of masked words."""
+"""The device side of pre-training, as it is trained, evaluated and used for predictions."""
 
-import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import numpy as np
 
+from bert_jax.config import defaults
 from bert_jax.config.phases import Phase, most_masks
-from tests.tiny import make_batch, make_task
+from bert_jax.training.run import make_task_data
+from tests import tiny
+
+TOKENIZER: Any = SimpleNamespace(
+    pieces=tuple(map(str, range(64))),
+    mask_id=4,
+    cls_id=2,
+    sep_id=3,
+    is_continuation=np.zeros(64, bool),
+)
+
+
+def make_task(prob, evaluation_prob, evaluate, final_prob=0.0):
+    config = defaults.pretraining()
+    fields = {"masked_lm_prob": prob, "eval_masked_lm_prob": evaluation_prob}
+    config.data.update(fields | {"final_masked_lm_prob": final_prob})
+    phase = Phase(64, 4, most_masks(64, prob, "half_even"), 1.0, 0, 1)
+    data = make_task_data(config)
+    return cast(Any, data.make_task(tiny.make_model(), TOKENIZER, phase, evaluate))
 
 
 def test_evaluations_mask_the_same_tokens_whatever_training_masks():
-    def task(prob, evaluation_prob):
-        rule = dataclasses.replace(make_task().rule, masked_lm_prob=prob)
-        changed = dataclasses.replace(make_task(), rule=rule, evaluation_prob=evaluation_prob)
-        return changed.at_phase(Phase(64, 4, most_masks(64, prob, "half_even"), 1.0, 0, 1))
-
-    usual = task(0.15, 0.15)
-    assert task(0.3, 0.0).to_evaluate().rule == task(0.3, 0.0).rule
-    evaluated = task(0.3, 0.15).to_evaluate()
-    assert evaluated.rule == usual.rule and evaluated.max_predictions_per_seq == 10
-    falling = dataclasses.replace(usual, rule=dataclasses.replace(usual.rule, final_prob=0.1))
-    assert falling.to_evaluate() == usual.to_evaluate()
-    batch = make_batch(4, 64)
+    usual = make_task(0.15, 0.15, evaluate=False)
+    assert make_task(0.3, 0.0, evaluate=True).rule == make_task(0.3, 0.0, evaluate=False).rule
+    evaluated = make_task(0.3, 0.15, evaluate=True)
+    assert evaluated.rule == usual.rule and evaluated.predictions_per_token == 10 / 64
+    falling = make_task(0.15, 0.15, evaluate=True, final_prob=0.1)
+    assert falling == make_task(0.15, 0.15, evaluate=True)
+    batch = tiny.make_batch(4, 64)
     found, expected = (jax.jit(t.transform)(jax.random.key(0), batch) for t in (evaluated, usual))
     jax.tree.map(np.testing.assert_array_equal, found, expected)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import flax.linen as nn
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,14 +16,22 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
 from bert_jax.models import MODELS
-from bert_jax.tasks.objectives import Sum
+from bert_jax.tasks.losses import Sum
+from bert_jax.tasks.task import Task
+from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.state import abstract_state, init_carry, init_state, make_key
+from bert_jax.training.state import abstract_state, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
 
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
 ROWS, LENGTH, SIZE = 8, 5, 3
 RATE = 0.1
+
+
+@flax.struct.dataclass
+class Outputs:
+    states: jax.Array
+    carry: dict[str, jax.Array]
 
 
 class Recurrent(nn.Module):
@@ -36,24 +45,23 @@ class Recurrent(nn.Module):
         for time in range(LENGTH):
             state = jnp.tanh(batch["x"][:, time] + state @ kernel)
             outputs.append(state)
-        return jnp.stack(outputs, axis=1), state
+        return Outputs(jnp.stack(outputs, axis=1), {"state": state})
+
+    @nn.nowrap
+    def init_carry(self, batch_size):
+        return {"state": jnp.zeros((batch_size, SIZE))}
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class Config:
+    name: str = "recurrent"
+
+
+@dataclasses.dataclass(frozen=True)
+class SumOfStates(Task):
     """The sum of the states is to be the target."""
 
-    loss_terms: tuple[str, ...] = ("error",)
-
-    @property
-    def model(self) -> Any:
-        return SimpleNamespace(name="recurrent")
-
-    def at_phase(self, phase) -> Any:
-        return self
-
-    def head_flops_per_token(self):
-        return 0.0
+    model: Any = Config()
 
     def make_model(self) -> Any:
         return Recurrent()
@@ -61,24 +69,9 @@ class Task:
     def example_batch(self) -> Any:
         return {"x": jnp.zeros((1, LENGTH, SIZE)), "carry": ()}
 
-    def transform(self, key, batch, progress=0.0):
-        return dict(batch)
-
-    def denominators(self, batch):
-        return {"error": jnp.float32(batch["x"].shape[0])}
-
-    def objective(self, outputs, batch):
-        errors = (outputs[0].sum(axis=(1, 2)) - batch["target"]) ** 2
+    def losses(self, outputs, batch):
+        errors = (outputs.states.sum(axis=(1, 2)) - batch["target"]) ** 2
         return {"error": Sum(errors.sum(), jnp.float32(len(errors)))}
-
-    def answers(self, outputs, batch):
-        return {}
-
-    def init_carry(self, batch_size):
-        return {"state": jnp.zeros((batch_size, SIZE))}
-
-    def carry_of(self, outputs):
-        return {"state": outputs[1]}
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +95,7 @@ def run(batches, shape=(1, 1, 1), num_microbatches=1, jit=jax.jit):
     """Trains on the batches on a mesh of the first devices; returns all states."""
     devices = np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape)
     mesh = jax.sharding.Mesh(devices, sharding.AXES)
-    task, tx = Task(), optax.sgd(RATE)
+    task, tx = SumOfStates(), optax.sgd(RATE)
     state = init_state(task, tx, mesh, make_key(0, "init"), batch_size=ROWS)
     where = jax.tree.map(lambda x: x.sharding, abstract_state(task, tx, mesh, ROWS))
     step = functools.partial(train_step, task=task, tx=tx, num_microbatches=num_microbatches)
@@ -161,7 +154,7 @@ def test_a_nonfinite_update_keeps_the_states_before_it():
 
 
 def test_an_evaluation_carries_states_too():
-    task, batches = Task(), make_batches(2)
+    task, batches = SumOfStates(), make_batches(2)
     params = {"kernel": np.full((SIZE, SIZE), 0.3, np.float32)}
     step = functools.partial(eval_step, params, key=make_key(0, "eval_masking"), task=task)
     carry = init_carry(task, sharding.make_mesh(), ROWS)
@@ -183,10 +176,10 @@ def test_a_checkpoint_has_the_states(tmp_path):
     checkpoints.save(last, {}, {})
     checkpoints.wait()
     mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2, 1), sharding.AXES)
-    like = abstract_state(Task(), optax.sgd(RATE), mesh, ROWS)
+    like = abstract_state(SumOfStates(), optax.sgd(RATE), mesh, ROWS)
     restored, _ = checkpoints.restore(2, like)
     np.testing.assert_array_equal(restored.carry["state"], last.carry["state"])
     assert restored.carry["state"].sharding.spec == PartitionSpec(("data", "fsdp"))
     with pytest.raises(ValueError, match=r"- carry/state: float32\[8, 3\]"):
-        checkpoints.restore(2, abstract_state(Task(), optax.sgd(RATE), mesh, 2 * ROWS))
+        checkpoints.restore(2, abstract_state(SumOfStates(), optax.sgd(RATE), mesh, 2 * ROWS))
     checkpoints.close()

@@ -26,6 +26,7 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.text.word_tokenizer import WORD_SPECIALS
+from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.feed import Feed
 from bert_jax.training.open import open_run
@@ -95,13 +96,13 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
         vocabulary_path="",
         phases=make_phases(config, config.steps or _STEPS),
         data=data,
-        task=data.make_task(model, tokenizer),  # pyright: ignore[reportArgumentType]
         training=(),
         evaluation=(),
         fingerprint="",
         description=(),
     )
     _ = run.add_fields  # the encoder may refuse the tokenizer
+    run.task_at(run.phases[0])  # and the task
     return run
 
 
@@ -164,11 +165,11 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
 
 
 def _evaluation(run: Run, phase: Phase) -> Program:
-    task = run.task_at(phase).to_evaluate()
+    task = run.task_at(phase, evaluate=True)
     rows = evaluation_batch_size(run.config, phase)
     batch = _with_rows(_training_batch(run, phase), rows)
     params = abstract_params(run.task_at(phase), run.mesh)
-    carry = jax.eval_shape(lambda: task.init_carry(rows))
+    carry = jax.eval_shape(lambda: zero_carry(task, rows))
     carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
     key, number = _abstract_key(run, "eval_masking"), np.int32(0)
     step = jitted_eval_step(task, run.mesh)
@@ -186,7 +187,7 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
         return _abstract(run, feed.host_batch(phase.first_step + longest.number))
     form = make_forms(data_config(run.config), run.tokenizer)[phase.sequence_length]
     batch = _with_rows(_abstract(run, form.make_batch([form.padding])), phase.batch_size)
-    full = jax.eval_shape(lambda batch: complete_example(run.task.model, batch), batch)
+    full = jax.eval_shape(lambda batch: complete_example(run.model, batch), batch)
     return _abstract(run, full)
 
 

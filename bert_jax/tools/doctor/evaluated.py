@@ -14,6 +14,7 @@ from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of, peak_of_program, zeros_like
 from bert_jax.devices.memory import free_memory, used_memory
 from bert_jax.tools.doctor.trial import Trial
+from bert_jax.training.carry import init_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.state import abstract_params
 
@@ -44,11 +45,11 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
       executes: whether batches are evaluated if they fit into the memory.
     """
     run = trial.run
-    config, task = run.config, run.task_at(phase).to_evaluate()
+    config, task = run.config, run.task_at(phase, evaluate=True)
     size = evaluation_batch_size(config, phase)
     step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
     like = abstract_params(run.task_at(phase), run.mesh)
-    carry = _carry(task, run.mesh, size)
+    carry = init_carry(task, run.mesh, size)
     memory, program, compiling, counts = 0, 0, 0.0, Counter()
     seconds: dict[int, float] = {}
     for rows in run.evaluation_rows(phase):
@@ -72,11 +73,6 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
         batches = -(-trial.held_out[run.phases.index(phase)] // size)
         total *= min(batches, config.eval.max_batches or batches) / counts.total()
     return Evaluated(memory, compiling, total, program)
-
-
-def _carry(task: Any, mesh: jax.sharding.Mesh, size: int) -> Any:
-    where = sharding.batch_sharding(mesh)
-    return jax.jit(lambda: task.init_carry(size), out_shardings=where)()
 
 
 def _seconds(execute: Callable[..., Any], arguments: tuple[Any, ...]) -> float:

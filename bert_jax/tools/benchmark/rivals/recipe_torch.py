@@ -58,7 +58,7 @@ def held_out_batches(run: Run, limit: int) -> list[Batch]:
       limit: most batches; 0: all.
     """
     phase = run.phases[0]
-    task, key = run.task_at(phase).to_evaluate(), run.key("eval_masking")
+    task, key = run.task_at(phase, evaluate=True), run.key("eval_masking")
     transform = jax.jit(
         lambda number, batch: task.transform(jax.random.fold_in(key, number), batch)
     )

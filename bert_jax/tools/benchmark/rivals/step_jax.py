@@ -55,7 +55,7 @@ def build_step(
     if DROPOUT in without:
         config = dataclasses.replace(config, dropout_rate=0.0, attention_dropout_rate=0.0)
     given_masks = None if MASKING in without else rule
-    task = Pretraining(config, given_masks, SEQUENCE_LENGTH, PREDICTIONS)
+    task = Pretraining(config, rule=given_masks)
     tx, _ = make_optimizer(
         OptimizerConfig(
             name="bert_adam",

@@ -23,17 +23,34 @@ MOST_LOGITS = 1 << 27
 
 @flax.struct.dataclass
 class Sum:
-    """A weighted sum and the sum of its weights, float32[] each.
+    """A mean as its two parts: a weighted sum and the sum of the weights, float32[] each.
 
-    The released code divides by the sum of weights + 1e-5; here it is the sum itself, which for
-    one single prediction is 1e-5 (relative) different and for a real batch below float precision.
+    BERT's released code divides by the denominator + 1e-5; here it is the denominator itself, 1 if
+    it is 0. For one single prediction that is 1e-5 (relative) different, and for a real batch below
+    float precision.
+
+    Attributes:
+      numerator: of the mean.
+      denominator: depends on the batch alone, not on the outputs of the model.
+      gradient_scale: factor of this mean's gradient; 0: a metric, which is not minimized.
     """
 
     numerator: jax.Array
     denominator: jax.Array
+    gradient_scale: float = flax.struct.field(pytree_node=False, default=1.0)
+
+
+def metric(numerator: jax.Array, denominator: jax.Array) -> Sum:
+    """Returns a mean that is reported, but not minimized."""
+    return Sum(numerator, denominator, gradient_scale=0.0)
 
 
 Sums = dict[str, Sum]
+
+
+def loss_names(sums: Sums) -> tuple[str, ...]:
+    """Returns the names of the means whose sum is minimized."""
+    return tuple(name for name, item in sums.items() if item.gradient_scale)
 
 
 def masked_lm(logits: jax.Array, batch: Batch) -> Sums:
@@ -62,7 +79,7 @@ def masked_lm_bits(sums: Sums, batch: Batch, id_characters: jax.Array) -> Sums:
     """
     characters = id_characters[batch["masked_lm_ids"]] * batch["masked_lm_weights"]
     bits = sums["masked_lm_loss"].numerator / np.log(2)
-    return {"masked_lm_bits_per_character": Sum(bits, characters.sum())}
+    return {"masked_lm_bits_per_character": metric(bits, characters.sum())}
 
 
 def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
@@ -110,7 +127,7 @@ def causal_lm(scores: WordScores, batch: Batch) -> Sums:
     total = weights.sum()
     return {
         "causal_lm_loss": Sum((losses * weights).sum(), total),
-        "causal_lm_accuracy": Sum((hits * weights).sum(), total),
+        "causal_lm_accuracy": metric((hits * weights).sum(), total),
     }
 
 
@@ -167,7 +184,7 @@ def masked_phrases(batch: Batch) -> Sum:
     begins = batch["mask_units"] >= PHRASE
     masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
     numerator = (masked * batch["masked_lm_weights"]).sum()
-    return Sum(numerator, begins.sum().astype(jnp.float32))
+    return metric(numerator, begins.sum().astype(jnp.float32))
 
 
 def classification(logits: jax.Array, batch: Batch) -> Sums:
@@ -226,7 +243,7 @@ def span(start_logits: jax.Array, end_logits: jax.Array, batch: Batch) -> Sums:
     losses = (start_losses + end_losses) / 2
     return {
         "task_loss": Sum((losses * weights).sum(), weights.sum()),
-        "task_accuracy": Sum((start_hits * end_hits * weights).sum(), weights.sum()),
+        "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
     }
 
 
@@ -237,7 +254,7 @@ def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Arra
     total = weights.sum()
     return {
         f"{name}_loss": Sum((losses * weights).sum(), total),
-        f"{name}_accuracy": Sum((hits * weights).sum(), total),
+        f"{name}_accuracy": metric((hits * weights).sum(), total),
     }
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.tasks import objectives
+from bert_jax.tasks import losses
 
 
 def log_softmax(logits):
@@ -27,7 +27,7 @@ def case():
 
 def test_masked_lm_sums_over_the_predictions_in_use(case):
     logits, batch = case
-    sums = objectives.masked_lm(jnp.asarray(logits), batch)
+    sums = losses.masked_lm(jnp.asarray(logits), batch)
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
     log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
     hits = logits.argmax(-1) == labels
@@ -41,8 +41,8 @@ def test_masked_lm_sums_over_the_predictions_in_use(case):
 def test_bits_per_character_are_the_loss_over_the_characters_of_the_masked_tokens(case):
     logits, batch = case
     characters = np.arange(50) % 7
-    sums = objectives.masked_lm(jnp.asarray(logits), batch)
-    bits = objectives.masked_lm_bits(sums, batch, jnp.asarray(characters))
+    sums = losses.masked_lm(jnp.asarray(logits), batch)
+    bits = losses.masked_lm_bits(sums, batch, jnp.asarray(characters))
     found = bits["masked_lm_bits_per_character"]
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
     log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
@@ -56,7 +56,7 @@ def test_next_sentence_weights_leave_out_rows_of_padding():
         "next_sentence_labels": np.array([[0], [0], [1]], np.int32),
         "next_sentence_weights": np.array([[1], [1], [0]], np.float32),
     }
-    sums = objectives.next_sentence(logits, batch)
+    sums = losses.next_sentence(logits, batch)
     expected = np.log1p(np.exp(-2.0)) + np.log1p(np.exp(1.0))
     assert sums["next_sentence_loss"].numerator == pytest.approx(expected, rel=1e-6)
     assert sums["next_sentence_accuracy"].numerator == 1
@@ -65,9 +65,9 @@ def test_next_sentence_weights_leave_out_rows_of_padding():
 
 def test_parts_of_a_batch_add_up(case):
     logits, batch = case
-    whole = objectives.masked_lm(jnp.asarray(logits), batch)
+    whole = losses.masked_lm(jnp.asarray(logits), batch)
     parts = [
-        objectives.masked_lm(
+        losses.masked_lm(
             jnp.asarray(logits[rows]), {name: array[rows] for name, array in batch.items()}
         )
         for rows in (slice(0, 1), slice(1, 4))
@@ -80,7 +80,7 @@ def test_the_gradient_is_probability_minus_one_hot(case):
     logits, batch = case
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
     grads = jax.grad(
-        lambda x: objectives.masked_lm(x, batch)["masked_lm_loss"].numerator / 7,
+        lambda x: losses.masked_lm(x, batch)["masked_lm_loss"].numerator / 7,
     )(jnp.asarray(logits))
     expected = (np.exp(log_softmax(logits)) - np.eye(50)[labels]) * weights[..., None] / 7
     np.testing.assert_allclose(grads, expected, atol=1e-7)
@@ -88,7 +88,7 @@ def test_the_gradient_is_probability_minus_one_hot(case):
 
 def test_accuracy_has_no_gradient(case):
     logits, batch = case
-    grads = jax.grad(lambda x: objectives.masked_lm(x, batch)["masked_lm_accuracy"].numerator)(
+    grads = jax.grad(lambda x: losses.masked_lm(x, batch)["masked_lm_accuracy"].numerator)(
         jnp.asarray(logits)
     )
     assert not grads.any()
@@ -98,8 +98,8 @@ def test_cross_entropy_of_huge_logits_is_exact():
     lowest = np.finfo(np.float32).min
     logits = jnp.array([[1e4, 1e4 - 1, lowest], [-1e4, 0.0, lowest], [1e30, 0.0, lowest]])
     labels = jnp.array([1, 0, 1])
-    (losses, hits), gradient = jax.vjp(lambda x: objectives.cross_entropy(x, labels), logits)
-    np.testing.assert_allclose(losses, [1 + np.log1p(np.exp(-1)), 1e4, 1e30], rtol=1e-6)
+    (values, hits), gradient = jax.vjp(lambda x: losses.cross_entropy(x, labels), logits)
+    np.testing.assert_allclose(values, [1 + np.log1p(np.exp(-1)), 1e4, 1e30], rtol=1e-6)
     np.testing.assert_array_equal(hits, [0, 0, 0])
     grads = gradient((jnp.ones(3), jnp.zeros(3)))[0]
     assert jnp.isfinite(grads).all()
@@ -117,7 +117,7 @@ def test_cross_entropy_of_huge_logits_is_exact():
     ],
 )
 def test_a_hit_is_a_label_that_no_other_class_beats(logits, label, hit):
-    assert objectives.cross_entropy(jnp.array(logits, jnp.float32), jnp.int32(label))[1] == hit
+    assert losses.cross_entropy(jnp.array(logits, jnp.float32), jnp.int32(label))[1] == hit
 
 
 def test_slots_of_weight_0_count_for_nothing(case):
@@ -125,8 +125,8 @@ def test_slots_of_weight_0_count_for_nothing(case):
     is_left_over = batch["masked_lm_weights"] == 0
     labels = np.where(is_left_over, 0, batch["masked_lm_ids"])
     other = np.where(is_left_over[..., None], 50 - logits, logits)
-    sums = objectives.masked_lm(jnp.asarray(logits), batch)
-    changed = objectives.masked_lm(jnp.asarray(other), batch | {"masked_lm_ids": labels})
+    sums = losses.masked_lm(jnp.asarray(logits), batch)
+    changed = losses.masked_lm(jnp.asarray(other), batch | {"masked_lm_ids": labels})
     jax.tree.map(np.testing.assert_array_equal, changed, sums)
 
 
@@ -139,7 +139,7 @@ def test_classification_of_rows_or_of_words_is_the_mean_over_weights():
         logits = rng.normal(0, 3, (*shape, 6)).astype(np.float32)
         labels = rng.integers(0, 6, shape, np.int32)
         weights = rng.integers(0, 2, shape).astype(np.float32)
-        sums = objectives.classification(logits, {"labels": labels, "weights": weights})
+        sums = losses.classification(logits, {"labels": labels, "weights": weights})
         log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
         hits = logits.argmax(-1) == labels
         assert sums["task_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
@@ -151,7 +151,7 @@ def test_multi_label_is_binary_cross_entropy_also_of_huge_logits():
     logits = np.array([[0.5, -2.0, 90.0], [-90.0, 1e4, 0.0], [3.0, 3.0, 3.0]], np.float32)
     labels = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 1]], np.float32)
     weights = np.array([1, 1, 0], np.float32)
-    loss = objectives.multi_label(jnp.asarray(logits), {"labels": labels, "weights": weights})
+    loss = losses.multi_label(jnp.asarray(logits), {"labels": labels, "weights": weights})
     first = -np.log([1 / (1 + np.exp(-0.5)), 1 - 1 / (1 + np.exp(2.0)), 1.0]).mean()
     second = (90 + 1e4 + np.log(2)) / 3
     assert loss["task_loss"].numerator == pytest.approx(first + second, rel=1e-6)
@@ -161,7 +161,7 @@ def test_multi_label_is_binary_cross_entropy_also_of_huge_logits():
 def test_regression_is_the_squared_error():
     values, labels = np.array([1.0, -2.0, 7.0], np.float32), np.array([0.5, 1.0, 0], np.float32)
     weights = np.array([1, 1, 0], np.float32)
-    loss = objectives.regression(values, {"labels": labels, "weights": weights})["task_loss"]
+    loss = losses.regression(values, {"labels": labels, "weights": weights})["task_loss"]
     assert (loss.numerator, loss.denominator) == (0.25 + 9, 2)
 
 
@@ -173,9 +173,9 @@ def test_a_span_is_the_mean_of_start_and_end_and_right_if_both_are():
     ends[2] = (ends[2] + 1) % 9
     weights = np.array([1, 1, 1, 0], np.float32)
     batch = {"start_positions": starts, "end_positions": ends, "weights": weights}
-    sums = objectives.span(jnp.asarray(start_logits), jnp.asarray(end_logits), batch)
+    sums = losses.span(jnp.asarray(start_logits), jnp.asarray(end_logits), batch)
     row = np.arange(4)
-    losses = -log_softmax(start_logits)[row, starts] - log_softmax(end_logits)[row, ends]
-    assert sums["task_loss"].numerator == pytest.approx(losses[:3].sum() / 2, rel=1e-6)
+    expected = -log_softmax(start_logits)[row, starts] - log_softmax(end_logits)[row, ends]
+    assert sums["task_loss"].numerator == pytest.approx(expected[:3].sum() / 2, rel=1e-6)
     assert sums["task_accuracy"].numerator == 1
     assert sums["task_loss"].denominator == sums["task_accuracy"].denominator == 3
