@@ -10,7 +10,7 @@ The same as the commands train, evaluate and predict of `python -m bert_jax`.
 from collections.abc import Sequence
 
 from bert_jax.tools.cli import evaluate, predict, train
-from bert_jax.tools.cli.flags import command_line, overrides, run_flags
+from bert_jax.tools.cli.flags import command_line, configuration, run_flags
 
 MODES = {"train": train, "evaluate": evaluate, "predict": predict}
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> None:
     run_flags.add(parser)
     predict.add_flags(parser)
     is_trained = command_line.flag_value(argv, "mode") in ("evaluate", "predict")
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=is_trained)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=is_trained)
     MODES[flags.mode].run(config, flags)
 
 

@@ -8,7 +8,6 @@ differences. Presets do not set model sizes, sequence lengths, learning rates or
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.fields import fields, value_of
@@ -33,7 +32,7 @@ _GOOGLE: dict[str, Any] = {
     "optimizer.no_decay": ("layer_norm", "bias"),
 }
 # The most negative float32: added to any score, it gives a probability of exactly 0.
-_LOWEST = float(np.finfo(np.float32).min)
+_LOWEST = -3.4028234663852886e38
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Devlin et al. 2019; what the text does not specify is from the released code.

@@ -26,7 +26,7 @@ from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files
 from bert_jax.scores.attention import STATISTICS, strongest_heads
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("top_k", 5, "Words that are listed of each prediction.", least=1)
     run_flags.add_cache(parser)
     parser.words("TEXT", "one text, or the two of a pair", "*")
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     _check(config, flags)
 
     run_flags.use_cache(flags)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.workload import SIZES
-from bert_jax.tools.cli.flags import overrides
+from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import HELP, Parser, flag_value
 
 _DTYPES = ("float32", "bfloat16", "bfloat16_products")
@@ -87,7 +87,7 @@ def pack(argv: Sequence[str]) -> None:
 
     path = flag_value(words, "config") or "configs/tiny.py"
     arguments = [f"--config={path}", *words]
-    config, _ = overrides.parse_config(_parser("pack", ""), ["pack", *arguments])
+    config, _ = configuration.parse_config(_parser("pack", ""), ["pack", *arguments])
     run(config, arguments, flags.steps, flags.rounds)
 
 
@@ -127,7 +127,7 @@ def finetune(argv: Sequence[str]) -> None:
     settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
     path = flag_value(words, "config") or "configs/ner.py:wikigold"
     arguments = [f"--config={path}", *settings, *words]
-    config, _ = overrides.parse_config(_parser("finetune", ""), ["finetune", *arguments])
+    config, _ = configuration.parse_config(_parser("finetune", ""), ["finetune", *arguments])
     run(config, arguments, flags.seeds)
 
 

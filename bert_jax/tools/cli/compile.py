@@ -24,7 +24,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import overrides
+from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
     parser.switch("measure", "Run each program once, with zeros, and print the memory it took.")
     parser.switch("json", "Print one JSON object in the place of lines.")
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
         if flags.measure:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value
 from bert_jax.tools.doctor import machine
 from bert_jax.tools.doctor.finding import LEVELS, Finding
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     config, workdir = None, flag_value(argv, "workdir")
     if flag_value(argv, "config") or _sets_fields(argv) or workdir:
-        config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+        config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     else:
         flags = parser.parse(argv)
     found = report(findings(config, flags), flags.json)

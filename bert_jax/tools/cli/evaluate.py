@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax evaluate", __doc__)
     run_flags.add(parser)
-    run(*overrides.parse_config(parser, argv, workdir_is_enough=True))
+    run(*configuration.parse_config(parser, argv, workdir_is_enough=True))
 
 
 def run(config: ConfigDict, flags: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_files import check_ending
 from bert_jax.inference.input_files import check_files
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("normalize", "Scale each vector to length 1.")
     parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
     run_flags.add_cache(parser)
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     for name in ("workdir", "input", "output"):
         if not getattr(flags, name):
             raise UserError(f"--{name} is missing: give --workdir=DIR --input=FILE --output=FILE.")

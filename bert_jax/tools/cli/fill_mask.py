@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bert_jax.config.fields import data_dir
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 # Positions of a batch: a single text is answered sooner than in a large batch.
@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("held_out", 0, "Number of held-out sentences.", least=0)
     parser.words("TEXT", "text with one or more [MASK]", "*")
     run_flags.add_cache(parser)
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
         raise UserError("--workdir is missing: the folder of a trained run.")
     if not flags.text and not flags.held_out:

@@ -12,7 +12,7 @@ after --max_new_tokens.
 from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("seed", 0, "Of the random choices.", least=0)
     parser.words("PROMPT", "the beginning of a text", "*")
     run_flags.add_cache(parser)
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
         raise UserError("--workdir is missing: the folder of a trained run.")
     if not flags.prompt:

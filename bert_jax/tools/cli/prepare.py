@@ -27,7 +27,7 @@ from bert_jax.data.corpus.prepare import has_unfinished, prepare
 from bert_jax.files.beam import RUNNERS, Beam
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import parse_share
-from bert_jax.tools.cli.flags import overrides
+from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> None:
     if "--" in words:
         end = words.index("--")
         words, beam_flags = words[:end], words[end + 1 :]
-    config, flags = overrides.parse_config(parser, words, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, words, workdir_is_enough=True)
     if beam_flags and not flags.runner:
         raise UserError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
     if flags.runner and flags.task:

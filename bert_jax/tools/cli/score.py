@@ -24,7 +24,7 @@ from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 from bert_jax.inference.input_files import check_files
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
     run_flags.add_cache(parser)
     parser.words("TEXT", "text to score, instead of --input", "*")
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     if not flags.workdir:
         raise UserError("--workdir is missing: the folder of a trained run.")
     if bool(flags.text) == bool(flags.input):

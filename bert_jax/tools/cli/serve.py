@@ -13,7 +13,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import overrides, run_flags
+from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 _PACKAGES = ("starlette", "uvicorn")
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("rate", 100, "Requests a second of one client; 0: any number.", least=0)
     parser.flag("waiting", 256, "Requests that may wait for the model.", least=1)
     run_flags.add_cache(parser)
-    config, flags = overrides.parse_config(parser, argv, workdir_is_enough=True)
+    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     run_flags.check_trained(config, flags)
     if flags.port > 65535:
         raise UserError(f"--port={flags.port} must be at most 65535.")

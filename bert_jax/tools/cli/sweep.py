@@ -23,7 +23,7 @@ from bert_jax.config import checks
 from bert_jax.files.atomic import write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import init_from, overrides
+from bert_jax.tools.cli.flags import configuration, init_from
 from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.sweep import (
     jobs,
@@ -156,9 +156,9 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
       source: configuration of the run whose parameters it starts from, which does not exist yet.
 
     Raises:
-      UserError: as `overrides.resolve`; or the source has another kind of model.
+      UserError: as `configuration.resolve`; or the source has another kind of model.
     """
-    config = ConfigDict(overrides.resolve(file, values).to_dict())
+    config = ConfigDict(configuration.resolve(file, values).to_dict())
     if source is not None:
         fields = init_from.model_fields(config, source.model, values)
         config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.config import store
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import command_line, overrides
+from bert_jax.tools.cli.flags import command_line, configuration
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
 TINY = f"--config={REPOSITORY}/configs/tiny.py"
@@ -18,7 +18,7 @@ def parse(*words: str, workdir_is_enough: bool = False):
     parser = command_line.Parser("bert_jax test", "")
     parser.flag("workdir", "", "Folder of the run.")
     argv = ["test", *words]
-    return overrides.parse_config(parser, argv, workdir_is_enough=workdir_is_enough)[0]
+    return configuration.parse_config(parser, argv, workdir_is_enough=workdir_is_enough)[0]
 
 
 def test_overrides_take_the_type_of_their_field():
@@ -311,7 +311,7 @@ def test_addresses_become_local_paths_except_in_the_configuration(monkeypatch):
     parser.words("TEXT", "texts", "*")
     words = [TINY, "--config.data.vocab", "gs://bucket/vocab.txt", "--input=gs://bucket/a"]
     words += ["--folder", "gs://b/1", "--folder=2", "gs://a text", "--", "--to=gs://bucket"]
-    config, flags = overrides.parse_config(parser, ["test", *words])
+    config, flags = configuration.parse_config(parser, ["test", *words])
     assert config.data.vocab == "gs://bucket/vocab.txt"
     assert (flags.input, flags.folder) == ("/copies/bucket/a", ["/copies/b/1", "2"])
     assert flags.text == ["gs://a text", "--to=gs://bucket"]

@@ -1,33 +1,22 @@
 """Resolves the configuration of a command: --config=FILE or a run's own, and --config.FIELD=VALUE.
 
-A value has the type of its field:
-
-    --config.steps=1000                     int, also 0x3e8
-    --config.optimizer.learning_rate 1e-4   float; the value may be the next word
-    --config.model.remat                    bool: also =true, =false, --noconfig.model.remat
-    --config.data.source=text:a.txt         str
-    --config.phases="((128, 0.9), (512, 0.1))"   tuple, as a Python literal
+`bert_jax/config/overrides.py` has the forms of the values. The value may be the next word; a field
+that is True or False is set by --config.FIELD and --noconfig.FIELD alone.
 """
 
 import argparse
-import ast
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.config import checks, experiments, presets, store
-from bert_jax.config.fields import fields, value_of
-from bert_jax.config.renames import check_names
-from bert_jax.files import buckets
+from bert_jax.config.fields import value_of
+from bert_jax.config.overrides import set_fields, type_of
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import init_from
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value, hide_library_warnings
 
 _OVERRIDE = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
-_BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def parse_config(
@@ -69,7 +58,7 @@ def parse_config(
         )
     texts, rest = _split(argv, config)
     flags = parser.parse(rest)
-    _set_fields(config, texts)
+    set_fields(config, texts)
     if path:
         _complete(config, texts, workdir, flag_value(argv, "data_dir"))
     else:
@@ -86,12 +75,14 @@ def resolve(path: str, texts: Mapping[str, str]) -> ConfigDict:
       UserError: as `parse_config`.
     """
     config = experiments.load(path)
-    _set_fields(config, texts)
+    set_fields(config, texts)
     _complete(config, texts, "", "")
     return config
 
 
 def _complete(config: ConfigDict, given: Collection[str], workdir: str, data_dir: str) -> None:
+    from bert_jax.tools.cli.flags import init_from  # takes time: --help does without it
+
     presets.apply(config, given)
     init_from.resolve(config, given, workdir, data_dir)
     checks.check(config)
@@ -112,7 +103,7 @@ def _split(argv: Sequence[str], config: ConfigDict) -> tuple[dict[str, str], lis
             rest.append(word)
             continue
         no, name, text = match.groups()
-        kind = _type_of(config, name)
+        kind = type_of(config, name)
         if kind is tuple and name in texts:
             raise UserError(
                 f"--config.{name} is given more than once, but has one value, a tuple: give it"
@@ -131,81 +122,3 @@ def _text(name: str, text: str | None, no: bool, kind: type, following: Iterator
     if text is None and (text := next(following, None)) is None:
         raise UserError(f"--config.{name} lacks its value: write --config.{name}=VALUE.")
     return text
-
-
-def _set_fields(config: ConfigDict, texts: Mapping[str, str]) -> None:
-    """Sets fields to the values of texts.
-
-    Raises:
-      UserError: a field does not exist, or a text is not a value of its type.
-    """
-    values = {}
-    for name, text in texts.items():
-        buckets.check_scheme(f"--config.{name}", text)
-        kind = _type_of(config, name)
-        try:
-            values[name] = _parse(text, kind)
-        except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
-            field = value_of(config, name)
-            raise UserError(
-                f"--config.{name}={text} is invalid: --config.{name} takes a value of type"
-                f" {kind.__name__}, such as {field!r}."
-            ) from None
-    config.update_from_flattened_dict(values)
-
-
-def _type_of(config: ConfigDict, name: str) -> type:
-    """Returns the type of a field.
-
-    Raises:
-      UserError: there is no such field, or it is a group.
-    """
-    group, parts = config, name.split(".")
-    for part in parts:
-        if not isinstance(group, ConfigDict) or part not in group:
-            check_names([name], is_labelled=True)
-            raise UserError(
-                f"There is no configuration field {part!r}: {_hint(config, group, part)}"
-            )
-        kind, group = group.get_type(part), group[part]
-    if isinstance(group, ConfigDict | dict):
-        raise UserError(
-            f"--config.{name} is a group of fields: set them one by one, for example"
-            f" --config.{name}.FIELD=VALUE."
-        )
-    return kind
-
-
-def _hint(config: ConfigDict, group: Any, part: str) -> str:
-    """Returns a suggestion for a name that is not in a group: a similar one, or another group's."""
-    near = list(group.keys()) if isinstance(group, ConfigDict) else []
-    if close := difflib.get_close_matches(part, near, 1):
-        return f"did you mean {close[0]!r}?"
-    elsewhere = [name for name, _ in fields(config) if name.endswith(f".{part}")]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]!r}?"
-    return "bert_jax/config/defaults.py has them all."
-
-
-def _parse(text: str, kind: type) -> Any:
-    """Returns the value of a text."""
-    if kind is bool:
-        return _BOOLS[text.lower()]
-    if kind is int:
-        return int(text, 0 if text[:2] in ("0x", "0o") else 10)
-    if kind is tuple:
-        return _tuple(text)
-    if kind in (float, str):
-        return kind(text)
-    raise TypeError
-
-
-def _tuple(text: str) -> tuple:
-    """Returns a tuple: of a literal, of the items of a list, of one literal, or of one word."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        if re.search(r"[,\s]", text):
-            raise
-        value = text  # such as a path
-    return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -1,0 +1,103 @@
+"""Sets fields of a configuration to values that are given as text.
+
+A value has the type of its field:
+
+    steps=1000                                int, also 0x3e8
+    optimizer.learning_rate=1e-4              float
+    model.remat=true                          bool: true, t, 1, false, f, 0
+    data.source=text:a.txt                    str
+    phases=((128, 0.9), (512, 0.1))           tuple, as a Python literal
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.config.fields import fields, value_of
+from bert_jax.config.renames import check_names
+from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
+
+_BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def set_fields(config: ConfigDict, texts: Mapping[str, str]) -> None:
+    """Sets fields to the values of texts.
+
+    Raises:
+      UserError: a field does not exist, or a text is not a value of its type.
+    """
+    values = {}
+    for name, text in texts.items():
+        buckets.check_scheme(f"--config.{name}", text)
+        kind = type_of(config, name)
+        try:
+            values[name] = _parse(text, kind)
+        except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
+            field = value_of(config, name)
+            raise UserError(
+                f"--config.{name}={text} is invalid: --config.{name} takes a value of type"
+                f" {kind.__name__}, such as {field!r}."
+            ) from None
+    config.update_from_flattened_dict(values)
+
+
+def type_of(config: ConfigDict, name: str) -> type:
+    """Returns the type of a field.
+
+    Raises:
+      UserError: there is no such field, or it is a group.
+    """
+    group, parts = config, name.split(".")
+    for part in parts:
+        if not isinstance(group, ConfigDict) or part not in group:
+            check_names([name], is_labelled=True)
+            raise UserError(
+                f"There is no configuration field {part!r}: {_hint(config, group, part)}"
+            )
+        kind, group = group.get_type(part), group[part]
+    if isinstance(group, ConfigDict | dict):
+        raise UserError(
+            f"--config.{name} is a group of fields: set them one by one, for example"
+            f" --config.{name}.FIELD=VALUE."
+        )
+    return kind
+
+
+def _hint(config: ConfigDict, group: Any, part: str) -> str:
+    """Returns a suggestion for a name that is not in a group: a similar one, or another group's."""
+    near = list(group.keys()) if isinstance(group, ConfigDict) else []
+    if close := difflib.get_close_matches(part, near, 1):
+        return f"did you mean {close[0]!r}?"
+    elsewhere = [name for name, _ in fields(config) if name.endswith(f".{part}")]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]!r}?"
+    return "bert_jax/config/defaults.py has them all."
+
+
+def _parse(text: str, kind: type) -> Any:
+    """Returns the value of a text."""
+    if kind is bool:
+        return _BOOLS[text.lower()]
+    if kind is int:
+        return int(text, 0 if text[:2] in ("0x", "0o") else 10)
+    if kind is tuple:
+        return _tuple(text)
+    if kind in (float, str):
+        return kind(text)
+    raise TypeError
+
+
+def _tuple(text: str) -> tuple:
+    """Returns a tuple: of a literal, of the items of a list, of one literal, or of one word."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        if re.search(r"[,\s]", text):
+            raise
+        value = text  # such as a path
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
