@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -21,8 +20,6 @@ _SHARES = ("mask_share", "keep_share", "random_share")
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
     """Settings of a corpus. All fields but the `unused` ones determine the bytes of the shards.
-
-    The defaults of the last fields are the values that were built in before there were fields.
 
     bert_jax/config/defaults.py describes the fields. `vocab_size` is the size of a vocabulary that
     is trained, and the maximum for an existing one.
@@ -143,7 +140,13 @@ class DataConfig:
     @property
     def unused(self) -> frozenset[str]:
         """Names of the fields that have no effect, because of the values of other fields."""
-        for_masks = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
+        for_masks = {
+            "masked_lm_prob",
+            "masking",
+            "mask_rounding",
+            "max_predictions_per_seq",
+            *_SHARES,
+        }
         if self.masking == "phrase":  # its units are stored in the rows
             for_masks.remove("masking")
         for_pairs = {"dupe_factor", "short_seq_prob"}
@@ -151,24 +154,6 @@ class DataConfig:
             (for_masks if self.mode == "dynamic" else set())
             | (for_pairs if self.segments != "pairs" else set())
         )
-
-    @property
-    def omitted(self) -> frozenset[str]:
-        """Names of the fields that a manifest does not have.
-
-        Beside the `unused` ones, shares of masks that are drawn later, and fields at their default:
-        data that were prepared before these fields existed keep their fingerprint.
-        """
-        defaults = {name for name, value in built_in().items() if getattr(self, name) == value}
-        return self.unused | defaults | set(_SHARES if self.mode == "dynamic" else ())
-
-
-def built_in() -> dict[str, Any]:
-    """Returns the settings that a manifest may lack, with their values there."""
-    fields = dataclasses.fields(DataConfig)
-    return {
-        field.name: field.default for field in fields if field.default is not dataclasses.MISSING
-    }
 
 
 def parse_weights(entries: Sequence[str]) -> dict[str, float]:

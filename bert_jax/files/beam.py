@@ -28,7 +28,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_jax.files.atomic import own_parts, write_text
@@ -78,31 +78,31 @@ class Beam:
         pass
 
     def run_stage(
-        self, stage: str, function: Callable, tasks: dict[str, tuple], num_bytes: float, log: Log
+        self, stage: str, jobs: Mapping[str, Callable[[], Any]], num_bytes: float, log: Log
     ) -> None:
-        """Runs all tasks as one pipeline, and logs its end.
+        """Runs all jobs as one pipeline, and logs its end.
 
         Args:
           stage: name of the stage in the log.
-          function: of a module, called with the arguments of each task; what it returns is dropped.
-          tasks: the file or folder that a task writes last -> its arguments.
-          num_bytes: bytes of text of all tasks; 0: unknown.
+          jobs: the file or folder that a job writes last -> the job, which can be pickled; what it
+            returns is dropped.
+          num_bytes: bytes of text of all jobs; 0: unknown.
           log: takes lines of progress.
 
         Raises:
-          UserError: raised by a task.
+          UserError: raised by a job.
           OSError: the engine gave up; a worker does not share the file system or has other versions
             of what it runs.
         """
         import apache_beam
 
         started = time.monotonic()
-        failure = f"{next(iter(tasks))}.{uuid.uuid4().hex}.failed"
-        units = _Units(function, tuple(tasks.items()), failure, versions())
-        log(f"{stage}: {len(tasks)} parts with {self._runner}")
+        failure = f"{next(iter(jobs))}.{uuid.uuid4().hex}.failed"
+        units = _Units(tuple(jobs.items()), failure, versions())
+        log(f"{stage}: {len(jobs)} parts with {self._runner}")
         error = None
         try:
-            numbers = self._make_pipeline() | apache_beam.Create(range(len(tasks)))
+            numbers = self._make_pipeline() | apache_beam.Create(range(len(jobs)))
             result = (numbers | apache_beam.Reshuffle() | apache_beam.Map(units.do)).pipeline.run()
             result.wait_until_finish()
         except Exception as caught:  # engines have no class of errors in common
@@ -112,9 +112,9 @@ class Beam:
         if error is not None:
             last = traceback.format_exception_only(error)[-1].strip().splitlines()[-1]
             raise OSError(f"{stage} failed with {self._runner}: {last}") from error
-        self._wait(tasks)
+        self._wait(jobs)
         seconds = time.monotonic() - started
-        log(progress(stage, len(tasks), len(tasks), num_bytes, seconds))
+        log(progress(stage, len(jobs), len(jobs), num_bytes, seconds))
 
     def _make_pipeline(self) -> Any:
         """Returns an empty pipeline, which checks the values of the flags."""
@@ -166,29 +166,27 @@ class Beam:
 
 @dataclasses.dataclass(frozen=True)
 class _Units:
-    """The units of a stage, sent to each worker once: units share most of their arguments.
+    """The units of a stage, sent to each worker once: jobs share most of their fields.
 
     Attributes:
-      function: called with the arguments of a unit.
-      tasks: of each unit, the file or folder that it writes last, and its arguments.
+      jobs: of each unit, the file or folder that it writes last, and the job.
       failure: a file that is written when nothing can be done about an error.
       versions: of what is to run, as `versions`.
     """
 
-    function: Callable
-    tasks: tuple[tuple[str, tuple], ...]
+    jobs: tuple[tuple[str, Callable[[], Any]], ...]
     failure: str
     versions: dict[str, str]
 
     def do(self, number: int) -> None:
         """Does a unit, unless another attempt has done it, or has failed for good."""
-        path, arguments = self.tasks[number]
+        path, job = self.jobs[number]
         if os.path.exists(path) or os.path.exists(self.failure):
             return
         with own_parts():
             try:
                 self._check_worker(os.path.dirname(path))
-                self.function(*arguments)
+                job()
             except UserError as error:  # another attempt would raise it too
                 write_text(self.failure, str(error))
             except OSError:

@@ -1,4 +1,4 @@
-"""A pool of processes, and the progress of a list of tasks in it."""
+"""A pool of processes, and the progress of the jobs in it."""
 
 import concurrent.futures
 import multiprocessing
@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -17,7 +17,7 @@ Log = Callable[[str], None]
 
 
 class Workers:
-    """A pool of processes, as a context manager; with one process, tasks run in the caller.
+    """A pool of processes, as a context manager; with one process, jobs run in the caller.
 
     Processes are spawned, not forked, since the caller may run threads, as jax does. A program that
     prepares data must therefore start under `if __name__ == "__main__"`.
@@ -37,20 +37,20 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def run(self, function: Callable, tasks: Sequence[tuple]) -> Iterator[tuple[int, Any]]:
-        """Yields (number of the task, `function(*task)`) as the tasks are finished.
+    def run(self, jobs: Sequence[Callable[[], Any]]) -> Iterator[Any]:
+        """Yields the results of the jobs, as they are finished.
 
         Raises:
           OSError: a process died.
-          Exception: raised by a task.
+          Exception: raised by a job.
         """
         if self._pool is None:
-            yield from ((number, function(*task)) for number, task in enumerate(tasks))
+            yield from (job() for job in jobs)
             return
-        futures = {self._pool.submit(function, *task): i for i, task in enumerate(tasks)}
+        futures = [self._pool.submit(job) for job in jobs]
         try:
             for future in concurrent.futures.as_completed(futures):
-                yield futures.pop(future), future.result()
+                yield future.result()
         except UserError as error:  # has a traceback of this process
             raise UserError(str(error)) from error
         except BrokenProcessPool:
@@ -60,15 +60,15 @@ class Workers:
             ) from None
 
     def run_stage(
-        self, stage: str, function: Callable, tasks: dict[str, tuple], num_bytes: float, log: Log
+        self, stage: str, jobs: Mapping[str, Callable[[], int]], num_bytes: float, log: Log
     ) -> None:
-        """Runs all tasks, and logs progress every ten seconds and at the end.
+        """Runs all jobs, and logs progress every ten seconds and at the end.
 
         Args:
           stage: name of the stage in the log.
-          function: called with the arguments of each task.
-          tasks: the file or folder that a task writes last -> its arguments.
-          num_bytes: bytes of text of all tasks; 0: each returns a dict with the `bytes` it read.
+          jobs: the file or folder that a job writes last -> the job, which returns the bytes of
+            text that it read.
+          num_bytes: bytes of text of all jobs; 0: the sum of what they return.
           log: takes lines of progress.
 
         Raises:
@@ -76,11 +76,11 @@ class Workers:
         """
         started = last = time.monotonic()
         done_bytes = 0.0
-        for done, (_, result) in enumerate(self.run(function, list(tasks.values())), start=1):
-            done_bytes += num_bytes / len(tasks) if num_bytes else result["bytes"]
+        for done, bytes_read in enumerate(self.run(list(jobs.values())), start=1):
+            done_bytes += num_bytes / len(jobs) if num_bytes else bytes_read
             now = time.monotonic()
-            if now > last + 10 or done == len(tasks):
-                log(progress(stage, done, len(tasks), done_bytes, now - started))
+            if now > last + 10 or done == len(jobs):
+                log(progress(stage, done, len(jobs), done_bytes, now - started))
                 last = now
 
 

@@ -1,6 +1,7 @@
 """The engine's flags and errors, each one line."""
 
 import dataclasses
+import functools
 import os
 import sys
 
@@ -44,7 +45,7 @@ def test_versions_are_those_of_this_environment():
 def test_a_worker_with_other_versions_is_refused(tmp_path):
     path, failure = str(tmp_path / "unit"), str(tmp_path / "failed")
     others = beam.versions() | {"numpy": "1.0"}
-    units = beam._Units(make, ((path, (path,)),), failure, others)
+    units = beam._Units(((path, functools.partial(make, path)),), failure, others)
     with pytest.raises(
         OSError, match="numpy on the worker .* is .* and here 1.0: install the same"
     ):
@@ -56,7 +57,7 @@ def test_a_worker_with_other_versions_is_refused(tmp_path):
 
 def test_a_worker_that_lacks_the_folder_is_named(tmp_path):
     path = str(tmp_path / "elsewhere" / "unit")
-    units = beam._Units(make, ((path, (path,)),), f"{path}.failed", beam.versions())
+    units = beam._Units(((path, functools.partial(make, path)),), f"{path}.failed", beam.versions())
     with pytest.raises(OSError, match="has no .*elsewhere: all workers must share it"):
         units.do(0)
 
@@ -100,13 +101,16 @@ def test_what_dataflow_needs_is_said(apache_beam):
 def test_errors_of_units(reason, kind, message, tmp_path, apache_beam):
     path, lines = str(tmp_path / "0"), []
     with pytest.raises(kind, match=message):
-        Beam("DirectRunner").run_stage("stage", refuse, {path: (path, reason)}, 0, lines.append)
+        Beam("DirectRunner").run_stage(
+            "stage", {path: functools.partial(refuse, path, reason)}, 0, lines.append
+        )
     assert lines == ["stage: 1 parts with DirectRunner"]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_files_that_never_appear_are_an_error(tmp_path, apache_beam, monkeypatch):
     monkeypatch.setattr(beam, "_WAIT_SECONDS", 0.0)
-    tasks = {str(tmp_path / name): (str(tmp_path / "other"),) for name in "ab"}
+    job = functools.partial(make, str(tmp_path / "other"))
+    jobs = {str(tmp_path / name): job for name in "ab"}
     with pytest.raises(OSError, match="ended, but 2 files are not there, such as .*/a: all work"):
-        Beam("DirectRunner").run_stage("stage", make, tasks, 0, print)
+        Beam("DirectRunner").run_stage("stage", jobs, 0, print)

@@ -18,7 +18,7 @@ from bert_jax.inference.attention import AttentionReader, make_statistics
 from bert_jax.models import make_encoder
 from bert_jax.scores.attention import STATISTICS
 from tests import tiny
-from tests.data.corpus.test_prepare import make_config
+from tests.data.corpus.corpora import make_config
 from tests.inference.conftest import WORDS
 
 TEXTS = ["the list is returned .", "naive", "unaffable list , the list is naive returned ."]

@@ -22,16 +22,16 @@ class RowFormat:
     """The format of the rows of one sequence length; the same for all splits."""
 
     sequence_length: int
-    # The most examples of a row: N of the batch form.
+    # Maximum number of examples of a row: N of the batch form.
     examples_per_row: int
-    # The most masked positions of a row, P of the batch form; 0: masks are not stored.
+    # Maximum number of masked positions of a row, P of the batch form; 0: masks are not stored.
     max_predictions: int
     vocab_size: int
     pad_id: int
     cls_id: int
     sep_id: int
-    # Ends an example; None: sep_id does, as in all data of version 1 without this field.
-    end_id: int | None = None
+    # Ends an example; equal to `sep_id` in most vocabularies.
+    end_id: int
     # Whether the units of masking (text/lexicon.py) are stored.
     mask_units: bool = False
 
@@ -43,15 +43,9 @@ class RowFormat:
         """What stands for a row of padding: no examples."""
         return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
 
-    @property
-    def last_id(self) -> int:
-        """The token that ends an example."""
-        return self.sep_id if self.end_id is None else self.end_id
-
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields; those that earlier manifests lack only where they have an effect."""
-        values = dataclasses.asdict(self)
-        return {n: value for n, value in values.items() if value is not None and value is not False}
+        """Returns what the manifest stores."""
+        return dataclasses.asdict(self)
 
     @property
     def id_dtype(self) -> np.dtype:
@@ -60,7 +54,7 @@ class RowFormat:
     @property
     def unpredicted(self) -> tuple[int, ...]:
         """Ids that are never predicted."""
-        return self.cls_id, self.sep_id, self.last_id
+        return self.cls_id, self.sep_id, self.end_id
 
     def read_block(self, data: bytes) -> "Block":
         """Returns the block of `Block.to_bytes`; raises UserError if it is none."""

@@ -4,12 +4,13 @@ A record is a block of 256 rows: the time of a random read of a record is propor
 of records in its file, which blocks keep small.
 """
 
+import dataclasses
 import errno
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from bert_jax.data.corpus.blocks import Block, RowFormat, example_lengths
 from bert_jax.data.corpus.documents import Documents
 from bert_jax.data.corpus.pairs import PAIR, RUN, Run
 from bert_jax.data.corpus.row_counts import RowCounts
-from bert_jax.data.corpus.running_text import RUNNING, RunningText
+from bert_jax.data.corpus.running_text import RUNNING
 from bert_jax.data.corpus.static_instances import KEEP
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
@@ -29,7 +30,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.lexicon import PhraseMatcher
 
 ROWS_PER_BLOCK = 256
-# Of one file: about 30 MB with uint16 ids. It must not depend on the number of processes.
+# Tokens of one file, about 30 MB with uint16 ids. It must not depend on the number of processes.
 TOKENS_PER_FILE = 1 << 24
 
 # No compression, so that the bytes do not depend on the version of a compressor.
@@ -44,29 +45,63 @@ def rows_per_file(sequence_length: int) -> int:
     return blocks * ROWS_PER_BLOCK
 
 
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """A file of the examples of rows, as places in the token store.
+
+    Attributes:
+      path: the file.
+      dtype: pairs (pairs.PAIR), pairs with masks (static_instances.instance_dtype), runs
+        (pairs.RUN), running text (running_text.RUNNING) or rows of a stream (streams.STREAM_ROW).
+      sizes: file of uint8[rows], the records of each row; "": each row is one record.
+    """
+
+    path: str
+    dtype: np.dtype
+    sizes: str = ""
+
+    @property
+    def num_rows(self) -> int:
+        if self.sizes:
+            return os.path.getsize(self.sizes)
+        return os.path.getsize(self.path) // self.dtype.itemsize
+
+    def items(self) -> np.ndarray:
+        """Returns all records, mapped into memory."""
+        is_empty = not os.path.getsize(self.path)
+        return np.empty(0, self.dtype) if is_empty else np.memmap(self.path, self.dtype, "r")
+
+    def blocks(self, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields (records, uint8[rows] records of each row) of blocks of rows [first, last)."""
+        sizes, start = np.ones(last - first, np.uint8), first
+        if self.sizes:
+            sizes = np.fromfile(self.sizes, np.uint8, last - first, offset=first)
+            start = int(np.fromfile(self.sizes, np.uint8, first).sum(dtype=np.int64))
+        for row in range(0, last - first, ROWS_PER_BLOCK):
+            of_block = sizes[row : row + ROWS_PER_BLOCK]
+            count = int(of_block.sum(dtype=np.int64))
+            offset = start * self.dtype.itemsize
+            yield np.fromfile(self.path, self.dtype, count, offset=offset), of_block
+            start += count
+
+
 def write_shard(
     documents: Documents,
-    records: str,
-    dtype: np.dtype,
+    records: Records,
     bounds: tuple[int, int],
     form: RowFormat | StreamFormat,
     path: str,
     matcher: PhraseMatcher | None = None,
-    sizes: str = "",
 ) -> dict[str, Any]:
     """Writes rows to an ArrayRecord file, complete or not at all.
 
     Args:
-      documents: the token store of the pairs.
-      records: a file of pairs (pairs.PAIR), of instances (static_instances.instance_dtype), of
-        runs (pairs.RUN), of running text (running_text.RUNNING) or of rows of a stream
-        (streams.STREAM_ROW).
-      dtype: of its items.
+      documents: the token store of the records.
+      records: the examples of all rows.
       bounds: numbers of the first row to write and of the one after the last.
-      form: of the rows.
+      form: format of the rows.
       path: the file to write.
       matcher: finds the phrases that are units of masking, if they are.
-      sizes: file of uint8[rows], the items of each row; empty: one.
 
     Returns:
       JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
@@ -75,24 +110,14 @@ def write_shard(
       OSError: the file cannot be written, for example because the disk is full.
     """
     counts = RowCounts(form.vocab_size)
-    num_rows, before = bounds[1] - bounds[0], bounds[0]  # items of the rows before
-    of_rows = np.ones(num_rows, np.uint8)
-    if sizes:
-        of_rows = np.fromfile(sizes, np.uint8, num_rows, offset=bounds[0])
-        before = int(np.fromfile(sizes, np.uint8, bounds[0]).sum(dtype=np.int64))
-    starts = before + np.append(0, np.cumsum(of_rows, dtype=np.int64))
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
-            for first in range(0, num_rows, ROWS_PER_BLOCK):
-                last = min(first + ROWS_PER_BLOCK, num_rows)
-                start, stop = starts[[first, last]].tolist()
-                items = np.fromfile(records, dtype, stop - start, offset=start * dtype.itemsize)
+            for items, sizes in records.blocks(*bounds):
                 if isinstance(form, StreamFormat):
                     block: Any = make_block(documents, items, form, counts)
                 else:
-                    of_block = of_rows[first:last]
-                    block = _make_block(documents, items, form, counts, matcher, of_block)
+                    block = _make_block(documents, items, form, counts, matcher, sizes)
                 writer.write(block.to_bytes())
             writer.close()
         except RuntimeError as error:
@@ -100,11 +125,43 @@ def write_shard(
         size, sha256 = os.path.getsize(part), file_sha256(part)
     return {
         "name": os.path.basename(path),
-        "rows": num_rows,
+        "rows": bounds[1] - bounds[0],
         "bytes": size,
         "sha256": sha256,
         "counts": counts.to_json(),
     }
+
+
+def _read_spans(
+    documents: Documents, items: np.ndarray, form: RowFormat
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the examples as PAIR[examples], and id[tokens], all their tokens in order."""
+    cls, sep, end = (
+        form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id, form.end_id)
+    )
+    if items.dtype in (RUN, RUNNING):
+        pairs = np.zeros(items.size, PAIR)  # without B
+        pairs["a_length"] = items["length"]
+    else:
+        pairs = items["pair"] if form.max_predictions else items
+    if items.dtype == RUN:
+        runs = (documents.run(*Run(*item), sep) for item in items.tolist())
+        parts = [part for run in runs for part in (cls, run, end)]
+    elif items.dtype == RUNNING:
+        # Blocks store the lengths without the two special tokens of `[CLS] A [SEP]`.
+        pairs["a_length"] -= 2
+        parts = []
+        for document, start, length, after_separator in items.tolist():
+            parts.append(sep if after_separator else b"")
+            parts.append(documents.run(document, start, length - after_separator, sep))
+    else:
+        spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        parts = [
+            part
+            for a, a_size, b, b_size in zip(*spans, strict=True)
+            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
+        ]
+    return pairs, np.frombuffer(bytearray().join(parts), form.id_dtype)
 
 
 def _make_block(
@@ -115,40 +172,12 @@ def _make_block(
     matcher: PhraseMatcher | None,
     sizes: np.ndarray,
 ) -> Block:
-    """Returns the rows of spans of the token store.
-
-    `sizes` is uint8[rows], the examples of each row.
-    """
-    has_masks = form.max_predictions > 0
-    cls, sep, end = (
-        form.id_dtype.type(i).tobytes() for i in (form.cls_id, form.sep_id, form.last_id)
-    )
-    if items.dtype == RUN:
-        pairs = np.zeros(items.size, PAIR)  # without B
-        pairs["a_length"] = items["length"]
-        runs = (documents.run(*Run(*item), sep) for item in items.tolist())
-        tokens = [part for run in runs for part in (cls, run, end)]
-    elif items.dtype == RUNNING:
-        pairs = np.zeros(items.size, PAIR)
-        # The lengths that blocks store are those without the two special tokens of `[CLS] A [SEP]`.
-        pairs["a_length"] = items["length"] - 2
-        tokens = [
-            part
-            for item in itertools.starmap(RunningText, items.tolist())
-            for part in _running_text(documents, item, sep)
-        ]
-    else:
-        pairs = items["pair"] if has_masks else items
-        spans = (pairs[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
-        tokens = [
-            part
-            for a, a_size, b, b_size in zip(*spans, strict=True)
-            for part in (cls, documents.tokens(a, a_size), sep, documents.tokens(b, b_size), end)
-        ]
-    input_ids = np.frombuffer(bytearray().join(tokens), form.id_dtype)
+    """Returns rows as a block, with static masks if they have any; `sizes` as in `Records`."""
+    pairs, input_ids = _read_spans(documents, items, form)
     lengths = example_lengths(pairs["a_length"], pairs["b_length"])
     first_of_rows = np.cumsum(sizes, dtype=np.int64) - sizes
     counts.add(pairs, input_ids, np.add.reduceat(lengths, first_of_rows))
+    has_masks = form.max_predictions > 0
     num_masked, positions = np.zeros(len(sizes), "<u2"), np.empty(0, "<u2")
     places, replacements = np.empty(0, np.int64), np.empty(0, "<u4")
     if has_masks:
@@ -178,13 +207,6 @@ def _make_block(
         next_sentence_labels=pairs["is_random_next"].astype(np.uint8),
         mask_units=units,
     )
-
-
-def _running_text(documents: Documents, row: RunningText, separator: bytes) -> tuple[bytes, bytes]:
-    """Returns the separator in front, or nothing, and the text of a row."""
-    document, start, length, after_separator = row
-    front = separator if after_separator else b""
-    return front, documents.run(document, start, length - after_separator, separator)
 
 
 def lengths_of(items: np.ndarray) -> np.ndarray:

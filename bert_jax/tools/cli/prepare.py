@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.corpus import dump
-from bert_jax.data.corpus.prepare import has_unfinished, prepare
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.request import has_unfinished
 from bert_jax.files.beam import RUNNERS, Beam
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import parse_share

@@ -18,7 +18,7 @@ from bert_jax.config.fields import data_dir, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases, total_steps
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.data.corpus.prepare import find_prepared
+from bert_jax.data.corpus.request import find_prepared
 from bert_jax.tools.doctor import sample
 from bert_jax.tools.doctor.sample import Sample
 from bert_jax.training.open import TRAIN, VALIDATION, open_run

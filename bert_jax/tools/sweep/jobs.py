@@ -190,7 +190,7 @@ def _share_data(
 ) -> str:
     """Sets data.dir, adds the job that prepares the data if it is new, and returns its name."""
     data = data_config(config)
-    values = {k: v for k, v in dataclasses.asdict(data).items() if k not in data.omitted}
+    values = {k: v for k, v in dataclasses.asdict(data).items() if k not in data.unused}
     if not config.data.vocab or config.init_from:
         values["init_from"] = config.init_from  # brings its vocabulary
     if config.data.dir:

@@ -1,19 +1,35 @@
-"""A folder of prepared data for the tests of the manifest and of its rows."""
+"""Text to prepare, and a folder of prepared data."""
 
-import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
 
+from bert_jax.data.corpus import documents, shards
 from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.manifest import VERSION, Manifest
 from bert_jax.data.corpus.pairs import PAIR
-from bert_jax.data.corpus.shards import write_shard
+from bert_jax.data.corpus.shards import Records, write_shard
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenizers import load_tokenizer
+from tests.data.corpus.corpora import write_text
 
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join("abcdefgh") + "\n"
-FORM = RowFormat(16, 1, 0, vocab_size=13, pad_id=0, cls_id=2, sep_id=3)
+FORM = RowFormat(16, 1, 0, vocab_size=13, pad_id=0, cls_id=2, sep_id=3, end_id=3)
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("text")
+    write_text(folder, 60)
+    return folder
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    """Many units and files, although the text is small. Only this process sees it."""
+    monkeypatch.setattr(documents, "UNIT_TOKENS", 2000)
+    monkeypatch.setattr(shards, "TOKENS_PER_FILE", 1 << 14)
 
 
 class Letters:
@@ -33,7 +49,7 @@ def manifest(tmp_path) -> Manifest:
     files = []
     for name, bounds in (("first", (0, 256)), ("second", (256, 300))):
         path = str(tmp_path / name)
-        file = write_shard(Letters(), str(records), PAIR, bounds, FORM, path)  # pyright: ignore
+        file = write_shard(Letters(), Records(str(records), PAIR), bounds, FORM, path)  # pyright: ignore
         del file["counts"]
         files.append(file)
     records.unlink()
@@ -50,7 +66,7 @@ def manifest(tmp_path) -> Manifest:
             "lowercase": True,
         },
         "corpus": {},
-        "formats": {"16": dataclasses.asdict(FORM)},
+        "formats": {"16": FORM.to_json()},
         "splits": {
             "train": {"sequence_lengths": {"16": {"files": files, "statistics": {"rows": 300}}}}
         },

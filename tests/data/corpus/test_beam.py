@@ -1,7 +1,5 @@
 """Preparation in Apache Beam: the bytes of processes of this machine, whatever an engine does."""
 
-# ruff: noqa: F811 - fixtures of test_prepare.py are arguments of tests
-
 import dataclasses
 import functools
 import importlib.util
@@ -17,19 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_jax.data.corpus import stages
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import beam
 from bert_jax.files.beam import Beam
-from tests.data.corpus.test_prepare import (  # noqa: F401
-    REPOSITORY,
-    contents,
-    make_config,
-    small_units,
-    text,
-)
+from tests.data.corpus.corpora import JOBS, REPOSITORY, contents, make_config, quiet
 
 pytestmark = [
+    pytest.mark.usefixtures("small_units"),
     pytest.mark.skipif(
         importlib.util.find_spec("apache_beam") is None,
         reason="needs the extra beam, in an environment of its own (launch/test.sh)",
@@ -41,10 +33,6 @@ TWO_PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processi
 TWO_THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 STAGES = ("count", "tokenize", "sample", "pack_rows", "write")
 WORDPIECE = {"vocab": "train:wordpiece", "max_examples_per_row": 3}
-
-
-def quiet(line: str) -> None:
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +78,7 @@ def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
     wanted, workers = expected(**changes), tmp_path / "workers"
     workers.mkdir()
     monkeypatch.setenv("WORKERS", str(workers))
-    monkeypatch.setattr(stages, "sample", noted_sample)
+    monkeypatch.setattr(JOBS["sample"], "run", noted_sample)
     assert prepare_in_beam(text, tmp_path / "data", *flags, **changes) == wanted
     others = {int(name) for name in os.listdir(workers)}
     assert len(others) == (2 if flags == TWO_PROCESSES else 1)
@@ -99,23 +87,23 @@ def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
         assert {path.read_text() for path in workers.iterdir()} == {"without jax"}
 
 
-original_sample = stages.sample
+original_sample = JOBS["sample"].run
 
 
-def noted_sample(*task):
+def noted_sample(job) -> int:
     has_jax = "with" if "jax" in sys.modules else "without"
     pathlib.Path(os.environ["WORKERS"], str(os.getpid())).write_text(f"{has_jax} jax")
     time.sleep(0.05)  # so that the other worker has something left to do
-    return original_sample(*task)
+    return original_sample(job)
 
 
 class Shuffled(Beam):
     """Hands out units in another order than theirs."""
 
-    def run_stage(self, stage, function, tasks, num_bytes, log):
-        items = list(tasks.items())
+    def run_stage(self, stage, jobs, num_bytes, log):
+        items = list(jobs.items())
         random.Random(len(items)).shuffle(items)
-        super().run_stage(stage, function, dict(items), num_bytes, log)
+        super().run_stage(stage, dict(items), num_bytes, log)
 
 
 @pytest.mark.parametrize("changes", [{}, WORDPIECE], ids=str)
@@ -126,18 +114,17 @@ def test_the_order_of_units_does_not_matter(changes, text, tmp_path, expected):
 
 # ------------------------------------------------------------------ attempts that fail
 
-originals = {name: getattr(stages, name) for name in STAGES}
+originals = {name: JOBS[name].run for name in STAGES}
 
 
-def fail_after_part(name: str, *task):
-    """The stage's function, but its first attempt ends when a part of a file is written.
+def fail_after_part(name: str, job) -> int:
+    """Runs the job, but its first attempt ends when a part of a file is written.
 
     The part stays, as after a kill, which no handler sees: a shard's is beside the shards.
     """
     marker = pathlib.Path(os.environ["FAILS_ONCE"])
     if not marker.exists():
-        paths = [value for value in task if isinstance(value, str) and "/" in value]
-        target = next((path for path in paths if path.endswith("array_record")), paths[-1])
+        target = job.shard if name == "write" else job.path
         part = f"{target}.0123456789abcdef.part"
         if name == "tokenize":
             os.makedirs(part)
@@ -145,7 +132,7 @@ def fail_after_part(name: str, *task):
         pathlib.Path(part).write_bytes(b"a part of ")
         marker.write_text(part)
         raise OSError(5, "Input/output error", target)
-    return originals[name](*task)
+    return originals[name](job)
 
 
 @pytest.fixture(params=STAGES)
@@ -153,7 +140,8 @@ def failing_stage(request, tmp_path, monkeypatch):
     """A stage whose function fails once; the value is the file that says so."""
     marker = tmp_path / "failed"
     monkeypatch.setenv("FAILS_ONCE", str(marker))
-    monkeypatch.setattr(stages, request.param, functools.partial(fail_after_part, request.param))
+    name = request.param
+    monkeypatch.setattr(JOBS[name], "run", lambda job: fail_after_part(name, job))
     return marker
 
 
@@ -189,7 +177,8 @@ def test_units_that_are_done_twice_at_the_same_time(text, tmp_path, expected, mo
         return function(*arguments)
 
     def twice(units, number):
-        late = dataclasses.replace(units, function=functools.partial(together, units.function))
+        late = {path: functools.partial(together, job) for path, job in units.jobs}
+        late = dataclasses.replace(units, jobs=tuple(late.items()))
         with ThreadPoolExecutor(2) as pool, monkeypatch.context() as patch:
             patch.setattr(os, "replace", functools.partial(together, replace))
             for attempt in [pool.submit(do, late, number) for _ in range(2)]:

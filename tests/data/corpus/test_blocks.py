@@ -23,7 +23,7 @@ def test_a_row_may_hold_several_examples():
         num_examples=np.array([2, 1]),
         next_sentence_labels=np.array([1, 0, 1]),
     )
-    form = RowFormat(14, 2, 3, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP)
+    form = RowFormat(14, 2, 3, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP, end_id=SEP)
     empty = (np.empty(0, np.uint16),) * 6
     batch = make_batch([block.row(0), block.row(1), empty], form)
     zeros = [0] * 14
@@ -65,7 +65,7 @@ def test_an_example_may_have_no_second_segment():
         num_examples=np.array([2]),
         next_sentence_labels=np.array([0, 1]),
     )
-    form = RowFormat(13, 2, 0, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP)
+    form = RowFormat(13, 2, 0, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP, end_id=SEP)
     batch = make_batch([block.row(0)], form)
     assert {name: array.tolist() for name, array in batch.items()} == {
         "input_ids": [[CLS, 10, 11, SEP, 12, SEP, CLS, 13, SEP, 14, SEP, PAD, PAD]],

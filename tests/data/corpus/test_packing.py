@@ -18,7 +18,7 @@ from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.state import init_params
 from tests import tiny
-from tests.data.corpus.test_prepare import contents, make_config, text  # noqa: F401
+from tests.data.corpus.corpora import contents, make_config, quiet
 
 MOST = 6
 MODES = {
@@ -61,7 +61,7 @@ def test_of_no_examples_there_are_no_rows_and_a_long_one_is_refused():
         pack(np.array([3, 65]), 64, 3)
 
 
-def prepare_both(text, tmp_path, **changes):  # noqa: F811
+def prepare_both(text, tmp_path, **changes):
     if changes.get("masking") == "phrase":
         lexicon = tmp_path / "lexicon.txt"
         lexicon.write_text("ba co\ndu\n")
@@ -71,7 +71,7 @@ def prepare_both(text, tmp_path, **changes):  # noqa: F811
             make_config(text, short_seq_prob=0.5, max_examples_per_row=most, **changes),
             str(tmp_path / f"pack-{most}"),
             1,
-            log=lambda line: None,
+            log=quiet,
         )
         for most in (1, MOST)
     ]
@@ -105,7 +105,7 @@ def examples_of(manifest, split, length):
 
 
 @pytest.mark.parametrize("changes", MODES.values(), ids=MODES)
-def test_packed_rows_have_the_same_examples(changes, text, tmp_path):  # noqa: F811
+def test_packed_rows_have_the_same_examples(changes, text, tmp_path):
     plain, packed = prepare_both(text, tmp_path, **changes)
     for split in plain.splits:
         for length in plain.sequence_lengths:
@@ -122,14 +122,14 @@ def test_packed_rows_have_the_same_examples(changes, text, tmp_path):  # noqa: F
             assert {n: after[n] for n in same} == {n: before[n] for n in same}
 
 
-def test_packed_data_do_not_depend_on_the_number_of_processes(text, tmp_path):  # noqa: F811
+def test_packed_data_do_not_depend_on_the_number_of_processes(text, tmp_path):
     config = make_config(text, short_seq_prob=0.5, max_examples_per_row=MOST, mode="static")
     for number in (1, 2):
-        prepare(config, str(tmp_path / str(number)), number, log=lambda line: None)
+        prepare(config, str(tmp_path / str(number)), number, log=quiet)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
-def test_packed_rows_are_shown_example_by_example(text, tmp_path):  # noqa: F811
+def test_packed_rows_are_shown_example_by_example(text, tmp_path):
     plain, packed = prepare_both(text, tmp_path, mode="static")
     shown = []
     for manifest in (plain, packed):
@@ -164,7 +164,7 @@ def sums_and_gradient(params, batch, task):
 
 
 def test_packed_and_plain_rows_give_the_same_losses_accuracies_and_gradients(
-    text,  # noqa: F811
+    text,
     tmp_path,
 ):
     """Over all held-out rows, whose masks are stored, so that nothing is random."""

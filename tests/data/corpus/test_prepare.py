@@ -14,80 +14,20 @@ import time
 import numpy as np
 import pytest
 
-from bert_jax.config.data import DataConfig
-from bert_jax.data.corpus import documents as documents_lib
-from bert_jax.data.corpus import dump, preparation, stages
-from bert_jax.data.corpus import prepare as prepare_lib
-from bert_jax.data.corpus import shards as shards_lib
+from bert_jax.data.corpus import dump, jobs
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.request import lock
+from tests.data.corpus.corpora import (
+    REPOSITORY,
+    contents,
+    count_done,
+    make_config,
+    quiet,
+    write_text,
+)
 
-WORDS = ["ba", "co", "du", "fi", "go", "hu", "ji", "ko"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"##{w}" for w in WORDS), "."]
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-
-
-def write_text(folder: pathlib.Path, num_documents: int) -> None:
-    """Files of documents, a sentence a line; every fifth document is in two of them."""
-    rng = random.Random(num_documents)
-
-    def sentence() -> str:
-        words = ["".join(rng.choices(WORDS, k=rng.randint(1, 3))) for _ in range(12)]
-        return " ".join(words[: rng.randint(1, 12)]) + "."
-
-    documents = [
-        "\n".join(sentence() for _ in range(rng.randint(1, 30))) + "\n"
-        for _ in range(num_documents)
-    ]
-    documents += documents[::5]
-    for number in range(4):
-        (folder / f"{number}.txt").write_text("\n".join(documents[number::4]))
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-
-
-def make_config(folder: pathlib.Path, **changes) -> DataConfig:
-    values = {
-        "source": f"text:{folder}/[0-9].txt",
-        "line_format": "sentences",
-        "document_separator": "blank_line",
-        "field": "text",
-        "language": "en",
-        "on_bad_text": "replace",
-        "vocab": str(folder / "vocab.txt"),
-        "vocab_size": 100,
-        "lowercase": True,
-        "segments": "pairs",
-        "mode": "dynamic",
-        "seed": 1,
-        "dupe_factor": 2,
-        "short_seq_prob": 0.1,
-        "masked_lm_prob": 0.15,
-        "masking": "subword",
-        "mask_rounding": "half_even",
-        "validation_share": 0.1,
-        "sequence_lengths": (32, 64),
-        "max_predictions_per_seq": (6, 11),
-    }
-    return DataConfig(**values | changes)
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("text")
-    write_text(folder, 60)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    """Many units and files, although the text is small. Only this process sees it."""
-    monkeypatch.setattr(documents_lib, "UNIT_TOKENS", 2000)
-    monkeypatch.setattr(shards_lib, "TOKENS_PER_FILE", 1 << 14)
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    """The files of prepared data, without the locks."""
-    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".lock")}
+pytestmark = pytest.mark.usefixtures("small_units")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +46,7 @@ def test_bytes_do_not_depend_on_the_number_of_processes(changes, numbers, text, 
     expected = None
     for num_processes in numbers:
         folder = tmp_path / str(num_processes)
-        manifest = prepare(config, str(folder), num_processes, log=lambda line: None)
+        manifest = prepare(config, str(folder), num_processes, log=quiet)
         assert manifest.splits == ("train", "validation")
         found = contents(folder)
         assert found == (expected or found)
@@ -163,7 +103,7 @@ def test_statistics_agree_with_the_rows(text, tmp_path):
 
 
 def test_a_second_run_finds_the_data(text, tmp_path):
-    first = prepare(make_config(text), str(tmp_path), 1, log=lambda line: None)
+    first = prepare(make_config(text), str(tmp_path), 1, log=quiet)
     before = contents(tmp_path)
     lines: list[str] = []
     again = prepare(make_config(text), str(tmp_path), 1, lines.append)
@@ -187,7 +127,7 @@ def test_other_settings_are_refused(state, text, tmp_path, monkeypatch):
         prepare(make_config(text), str(tmp_path), 1)
     else:
         with pytest.raises(KeyboardInterrupt):
-            interrupt(monkeypatch, "write", 1)
+            count_done(monkeypatch, "write", stop_after=1)
             prepare(make_config(text), str(tmp_path), 1)
     before = contents_of_tree(tmp_path)
     changed = make_config(text, seed=2, dupe_factor=3)
@@ -229,19 +169,6 @@ def test_other_text_is_refused_and_missing_text_is_said(tmp_path):
         prepare(config, folder, 1)
 
 
-def interrupt(monkeypatch, stage: str, after: int) -> None:
-    """Makes the program stop when a stage has done `after` tasks."""
-    function, calls = getattr(stages, stage), []
-
-    def stopping(*args):
-        if len(calls) == after:
-            raise KeyboardInterrupt
-        calls.append(args)
-        return function(*args)
-
-    monkeypatch.setattr(preparation.stages, stage, stopping)
-
-
 @pytest.mark.parametrize("mode", ["dynamic", "static"])
 def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
     config = make_config(text, mode=mode, vocab="train:wordpiece")
@@ -252,22 +179,15 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
     stops = [("count", 0), ("tokenize", 0), (sample, 0), (sample, 2), ("write", 0), ("write", 3)]
     for stage, after in stops:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            interrupt(patch, stage, after)
+            count_done(patch, stage, after)
             prepare(config, str(folder), 1, lines.append)
         with pytest.raises(ValueError, match="has no prepared data"):
             Manifest.load(str(folder))
-    done = []
     with monkeypatch.context() as patch:
-        for stage in ("count", "tokenize", sample, "write"):
-            function = getattr(stages, stage)
-            patch.setattr(
-                preparation.stages,
-                stage,
-                lambda *a, f=function: (done.append(f.__name__), f(*a))[1],
-            )
+        done = {stage: count_done(patch, stage) for stage in ("count", "tokenize", sample, "write")}
         prepare(config, str(folder), 1, lines.append)
     assert contents(folder) == contents(tmp_path / "expected")
-    assert set(done) == {"write"}
+    assert [stage for stage, some in done.items() if some] == ["write"]
     assert sum("Continuing the unfinished work" in line for line in lines) == len(stops)
 
 
@@ -277,7 +197,7 @@ def test_a_failure_of_the_text_leaves_no_unfinished_work(tmp_path):
     (tmp_path / "2.txt").write_bytes(b"ba\xff\n")
     config, folder = make_config(tmp_path, on_bad_text="error"), tmp_path / "data"
     with pytest.raises(ValueError, match="2.txt"):
-        prepare(config, str(folder), 2, log=lambda line: None)
+        prepare(config, str(folder), 2, log=quiet)
     assert not (folder / "unfinished").exists()
     write_text(tmp_path, 20)
     prepare(config, str(folder), 1)
@@ -317,7 +237,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_built(text, tm
 def test_a_full_disk_is_one_clear_line_and_the_work_goes_on(text, tmp_path, monkeypatch):
     folder = tmp_path / "data"
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "_join", full_disk)
+        patch.setattr(jobs, "join_files", full_disk)
         with pytest.raises(ValueError, match="stopped: .*pairs-train-32: No space left on device"):
             prepare(make_config(text), str(folder), 1)
     prepare(make_config(text), str(folder), 1)
@@ -331,7 +251,7 @@ def full_disk(parts: list[str], target: str) -> None:
 
 def test_one_prepares_and_the_others_wait(text, tmp_path):
     lines: list[str] = []
-    with prepare_lib._lock(str(tmp_path), lines.append):
+    with lock(str(tmp_path), lines.append):
         other = threading.Thread(
             target=prepare, args=(make_config(text), str(tmp_path), 1, lines.append)
         )

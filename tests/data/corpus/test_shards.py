@@ -8,7 +8,7 @@ import pytest
 from bert_jax.data.corpus import shards
 from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.pairs import PAIR
-from bert_jax.data.corpus.shards import ShardRows, write_shard
+from bert_jax.data.corpus.shards import Records, ShardRows, write_shard
 from bert_jax.data.corpus.static_instances import KEEP, instance_dtype
 from bert_jax.files.checksums import file_sha256
 
@@ -17,7 +17,7 @@ PAD, CLS, SEP = 1, 2, 3
 
 def form(**changes) -> RowFormat:
     values = {"sequence_length": 32, "examples_per_row": 1, "max_predictions": 0}
-    special = {"vocab_size": 1000, "pad_id": PAD, "cls_id": CLS, "sep_id": SEP}
+    special = {"vocab_size": 1000, "pad_id": PAD, "cls_id": CLS, "sep_id": SEP, "end_id": SEP}
     return RowFormat(**values | special | changes)
 
 
@@ -64,8 +64,7 @@ def write(tmp_path, items: np.ndarray, form: RowFormat, name: str = "shard", bou
     path = str(tmp_path / name)
     info = write_shard(
         Tokens(form.id_dtype),  # pyright: ignore[reportArgumentType]
-        records,
-        items.dtype,
+        Records(records, items.dtype),
         bounds or (0, len(items)),
         form,
         path,

@@ -15,7 +15,7 @@ from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.documents import Documents, join_chunks, split_documents, tokenize_chunk
 from bert_jax.data.corpus.pairs import sample_pairs
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.shards import ShardRows, write_shard
+from bert_jax.data.corpus.shards import Records, ShardRows, write_shard
 from bert_jax.data.corpus.static_instances import (
     KEEP,
     StaticMasking,
@@ -101,6 +101,7 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
         pad_id=tokenizer.pad_id,
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
+        end_id=tokenizer.sep_id,
     )
     masking = StaticMasking(
         masked_lm_prob=0.15,
@@ -115,7 +116,7 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
         documents, records, seed, dupe_factor, length - 3, 0.1, masking, form.id_dtype
     )
     dtype = instance_dtype(form.max_predictions)
-    info = write_shard(documents, records, dtype, (0, count), form, shard)
+    info = write_shard(documents, Records(records, dtype), (0, count), form, shard)
     batch = ShardRows([shard], [info["rows"]], form).read(np.arange(count))
 
     instances = []

@@ -12,7 +12,7 @@ from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat
-from tests.data.corpus.test_prepare import contents, make_config
+from tests.data.corpus.corpora import contents, make_config
 
 LENGTHS = (8, 20)
 WORDS = "ba co du fi go hu ji ko".split()

@@ -1,7 +1,5 @@
 """Preparation that several programs divide between them: the bytes of one program."""
 
-# ruff: noqa: F811 - fixtures of test_prepare.py are arguments of tests
-
 import fcntl
 import signal
 import subprocess
@@ -11,17 +9,12 @@ import time
 
 import pytest
 
-from bert_jax.data.corpus import stages
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import shares
 from bert_jax.files.shares import OtherTaskError, parse_share
-from tests.data.corpus.test_prepare import (  # noqa: F401
-    REPOSITORY,
-    contents,
-    make_config,
-    small_units,
-    text,
-)
+from tests.data.corpus.corpora import JOBS, REPOSITORY, contents, make_config, quiet
+
+pytestmark = pytest.mark.usefixtures("small_units")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +28,7 @@ def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
 
     def run(number: int) -> None:
         try:
-            prepare(config, str(folder), 1, lambda line: None, (number, count))
+            prepare(config, str(folder), 1, quiet, (number, count))
         except ValueError as error:
             errors[number] = error
 
@@ -62,7 +55,7 @@ def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
 @pytest.mark.parametrize("count", [2, 5])
 def test_the_bytes_are_those_of_one_program(changes, count, text, tmp_path):
     config = make_config(text, **changes)
-    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     last_first = reversed(range(count))
     assert run_tasks(config, tmp_path / "many", last_first, count) == {}
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
@@ -70,13 +63,13 @@ def test_the_bytes_are_those_of_one_program(changes, count, text, tmp_path):
 
 def test_every_task_does_a_part(text, tmp_path, monkeypatch):
     """Units are spread by their names, and none is done twice."""
-    done, sample = [], stages.sample
+    done, run = [], JOBS["sample"].run
 
-    def recorded(*task):
-        done.append((threading.current_thread().name, task[-1]))
-        return sample(*task)
+    def recorded(job) -> int:
+        done.append((threading.current_thread().name, job.path))
+        return run(job)
 
-    monkeypatch.setattr(stages, "sample", recorded)
+    monkeypatch.setattr(JOBS["sample"], "run", recorded)
     assert run_tasks(make_config(text), tmp_path, range(3), 3) == {}
     assert len({name for name, _ in done}) == 3
     assert len({path for _, path in done}) == len(done)
@@ -88,21 +81,21 @@ def test_every_task_does_a_part(text, tmp_path, monkeypatch):
 def test_a_task_that_dies_is_started_again(number, stage, text, tmp_path, monkeypatch):
     """The other waits; what is finished is not repeated."""
     config = make_config(text)
-    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
-    original, died = getattr(stages, stage), threading.Event()
+    prepare(config, str(tmp_path / "one"), 1, log=quiet)
+    run_job, died = JOBS[stage].run, threading.Event()
 
-    def dies(*task):
+    def dies(job) -> int:
         if not died.is_set() and threading.current_thread().name == f"task {number}":
             died.set()
             raise KeyboardInterrupt
-        return original(*task)
+        return run_job(job)
 
-    monkeypatch.setattr(stages, stage, dies)
+    monkeypatch.setattr(JOBS[stage], "run", dies)
     folder, left = str(tmp_path / "two"), []
 
     def run(task: int) -> None:
         try:
-            prepare(config, folder, 1, lambda line: None, (task, 2))
+            prepare(config, folder, 1, quiet, (task, 2))
         except KeyboardInterrupt:
             left.append(task)
             run(task)
@@ -128,7 +121,7 @@ def test_a_task_that_fails_stops_the_others(tmp_path):
         assert str(errors[number]) == f"Task 0 of 3 stopped: {errors[0]}"
     (tmp_path / "5.txt").write_text("good.\n\nbad.\n")
     assert run_tasks(config, tmp_path / "data", (2, 1, 0), 3) == {}
-    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     assert contents(tmp_path / "data") == contents(tmp_path / "one")
 
 
@@ -143,7 +136,7 @@ def test_other_settings_are_refused_to_a_task(text, tmp_path):
 def test_all_tasks_have_the_same_number_of_tasks(text, tmp_path):
     """Others are refused, whichever begins first, and disturb nobody: units would be nobody's."""
     config = make_config(text)
-    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     folder = tmp_path / "data"
     with pytest.raises(KeyboardInterrupt):
         prepare(config, str(folder), 1, interrupt, (0, 2))
@@ -175,8 +168,8 @@ def test_one_program_alone_finishes_what_any_number_of_tasks_left(text, tmp_path
     config, folder = make_config(text), tmp_path / "data"
     with pytest.raises(KeyboardInterrupt):
         prepare(config, str(folder), 1, interrupt, (0, 7))
-    prepare(config, str(folder), 1, lambda line: None)
-    prepare(config, str(tmp_path / "one"), 1, log=lambda line: None)
+    prepare(config, str(folder), 1, quiet)
+    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     assert contents(folder) == contents(tmp_path / "one")
 
 

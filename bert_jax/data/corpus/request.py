@@ -1,0 +1,202 @@
+"""Which data a folder has or is getting: requests, locks, and the division between programs.
+
+A request is JSON that identifies data: the settings that determine them, and the fingerprint of the
+text. A folder has data for one request.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.config.data import DataConfig, parse_weights
+from bert_jax.data.corpus.manifest import NAME, Manifest
+from bert_jax.files.atomic import read_json, write_json
+from bert_jax.files.buckets import UNFINISHED, claim
+from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
+from bert_jax.files.shares import Share
+from bert_jax.files.workers import Log
+from bert_jax.text.lexicon import check_classes, read_lexicon
+from bert_jax.text.sources import Source, make_source
+from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
+from bert_jax.text.vocabulary import FILE_NAMES, check_vocabulary
+
+# Prefix of data.vocab for a vocabulary that is to be trained.
+TRAIN = "train:"
+# In a bucket, the request of whoever prepares data there, until they are finished.
+CLAIM = "preparing.json"
+
+
+def check_files(config: DataConfig) -> None:
+    """Checks the vocabulary and the lexicon before any work.
+
+    Raises:
+      UserError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
+    """
+    if config.vocab.startswith(TRAIN):
+        if config.vocab.removeprefix(TRAIN) not in FILE_NAMES:
+            raise UserError(
+                f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
+                f" folder, {', '.join(TRAIN + kind for kind in FILE_NAMES)}."
+            )
+    else:
+        tokenizer = load_tokenizer(config.vocab, config.lowercase)
+        check_vocabulary(tokenizer, config.vocab_size, config.vocab)
+    if config.lexicon:
+        entries = read_lexicon(config.lexicon)
+        check_classes(parse_weights(config.lexicon_weights), entries, config.lexicon)
+
+
+def make_request(config: DataConfig, source: Source) -> dict[str, Any]:
+    """Returns the JSON that identifies the data: `settings` and the fingerprint of `source`."""
+    return {"settings": _settings(config), "source": source.fingerprint()}
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    """Returns the settings that determine the data, with the hash of a given vocabulary."""
+    settings = dataclasses.asdict(config)
+    if config.mode == "dynamic" and config.lexicon_weights:
+        # Rows store the numbers of these classes; the weights are used when masks are drawn.
+        settings["lexicon_classes"] = tuple(parse_weights(settings.pop("lexicon_weights")))
+    for name in config.unused & settings.keys():
+        del settings[name]
+    if config.lexicon:
+        name = os.path.basename(config.lexicon)
+        settings["lexicon"] = f"{name} (SHA-256 {file_sha256(config.lexicon)})"
+    if not config.vocab.startswith(TRAIN):
+        given = read_vocabulary(config.vocab)
+        settings["vocab"] = f"{given.name} (SHA-256 {hashlib.sha256(given.content).hexdigest()})"
+        del settings["vocab_size"]
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()
+    }
+
+
+def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | None:
+    """Returns the data in the folder, if they are complete; writes nothing.
+
+    Raises:
+      UserError: the data have other settings or another text, or the manifest is corrupt.
+    """
+    if not os.path.exists(os.path.join(data_dir, NAME)):
+        return None
+    manifest = Manifest.load(data_dir)
+    request: dict[str, Any] = {"settings": _settings(config)}
+    try:
+        request["source"] = make_source(config).fingerprint()
+    except UserError as error:
+        # Prepared data can be used without the text.
+        log(f"The text cannot be compared with the prepared data: {error}")
+    present = {name: manifest.content[name] for name in request}
+    if difference := _differences(present, request):
+        raise UserError(
+            f"{data_dir} has data of other settings ({difference}): use those, or another folder"
+            " (data.dir), or delete this one."
+        )
+    log(f"Using the prepared data in {data_dir}.")
+    return manifest
+
+
+def has_unfinished(data_dir: str) -> bool:
+    """Returns whether the folder has data, complete or unfinished."""
+    return any(os.path.exists(os.path.join(data_dir, name)) for name in (UNFINISHED, NAME))
+
+
+def claim_folder(share: Share, request: dict[str, Any], log: Log) -> None:
+    """Creates the folder of unfinished work, or checks that it is for the same request.
+
+    Only the first program creates it; the others wait for that. A program that works alone may
+    continue what any number of tasks have left.
+
+    Raises:
+      UserError: it is for another request, or is divided between another number of tasks.
+    """
+    folder = share.folder
+    path, tasks = (os.path.join(folder, name) for name in ("request.json", "tasks.json"))
+    content = json.dumps(request, sort_keys=True).encode()
+    other = json.loads(claim(os.path.join(os.path.dirname(folder), CLAIM), content))
+    if difference := _differences(other, json.loads(content)):
+        raise UserError(
+            f"Other settings are being prepared in {os.path.dirname(folder)} ({difference}): use"
+            f" those, or another folder (data.dir), or delete {CLAIM} there if nobody is."
+        )
+    share.begin(tasks, log)
+    if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
+        raise UserError(
+            f"{folder} is divided between {count} tasks, and this is one of {share.count}: give"
+            f" all of them --task=I/{count}, or finish alone with --merge."
+        )
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        write_json(path, request)
+    elif difference := _differences(read_json(path), request):
+        raise UserError(
+            f"{folder} has unfinished work of other settings ({difference}): use those, or another"
+            " folder (data.dir), or delete this one."
+        )
+    elif share.is_first:
+        log(f"Continuing the unfinished work in {folder}.")
+    if share.is_first and share.count > 1:
+        write_json(tasks, share.count)  # last: the others wait for it
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Returns the first settings in which two requests differ: "seed: 1 there, 2 requested"."""
+    before, after = dict(_flatten(old)), dict(_flatten(new))
+    names = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
+    texts = [
+        f"{name.removeprefix('settings.')}: {before.get(name, 'nothing')} there,"
+        f" {after.get(name, 'nothing')} requested"
+        for name in names[:3]
+    ]
+    return "; ".join(texts + [f"and {len(names) - 3} more"] * (len(names) > 3))
+
+
+def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flatten(item, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        yield from _flatten({str(item.get("name", i)): item for i, item in enumerate(value)}, name)
+    else:
+        yield name, value
+
+
+@contextlib.contextmanager
+def lock(data_dir: str, log: Log, task: int = 0) -> Iterator[float]:
+    """Locks the folder until the block ends, once no other process prepares data in it.
+
+    Each of several tasks has a lock of its own. Yields the time by the clock of the file system.
+    """
+    name = f".lock-{task}" if task else ".lock"
+    with open(os.path.join(data_dir, name), "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            log(f"Waiting for {file.read()}, which prepares data in {data_dir}.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield os.fstat(file.fileno()).st_mtime
+
+
+def check_no_tasks(data_dir: str) -> None:
+    """Raises UserError if tasks work in the folder, whose jobs this program would do too."""
+    for path in pathlib.Path(data_dir).glob(".lock-*"):
+        with open(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{file.read()} is a task of the preparation in {data_dir}: wait until it ends,"
+                    " or stop it."
+                ) from None
