@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
 from bert_jax.models.bilstm import bilstm
+from bert_jax.models.heads import WordScores, word_scores
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig
@@ -54,6 +55,8 @@ class HeadConfig:
       mix_layer_norm: whether a mix normalizes the layers first; see `ScalarMix`.
       both_orders: a pair of texts is encoded in both orders, and the two vectors are added
         (Radford et al. 2018, section 3.3, "similarity").
+      has_lm_head: whether the last hidden states also give the scores of words, with the head of
+        pre-training, for an auxiliary loss.
     """
 
     head: str = "linear"
@@ -67,11 +70,17 @@ class HeadConfig:
     lstm_layers: int = 2
     mix_layer_norm: bool = False
     both_orders: bool = False
+    has_lm_head: bool = False
 
     @property
     def has_bilstm(self) -> bool:
         """Whether there is a BiLSTM on top of the encoder."""
         return self.head.startswith("bilstm")
+
+    @property
+    def has_crf(self) -> bool:
+        """Whether a tagger scores neighbouring tags."""
+        return self.head.endswith("crf")
 
     def num_weights(self, num_states: int) -> int:
         """Returns how many weights of layers are learned; 0: none."""
@@ -104,12 +113,12 @@ class Reading:
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
-      table: float32[padded vocab, hidden], the word embeddings; None if there are none.
+      scores: of the word after each position; None without `has_lm_head`.
       mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
     """
 
     hidden: jax.Array
-    table: jax.Array | None
+    scores: WordScores | None
     mix_weights: jax.Array | None = None
 
 
@@ -149,8 +158,7 @@ def read_tokens(
             dropout_rate=head.rate(model),
             prng_impl=model.prng_impl,
         )
-    table = _table(model, encoder)
-    return x, Reading(encoded.hidden, table, mix_weights)
+    return x, Reading(encoded.hidden, _scores(model, head, encoder, encoded), mix_weights)
 
 
 def read_pooled(
@@ -171,7 +179,7 @@ def read_pooled(
         return _only(pool(head.pool, x, batch)), reading
     encoder = EncoderWithPooler(model, head.pool, name=model.name)
     encoded, pooled = encoder(batch, deterministic=deterministic)
-    return _only(pooled), Reading(encoded.hidden, _table(model, encoder))
+    return _only(pooled), Reading(encoded.hidden, _scores(model, head, encoder, encoded))
 
 
 def _only(pooled: jax.Array) -> jax.Array:
@@ -179,9 +187,13 @@ def _only(pooled: jax.Array) -> jax.Array:
     return pooled[:, 0] if pooled.shape[1] == 1 else pooled
 
 
-def _table(model: EncoderConfig, encoder: Encoder | EncoderWithPooler) -> jax.Array | None:
-    """The table that words are predicted with, if the encoder has one."""
-    return encoder.word_embedding() if model.has_word_table else None
+def _scores(
+    model: EncoderConfig, head: HeadConfig, encoder: Encoder | EncoderWithPooler, encoded: Encoded
+) -> WordScores | None:
+    """The scores of words at each position, with the head of pre-training."""
+    if not head.has_lm_head:
+        return None
+    return word_scores(model, encoded.hidden, encoder.word_embedding())
 
 
 def _features(

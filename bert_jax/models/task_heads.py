@@ -1,8 +1,8 @@
 """The models that are fine-tuned: an encoder and a small head (paper, section 4 and appendix B).
 
 Dropout before the head has the encoder's rate, as in `run_classifier.py`, unless the head has its
-own; kernels start as those of the encoder, biases at zero. Logits are float32. With `keep_reading`
-the models also return the `Reading` of what the encoder gave, for auxiliary losses.
+own; kernels start as those of the encoder, biases at zero. Logits are float32. Outputs also have
+the `Reading` of what the encoder gave, for auxiliary losses.
 """
 
 import flax.linen as nn
@@ -37,6 +37,19 @@ class LinearHead(nn.Module):
         return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
 
 
+@flax.struct.dataclass
+class ClassificationOutputs:
+    """The output of models that classify examples.
+
+    Attributes:
+      logits: float32[batch, classes]; [batch, examples, classes] for rows with several examples.
+      reading: what the head read.
+    """
+
+    logits: jax.Array
+    reading: Reading
+
+
 class ClassificationModel(nn.Module):
     """One of several classes, several of them, or (one class) a number, from a pooled vector.
 
@@ -51,15 +64,8 @@ class ClassificationModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(
-        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
-    ) -> jax.Array | tuple[jax.Array, Reading]:
-        """What `read_pooled` takes -> float32[batch, classes]; [batch, 2] in front for two orders.
-
-        Rows with several examples give [batch, examples, classes].
-
-        Returns the logits, or with `keep_reading` the logits and what was read.
-        """
+    def __call__(self, batch: Batch, *, deterministic: bool) -> ClassificationOutputs:
+        """What `read_pooled` takes -> logits; [batch, 2] in front for two orders."""
         head = self.head
         if head.both_orders:
             pooled, reading = read_pooled(self.model, head, flat_batch(batch), deterministic)
@@ -68,7 +74,7 @@ class ClassificationModel(nn.Module):
             pooled, reading = read_pooled(self.model, head, batch, deterministic)
         x = head.dropout(self.model, "dropout")(pooled, deterministic)
         logits = LinearHead(self.model, self.num_classes, name="classifier")(x)
-        return (logits, reading) if keep_reading else logits
+        return ClassificationOutputs(logits, reading)
 
 
 class MultipleChoiceModel(nn.Module):
@@ -83,14 +89,11 @@ class MultipleChoiceModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(
-        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
-    ) -> jax.Array | tuple[jax.Array, Reading]:
+    def __call__(self, batch: Batch, *, deterministic: bool) -> ClassificationOutputs:
         """What `read_pooled` takes, each with [batch, choices] in front.
 
         Returns:
-          float32[batch, choices]; a choice that is all padding gets `IMPOSSIBLE`. With
-          `keep_reading` also what was read.
+          Logits [batch, choices]; a choice that is all padding gets `IMPOSSIBLE`.
         """
         is_choice = (batch["example_ids"] > 0).any(-1)
         x, reading = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
@@ -99,7 +102,7 @@ class MultipleChoiceModel(nn.Module):
         x = self.head.dropout(self.model, "dropout", shared)(x, deterministic)
         logits = LinearHead(self.model, 1, name="classifier")(x).reshape(is_choice.shape)
         logits = jnp.where(is_choice, logits, IMPOSSIBLE)
-        return (logits, reading) if keep_reading else logits
+        return ClassificationOutputs(logits, reading)
 
 
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
@@ -110,10 +113,16 @@ def flat_batch(batch: Batch) -> dict[str, jax.Array]:
 
 @flax.struct.dataclass
 class SpanOutputs:
-    """float32[batch, seq] each: logits of the first and of the last token of the answer."""
+    """The output of a model that answers questions.
+
+    Attributes:
+      start_logits, end_logits: float32[batch, seq], of the first and the last token of the answer.
+      reading: what the head read.
+    """
 
     start_logits: jax.Array
     end_logits: jax.Array
+    reading: Reading
 
 
 class SpanModel(nn.Module):
@@ -129,17 +138,14 @@ class SpanModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(
-        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
-    ) -> SpanOutputs | tuple[SpanOutputs, Reading]:
+    def __call__(self, batch: Batch, *, deterministic: bool) -> SpanOutputs:
         """What the encoder takes -> logits; padding gets `IMPOSSIBLE`."""
         x, reading = read_tokens(self.model, self.head, batch, deterministic)
         if self.head.has_bilstm:
             x = self.head.dropout(self.model, "dropout")(x, deterministic)
         logits = LinearHead(self.model, 2, name="span")(x)
         logits = jnp.where((batch["example_ids"] > 0)[:, :, None], logits, IMPOSSIBLE)
-        outputs = SpanOutputs(logits[..., 0], logits[..., 1])
-        return (outputs, reading) if keep_reading else outputs
+        return SpanOutputs(logits[..., 0], logits[..., 1], reading)
 
 
 @flax.struct.dataclass
@@ -149,10 +155,12 @@ class TaggingOutputs:
     Attributes:
       logits: float32[batch, words, classes].
       crf: scores of neighbouring tags; None without a CRF.
+      reading: what the head read.
     """
 
     logits: jax.Array
     crf: Crf | None
+    reading: Reading
 
 
 class TaggingModel(nn.Module):
@@ -161,42 +169,23 @@ class TaggingModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       num_classes: number of tags.
-      head: of TAGGING_HEADS.
-      layers, frozen, lstm_size, lstm_layers, dropout_rate, mix_layer_norm: of HeadConfig.
+      head: what is read; `head.head` is one of TAGGING_HEADS.
     """
 
     model: EncoderConfig
     num_classes: int
-    head: str = "linear"
-    layers: str = "last"
-    frozen: bool = False
-    lstm_size: int = 768
-    lstm_layers: int = 2
-    dropout_rate: float = -1.0
-    mix_layer_norm: bool = False
+    head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(
-        self, batch: Batch, *, deterministic: bool, keep_reading: bool = False
-    ) -> TaggingOutputs | tuple[TaggingOutputs, Reading]:
+    def __call__(self, batch: Batch, *, deterministic: bool) -> TaggingOutputs:
         """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`."""
-        model = self.model
-        head = HeadConfig(
-            head=self.head,
-            layers=self.layers,
-            frozen=self.frozen,
-            lstm_size=self.lstm_size,
-            lstm_layers=self.lstm_layers,
-            dropout_rate=self.dropout_rate,
-            mix_layer_norm=self.mix_layer_norm,
-        )
+        model, head = self.model, self.head
         x, reading = read_tokens(
             model, head, batch, deterministic, batch["word_positions"], batch["is_word"]
         )
         x = head.dropout(model)(x, deterministic)
         logits = LinearHead(model, self.num_classes, name="classifier")(x)
-        outputs = TaggingOutputs(logits, self._crf() if self.head.endswith("crf") else None)
-        return (outputs, reading) if keep_reading else outputs
+        return TaggingOutputs(logits, self._crf() if head.has_crf else None, reading)
 
     def _crf(self) -> Crf:
         classes, zeros = self.num_classes, nn.initializers.zeros_init()

@@ -1,29 +1,136 @@
-"""Further losses of a task on labelled examples, which its model gives as by-products.
+"""Auxiliary losses: those of `config.head`, and a user's own.
 
     lm_loss        of the next token, for causal models (Radford et al. 2018, section 3.2)
     mix_l2_loss    of the weights of a scalar mix (Peters et al. 2018, section 3.2)
 
-A task does not know of them: `WithLosses` adds them to the task of any labelled examples.
+A task does not know them: `WithLosses` adds functions of (outputs, batch) to any task. One's own is
+
+    def z_loss(outputs, batch):
+        log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
+        weights = batch["masked_lm_weights"]
+        return Sum(1e-4 * (log_z**2 * weights).sum(), weights.sum())
+
+    train(config, workdir, losses={"z_loss": z_loss})
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import WordScores, word_flops, word_scores
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models.heads import word_flops
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
 from bert_jax.tasks.task import Batch, Task, TaskSettings
+
+# (outputs of the task's model, batch) -> a loss whose mean is added to the task's.
+LossFunction = Callable[[Any, Batch], Sum]
+# What metrics.jsonl has in addition to the means of losses and metrics.
+_RESERVED = (
+    *("step", "split", "speed", "loss"),
+    *("learning_rate", "gradient_norm", "update_norm", "skipped_share"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class WithLosses(Task):
+    """A task with further losses; everything else is that of `task`.
+
+    Attributes:
+      model: the encoder's configuration.
+      task: the task itself.
+      functions: (outputs, batch) -> Sums, the further losses; hashable.
+      flops_per_token: forward FLOPs of the further losses' matrix products per position.
+    """
+
+    task: Task
+    functions: tuple[Callable[[Any, Batch], Sums], ...]
+    flops_per_token: float = 0.0
+
+    def make_model(self) -> nn.Module:
+        return self.task.make_model()
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        return self.task.example_batch()
+
+    def transform(
+        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
+    ) -> dict[str, jax.Array]:
+        return self.task.transform(key, batch, progress)
+
+    def losses(self, outputs: Any, batch: Batch) -> Sums:
+        sums = self.task.losses(outputs, batch)
+        for function in self.functions:
+            more = function(outputs, batch)
+            if taken := sums.keys() & more.keys():
+                raise UserError(
+                    f"losses: {', '.join(sorted(taken))} is a loss or a metric of the task itself:"
+                    " choose another name."
+                )
+            sums |= more
+        return sums
+
+    def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
+        return self.task.answers(outputs, batch)
+
+    def head_flops_per_token(self) -> float:
+        return self.task.head_flops_per_token() + self.flops_per_token
+
+
+def add_losses(task: Task, losses: Mapping[str, LossFunction]) -> Task:
+    """Returns a task whose loss also has the means of a user's own losses.
+
+    Args:
+      task: any.
+      losses: functions by name, under which metrics.jsonl has their means. The numerator and the
+        denominator are sums over the rows that they get, which may be those of a microbatch, and
+        the denominator depends on the batch alone.
+
+    Raises:
+      UserError: for a name that metrics.jsonl cannot have.
+    """
+    for name in losses:
+        if not name.isidentifier() or name in _RESERVED:
+            raise UserError(
+                f"losses: {name!r} cannot be the name of a loss: take letters, digits and"
+                f" underscores, and none of {', '.join(_RESERVED)}."
+            )
+    functions = tuple(_Named(name, function) for name, function in losses.items())
+    return WithLosses(task.model, task, functions) if functions else task
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """A user's loss under its name."""
+
+    name: str
+    function: LossFunction
+
+    def __call__(self, outputs: Any, batch: Batch) -> Sums:
+        found = self.function(outputs, batch)
+        if not isinstance(found, Sum):
+            raise UserError(
+                f"losses: {self.name!r} returned {type(found).__name__}, and must return"
+                " Sum(numerator, denominator)."
+            )
+        shapes = jnp.shape(found.numerator), jnp.shape(found.denominator)
+        if shapes != ((), ()):
+            raise UserError(
+                f"losses: {self.name!r} returned a numerator and a denominator of the shapes"
+                f" {shapes[0]} and {shapes[1]}, which must be (): sum over all rows."
+            )
+        return {self.name: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), found)}
+
+
+# ------------------------------------------------------------------ the losses of config.head
 
 
 @dataclasses.dataclass(frozen=True)
 class Losses:
-    """Weights of further losses; 0: there is no such loss.
+    """Weights of the losses that `config.head` can add; 0: there is no such loss.
 
     Attributes:
       lm_weight: of the loss of the next token.
@@ -51,15 +158,24 @@ class Losses:
     def add_to(self, task: Task) -> Task:
         """Returns a task with these losses.
 
+        Args:
+          task: whose `head` has an LM head if there is a loss of the next token.
+
         Raises:
           UserError: there is a loss of the next token, and the model is not causal.
         """
-        if self.lm_weight and not task.model.is_causal:
-            raise UserError(
-                f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this model"
-                " sees: set --config.head.lm_weight=0, or fine-tune a causal model."
-            )
-        return WithLosses(task.model, task, self) if self != Losses() else task
+        functions, flops = [], 0.0
+        if self.lm_weight:
+            if not task.model.is_causal:
+                raise UserError(
+                    f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this"
+                    " model sees: set --config.head.lm_weight=0, or fine-tune a causal model."
+                )
+            functions.append(NextTokenLoss(self.lm_weight))
+            flops = word_flops(task.model)
+        if self.mix_l2:
+            functions.append(MixPenalty(self.mix_l2))
+        return WithLosses(task.model, task, tuple(functions), flops) if functions else task
 
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner."""
@@ -71,107 +187,38 @@ class Losses:
         return (f"loss       {' + '.join(parts)}",) if len(parts) > 1 else ()
 
 
-@flax.struct.dataclass
-class OutputsWithReading:
-    """The outputs of a task's model, and what further losses are computed from.
+@dataclasses.dataclass(frozen=True)
+class NextTokenLoss:
+    """The mean over the tokens of each sequence, then over sequences.
 
-    Attributes:
-      outputs: of the task's model.
-      scores: of the word after each position of each sequence; None without that loss.
-      mix_weights: float32[states]; None without a mix.
+    As in `train.py` of openai/finetune-transformer-lm, every token but the first is predicted,
+    special tokens included. A row that has several sequences, such as choices, counts each.
     """
 
-    outputs: Any
-    scores: WordScores | None
-    mix_weights: jax.Array | None
+    weight: float
 
-
-class ModelWithReading(nn.Module):
-    """A task's model with the head of a language model, under the names of both.
-
-    Attributes:
-      model: configuration of the encoder.
-      body: a model of models/task_heads.py.
-      has_scores: whether there is the head of a language model.
-    """
-
-    model: EncoderConfig
-    body: nn.Module
-    has_scores: bool
-
-    def setup(self):
-        nn.share_scope(self, self.body)
-
-    @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> OutputsWithReading:
-        """What `body` takes -> its outputs and more."""
-        body: Any = self.body
-        outputs, reading = body(batch, deterministic=deterministic, keep_reading=True)
-        scores = None
-        if self.has_scores:
-            scores = word_scores(self.model, reading.hidden, reading.table)
-        return OutputsWithReading(outputs, scores, reading.mix_weights)
+    def __call__(self, outputs: Any, batch: Batch) -> Sums:
+        names = ("input_ids", "example_ids")
+        flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
+        labels, weights = next_tokens(flat)  # [sequences, seq]
+        tokens = weights.sum(1)
+        losses, _ = cross_entropy_of_scores(outputs.reading.scores, labels)
+        total = ((losses * weights).sum(1) / jnp.maximum(tokens, 1.0)).sum()
+        count = (tokens > 0).sum().astype(jnp.float32)
+        return {
+            "lm_loss": metric(total, count),
+            "weighted_lm_loss": Sum(self.weight * total, count),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
-class WithLosses(Task):
-    """A `Task` with the batches, outputs and answers of another one, and further losses.
+class MixPenalty:
+    """The sum of the squares of a mix's weights."""
 
-    The loss of the next token is the mean over the tokens of each sequence, then over sequences, as
-    in `train.py` of openai/finetune-transformer-lm: every token but the first is predicted, special
-    tokens included.
+    weight: float
 
-    Attributes:
-      model: the encoder's configuration.
-      task: the other one.
-      weights: of the further losses.
-    """
-
-    task: Task
-    weights: Losses
-
-    def make_model(self) -> ModelWithReading:
-        return ModelWithReading(self.model, self.task.make_model(), self.weights.lm_weight > 0)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return self.task.example_batch()
-
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
-        return self.task.transform(key, batch, progress)
-
-    def losses(self, outputs: OutputsWithReading, batch: Batch) -> Sums:
-        sums = self.task.losses(outputs.outputs, batch)
-        if outputs.scores is not None:
-            labels, weights, tokens = _next_tokens(batch)
-            losses, _ = cross_entropy_of_scores(outputs.scores, labels)
-            total = ((losses * weights).sum(1) / jnp.maximum(tokens, 1.0)).sum()
-            count = (tokens > 0).sum().astype(jnp.float32)
-            sums["lm_loss"] = metric(total, count)
-            sums["weighted_lm_loss"] = Sum(self.weights.lm_weight * total, count)
-        if self.weights.mix_l2:
-            assert outputs.mix_weights is not None
-            # Counted once for each row, so that the sums of microbatches add up.
-            rows = jnp.float32(len(batch["example_ids"]))
-            square = (outputs.mix_weights**2).sum()
-            sums["mix_l2_loss"] = Sum(self.weights.mix_l2 * square * rows, rows)
-        return sums
-
-    def answers(self, outputs: OutputsWithReading, batch: Batch) -> dict[str, jax.Array]:
-        return self.task.answers(outputs.outputs, batch)
-
-    def head_flops_per_token(self) -> float:
-        more = word_flops(self.model) if self.weights.lm_weight else 0.0
-        return self.task.head_flops_per_token() + more
-
-
-def _next_tokens(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """int32[sequences, seq] ids, float32[sequences, seq] weights, float32[sequences] sums of these.
-
-    A row that has several sequences, such as choices, counts each.
-    """
-    names = ("input_ids", "example_ids")
-    flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
-    labels, weights = next_tokens(flat)
-    return labels, weights, weights.sum(1)
+    def __call__(self, outputs: Any, batch: Batch) -> Sums:
+        # Counted once for each row, so that the sums of microbatches add up.
+        rows = jnp.float32(len(batch["example_ids"]))
+        square = (outputs.reading.mix_weights**2).sum()
+        return {"mix_l2_loss": Sum(self.weight * square * rows, rows)}

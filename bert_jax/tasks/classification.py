@@ -26,7 +26,7 @@ from bert_jax.data.labelled.tables import (
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
-from bert_jax.models.task_heads import ClassificationModel
+from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation, review
 from bert_jax.tasks import losses
@@ -86,15 +86,15 @@ class Classification(Task):
             return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
         return batch
 
-    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
+    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
         if self.kind == "regression":
-            return losses.regression(outputs[..., 0], batch)
+            return losses.regression(outputs.logits[..., 0], batch)
         if self.kind == "multi":
-            return losses.multi_label(outputs, batch)
-        return losses.classification(outputs, batch)
+            return losses.multi_label(outputs.logits, batch)
+        return losses.classification(outputs.logits, batch)
 
-    def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return {"logits": outputs}
+    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"logits": outputs.logits}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,8 @@ from bert_jax.models.reading import HEAD_LAYERS, HEADS, HeadConfig
 from bert_jax.tasks.task import TaskSettings
 
 # Fields of HeadConfig that `config.head` has under the same name.
-_FIELDS = tuple(f.name for f in dataclasses.fields(HeadConfig) if f.name not in ("head", "frozen"))
+_DERIVED = ("head", "frozen", "has_lm_head")
+_FIELDS = tuple(f.name for f in dataclasses.fields(HeadConfig) if f.name not in _DERIVED)
 
 
 def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS) -> HeadConfig:
@@ -36,9 +37,13 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
             raise UserError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
     _check_mix(head, "mix_layer_norm", head.mix_layer_norm)
     _check_mix(head, "mix_l2", settings.head.get("mix_l2", 0.0))
-    # As in 0.1.0, a frozen encoder below a pooler or linear spans keeps its dropout.
+    # A frozen encoder below a pooler or linear spans keeps its dropout.
     reads_features = heads != HEADS or not head.has_pooler
-    return dataclasses.replace(head, frozen=settings.frozen_encoder and reads_features)
+    return dataclasses.replace(
+        head,
+        frozen=settings.frozen_encoder and reads_features,
+        has_lm_head=settings.head.get("lm_weight", 0.0) > 0,
+    )
 
 
 def _check_mix(head: HeadConfig, name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
-from bert_jax.models.task_heads import MultipleChoiceModel
+from bert_jax.models.task_heads import ClassificationOutputs, MultipleChoiceModel
 from bert_jax.scores import classification as scores
 from bert_jax.scores import review
 from bert_jax.tasks import losses
@@ -47,11 +47,11 @@ class MultipleChoice(Task):
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
 
-    def losses(self, outputs: jax.Array, batch: Batch) -> Sums:
-        return losses.classification(outputs, batch)
+    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
+        return losses.classification(outputs.logits, batch)
 
-    def answers(self, outputs: jax.Array, batch: Batch) -> dict[str, jax.Array]:
-        return {"probabilities": jax.nn.softmax(outputs)}
+    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"probabilities": jax.nn.softmax(outputs.logits)}
 
 
 @dataclasses.dataclass(frozen=True)

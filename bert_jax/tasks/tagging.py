@@ -47,30 +47,14 @@ class Tagging(Task):
     Attributes:
       model: the encoder.
       num_classes: tags.
-      head, layers, frozen, lstm_size, lstm_layers, dropout_rate, mix_layer_norm: of TaggingModel.
+      head: what is read of the encoder.
     """
 
     num_classes: int
-    head: str
-    layers: str
-    frozen: bool
-    lstm_size: int
-    lstm_layers: int
-    dropout_rate: float = -1.0
-    mix_layer_norm: bool = False
+    head: HeadConfig = HeadConfig()
 
     def make_model(self) -> TaggingModel:
-        return TaggingModel(
-            self.model,
-            self.num_classes,
-            self.head,
-            self.layers,
-            self.frozen,
-            self.lstm_size,
-            self.lstm_layers,
-            self.dropout_rate,
-            self.mix_layer_norm,
-        )
+        return TaggingModel(self.model, self.num_classes, self.head)
 
     def example_batch(self) -> dict[str, jax.Array]:
         batch = super().example_batch()
@@ -94,7 +78,7 @@ class Tagging(Task):
         the linear head's loss.
         """
         weights = batch["weights"]
-        if self.head.endswith("crf"):
+        if self.head.has_crf:
             weights = batch["is_word"] * weights.max(axis=1, keepdims=True)
         return weights
 
@@ -192,18 +176,7 @@ class TaggingData(Labelled):
         evaluate: bool = False,
     ) -> Task:
         check_head(self.head, model)
-        head = self.head
-        task = Tagging(
-            model,
-            len(self.labels),
-            head.head,
-            head.layers,
-            head.frozen,
-            head.lstm_size,
-            head.lstm_layers,
-            head.dropout_rate,
-            head.mix_layer_norm,
-        )
+        task = Tagging(model, len(self.labels), self.head)
         return self.losses.add_to(task)
 
     def describe(self) -> tuple[str, ...]:

@@ -83,8 +83,9 @@ def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
         "classification, bilstm": Classification(causal, "single", 4, head),
         "multiple_choice, bilstm": MultipleChoice(causal, head),
         "span, bilstm": SpanTask(causal, head),
-        "tagging, bilstm_crf": Tagging(causal, 4, "bilstm_crf", "mix_with_embeddings", True, 8, 2),
+        "tagging, bilstm_crf": Tagging(causal, 4, dataclasses.replace(head, head="bilstm_crf")),
     }.items():
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, has_lm_head=True))
         params = abstract_params(losses.add_to(task), mesh)
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if re.match("bert/(?!pooler)", where := path_name(path)) is None:

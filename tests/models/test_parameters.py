@@ -12,6 +12,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_count, parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import (
     ClassificationModel,
     MultipleChoiceModel,
@@ -188,7 +189,7 @@ def with_heads(config):
         MultipleChoiceModel(config),
         SpanModel(config),
         *(
-            TaggingModel(config, 4, head, layers, lstm_size=8)
+            TaggingModel(config, 4, HeadConfig(head=head, layers=layers, lstm_size=8))
             for head in ("linear", "bilstm_crf")
             for layers in ("last", "concat_last_4", "scalar_mix")
         ),

@@ -126,7 +126,7 @@ def test_a_classifier_is_its_parts_one_after_the_other(
     assert ("pooler" in params["bert"]) == head.has_pooler
     body = {name: part for name, part in params["bert"].items() if name != "pooler"}
     states = apply(Bert(config), body, batch, keep_all=True).all_hidden
-    found = apply(model, params, batch)
+    found = apply(model, params, batch).logits
     for row, length in enumerate((batch["example_ids"] > 0).sum(1)):
         of_row = [np.asarray(state[row, :length], np.float64) for state in states]
         mix = params.get("scalar_mix")
@@ -167,7 +167,7 @@ def test_spans_and_choices_read_a_bilstm(make_config, make_batch, random_params)
     choices = {name: array.reshape(2, 2, -1) for name, array in batch.items()}
     found = apply(
         model, params | {"classifier": random_params(model, choices)["classifier"]}, choices
-    )
+    ).logits
     classifier = random_params(model, choices)["classifier"]
     for row, length in enumerate(lengths):
         x = both_directions(hidden[row, :length], params).mean(0)
@@ -182,12 +182,12 @@ def test_the_vectors_of_both_orders_are_added(make_config, make_batch, random_pa
     model = ClassificationModel(config, CLASSES, dataclasses.replace(one, both_orders=True))
     orders = {name: array.reshape(3, 2, -1) for name, array in batch.items()}
     params = random_params(model, orders, spread=0.3)
-    each = np.asarray(apply(ClassificationModel(config, CLASSES, one), params, batch))
+    each = np.asarray(apply(ClassificationModel(config, CLASSES, one), params, batch).logits)
     # The layer is linear: its bias counts once.
     expected = each.reshape(3, 2, CLASSES).sum(1) - params["classifier"]["bias"]
-    np.testing.assert_allclose(apply(model, params, orders), expected, atol=1e-5)
+    np.testing.assert_allclose(apply(model, params, orders).logits, expected, atol=1e-5)
     swapped = {name: array[:, ::-1] for name, array in orders.items()}
-    np.testing.assert_allclose(apply(model, params, swapped), expected, atol=1e-5)
+    np.testing.assert_allclose(apply(model, params, swapped).logits, expected, atol=1e-5)
 
 
 # ------------------------------------------------------------------ dropout
@@ -205,7 +205,8 @@ def test_the_head_has_its_own_rate_of_dropout(make_config, make_batch, random_pa
 
         def logit(params, model=model):
             rngs = {"dropout": jax.random.key(0)}
-            return model.apply({"params": params}, batch, deterministic=False, rngs=rngs)[0, 0]
+            options = {"deterministic": False, "rngs": rngs}
+            return model.apply({"params": params}, batch, **options).logits[0, 0]
 
         gradient = np.asarray(jax.grad(logit)(params)["classifier"]["kernel"])
         assert (gradient == 0).mean() == pytest.approx(expected, abs=0.08)
@@ -220,7 +221,8 @@ def test_choices_share_a_mask_if_asked_to(make_config, make_batch, random_params
     model = MultipleChoiceModel(config, head)
     params = random_params(model, row, spread=0.3)
     rngs = {"dropout": jax.random.key(1)}
-    logits = np.asarray(model.apply({"params": params}, row, deterministic=False, rngs=rngs))
+    outputs = model.apply({"params": params}, row, deterministic=False, rngs=rngs)
+    logits = np.asarray(outputs.logits)
     assert np.allclose(logits, logits[:, :1], atol=1e-5) == shared
     assert not np.allclose(logits[0], logits[1], atol=1e-3)
 
@@ -235,7 +237,7 @@ def test_a_frozen_encoder_has_neither_dropout_nor_gradient(make_config, make_bat
         def loss(params, deterministic, model=model):
             rngs = {"dropout": jax.random.key(0)}
             options = {"deterministic": deterministic, "rngs": rngs}
-            outputs = model.apply({"params": params}, batch, **options)
+            outputs = model.apply({"params": params}, batch, **options).replace(reading=None)
             return sum(jnp.tanh(leaf).sum() for leaf in jax.tree.leaves(outputs))
 
         value, gradient = jax.value_and_grad(loss)(params, False)

@@ -31,7 +31,7 @@ MODEL = GptConfig(
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
 )
-HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True)
+HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, has_lm_head=True)
 
 
 def their_arrays(tree):
@@ -143,10 +143,10 @@ def test_logits_losses_and_gradients_are_the_same(both, lengths):
     lm_logits, choice_logits, lm_loss, choice_loss = their_losses(theirs, batch)
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
     is_token = batch["example_ids"].reshape(-1, batch["example_ids"].shape[-1]) > 0
-    logits = np.asarray(outputs.scores.logits())
+    logits = np.asarray(outputs.reading.scores.logits())
     expected = lm_logits.detach().numpy().reshape(logits.shape)
     np.testing.assert_allclose(logits[is_token], expected[is_token], atol=1e-5)
-    np.testing.assert_allclose(outputs.outputs, choice_logits.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(outputs.logits, choice_logits.detach().numpy(), atol=1e-5)
 
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))  # keeps the gradient
     key, zero = jax.random.key(0), jnp.zeros((), jnp.int32)

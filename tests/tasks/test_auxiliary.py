@@ -9,17 +9,20 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
 from bert_jax.models.reading import HeadConfig
-from bert_jax.tasks.auxiliary import Losses, WithLosses
+from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
 from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.losses import loss_names
+from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.task import TaskSettings
-from bert_jax.training.state import TrainState, init_params
+from bert_jax.training.state import init_params, init_state, parameter_rules
 from bert_jax.training.step import train_step
-from tests.tiny import make_batch, make_model
+from tests.tiny import make_batch, make_model, make_task
 
 LAST = HeadConfig(pool="last", pooler=False)
+WITH_LM = dataclasses.replace(LAST, has_lm_head=True)
 MIX = HeadConfig(layers="mix_with_embeddings", pool="mean")
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 
@@ -34,28 +37,39 @@ def choices_batch() -> dict[str, np.ndarray]:
     return batch | {"labels": np.array([0, 1, 0, 1, 1, 0, 1, 0], np.int32), "weights": weights}
 
 
+def z_loss(outputs, batch):
+    log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
+    weights = batch["masked_lm_weights"]
+    return Sum(1e-2 * (log_z**2 * weights).sum(), weights.sum())
+
+
 def random_params(task, seed=0):
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
 
 
-def gradient_of(task, params, batch, num_microbatches=1):
+def gradient_of(task, params, batch, num_microbatches=1, mesh_shape=(1, 1, 1)):
     """(gradient, metrics) of the real training step, which keeps the parameters."""
+    devices = np.array(jax.devices()[: int(np.prod(mesh_shape))]).reshape(mesh_shape)
+    mesh = jax.sharding.Mesh(devices, sharding.AXES)
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
-    key, zero = jax.random.key(0), jnp.zeros((), jnp.int32)
+    key = jax.random.key(0)
+    where = sharding.parameter_shardings(mesh, parameter_rules(task), params)
+    state = init_state(task, tx, mesh, key, jax.device_put(params, where))
     step = functools.partial(train_step, task=task, tx=tx, num_microbatches=num_microbatches)
-    state = TrainState(zero, params, tx.init(params), zero)
-    state, metrics = jax.jit(step)(state, batch, {"dropout": key, "masking": key})
+    step = jax.jit(functools.partial(sharding.on_mesh(mesh, step)))
+    batch = sharding.shard_batch(mesh, batch, len(batch["example_ids"]), 0)
+    state, metrics = step(state, batch, {"dropout": key, "masking": key})
     return jax.device_get(state.opt_state[0].trace), jax.device_get(metrics)
 
 
 def test_the_loss_of_next_tokens_is_a_mean_of_means():
     model = make_model(num_layers=1, attention_pattern="causal", pad_vocab_to_multiple_of=48)
-    task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, LAST))
+    task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, WITH_LM))
     params, batch = random_params(task), choices_batch()
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    logits = np.asarray(outputs.scores.logits(), np.float64)[..., : model.vocab_size]
+    logits = np.asarray(outputs.reading.scores.logits(), np.float64)[..., : model.vocab_size]
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     of_sequences = []
     for number, is_token in enumerate(batch["example_ids"].reshape(16, -1) > 0):
@@ -74,8 +88,9 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means():
 
 
 def test_the_answers_and_the_loss_of_the_task_stay_the_same():
-    plain = MultipleChoice(make_model(num_layers=1, attention_pattern="causal"), LAST)
-    task = Losses(lm_weight=0.25).add_to(plain)
+    model = make_model(num_layers=1, attention_pattern="causal")
+    plain = MultipleChoice(model, LAST)
+    task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, WITH_LM))
     params, batch = random_params(task), choices_batch()
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
     others = plain.make_model().apply({"params": params}, batch, deterministic=True)
@@ -86,17 +101,87 @@ def test_the_answers_and_the_loss_of_the_task_stay_the_same():
     )
 
 
-def test_gradients_of_microbatches_add_up_to_that_of_the_batch():
+def head_losses():
     model = make_model(num_layers=1, attention_pattern="causal", **NO_DROPOUT)
-    task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, MIX))
-    params, batch = random_params(task), choices_batch()
+    head = dataclasses.replace(MIX, has_lm_head=True)
+    task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, head))
+    return task, choices_batch(), ("mix_l2_loss", "task_loss", "weighted_lm_loss")
+
+
+def own_loss():
+    """A user's loss on top of pre-training, whose masks differ from row to row."""
+    task = add_losses(make_task(num_layers=1, **NO_DROPOUT), {"z_loss": z_loss})
+    return task, make_batch(8), ("masked_lm_loss", "next_sentence_loss", "z_loss")
+
+
+@pytest.mark.parametrize("make", [head_losses, own_loss])
+def test_the_gradient_is_the_same_in_microbatches_and_on_a_mesh(make):
+    task, batch, names = make()
+    params = random_params(task)
     whole, metrics = gradient_of(task, params, batch)
-    assert loss_names(metrics.sums) == ("mix_l2_loss", "task_loss", "weighted_lm_loss")
-    parts, of_parts = gradient_of(task, params, batch, num_microbatches=4)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), parts, whole)
+    assert loss_names(metrics.sums) == names
+    assert metrics.finite.keys() == {*names, "gradient_norm"}
+    for how in ({"num_microbatches": 4}, {"num_microbatches": 2, "mesh_shape": (2, 2, 2)}):
+        parts, of_parts = gradient_of(task, params, batch, **how)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), parts, whole
+        )
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), of_parts.sums, metrics.sums
+        )
+
+
+def test_a_loss_of_ones_own_adds_its_own_gradient():
+    plain = make_task(num_layers=1, **NO_DROPOUT)
+    params, batch = random_params(plain), make_batch(8)
+    both, metrics = gradient_of(add_losses(plain, {"z_loss": z_loss}), params, batch)
+    without, _ = gradient_of(plain, params, batch)
+    batch = jax.jit(plain.transform)(jax.random.fold_in(jax.random.key(0), 0), batch)
+
+    def mean(params):
+        outputs = plain.make_model().apply({"params": params}, batch, deterministic=True)
+        log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
+        return 1e-2 * jnp.average(log_z**2, weights=batch["masked_lm_weights"])
+
+    value, expected = jax.value_and_grad(mean)(params)
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), of_parts.sums, metrics.sums
+        lambda a, b, c: np.testing.assert_allclose(a - b, c, rtol=1e-4, atol=1e-5),
+        both,
+        without,
+        expected,
     )
+    found = metrics.sums["z_loss"]
+    np.testing.assert_allclose(found.numerator / found.denominator, value, rtol=1e-5)
+
+
+def test_a_denominator_that_depends_on_outputs_is_not_finite_in_microbatches():
+    def wrong(outputs, batch):
+        probabilities = jax.nn.softmax(outputs.masked_lm_logits)
+        return Sum(probabilities.max(), probabilities.sum())
+
+    task = add_losses(make_task(num_layers=1, **NO_DROPOUT), {"wrong": wrong})
+    params, batch = random_params(task), make_batch(8)
+    _, metrics = gradient_of(task, params, batch, num_microbatches=2)
+    assert not metrics.applied and not metrics.finite["gradient_norm"]
+
+
+@pytest.mark.parametrize(
+    "name, function, message",
+    [
+        ("loss", z_loss, "'loss' cannot be the name of a loss: take letters"),
+        ("z-loss", z_loss, "'z-loss' cannot be the name of a loss: take letters"),
+        ("masked_lm_loss", z_loss, "masked_lm_loss is a loss or a metric of the task itself"),
+        ("z", lambda *_: 1.0, "'z' returned float, and must return Sum\\(numerator, denominator"),
+        ("z", lambda *_: Sum(jnp.ones(8), jnp.ones(())), r"'z' returned .* shapes \(8,\) and \(\)"),
+    ],
+)
+def test_losses_of_ones_own_that_are_refused(name, function, message):
+    batch, plain = make_batch(8), make_task(num_layers=1, **NO_DROPOUT)
+    with pytest.raises(UserError, match=message):
+        task = add_losses(plain, {name: function})
+        batch = jax.jit(task.transform)(jax.random.key(0), batch)
+        model, params = task.make_model(), {"params": random_params(task)}
+        task.losses(model.apply(params, batch, deterministic=True), batch)
 
 
 def test_the_penalty_is_the_sum_of_the_squares_of_the_weights():

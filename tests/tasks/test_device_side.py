@@ -8,6 +8,7 @@ import pytest
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.models import crf
+from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks import losses
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
@@ -21,7 +22,7 @@ TAGS = 5
 
 def make_tagging(head: str, layers: str = "last", **model) -> Tagging:
     config = make_model(**{"num_layers": 4} | model)
-    return Tagging(config, TAGS, head, layers, frozen=False, lstm_size=8, lstm_layers=1)
+    return Tagging(config, TAGS, HeadConfig(head=head, layers=layers, lstm_size=8, lstm_layers=1))
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +100,12 @@ def test_answers_of_taggers(tagged_batch):
 def test_the_loss_of_each_kind_of_labels(kind, labels, loss):
     task = Classification(make_model(), kind, 1 if kind == "regression" else 3)
     batch = make_batch(2) | {"labels": labels, "weights": np.array([1, 0.5], np.float32)}
-    logits = apply(task, batch)
-    total = task.losses(logits, batch)["task_loss"]
-    expected = loss(np.asarray(logits, np.float64), labels) @ batch["weights"]
+    outputs = apply(task, batch)
+    total = task.losses(outputs, batch)["task_loss"]
+    expected = loss(np.asarray(outputs.logits, np.float64), labels) @ batch["weights"]
     np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
     assert total.denominator == 1.5
-    np.testing.assert_array_equal(task.answers(logits, batch)["logits"], logits)
+    np.testing.assert_array_equal(task.answers(outputs, batch)["logits"], outputs.logits)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
