@@ -93,7 +93,7 @@ def open_checkpoint(
     """
     path = local(path)
     checkpoint = FORMATS[format or format_of(path)].open(path, choices or Choices())
-    name = checkpoint.vocabulary_path or sibling(checkpoint.path, "tokenizer.json")
+    name = checkpoint.vocabulary.path or sibling(checkpoint.path, "tokenizer.json")
     pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]
     notes = check_vocabulary_size(pieces, rows, name)
     return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, *notes))

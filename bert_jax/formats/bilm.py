@@ -36,21 +36,21 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     options_path = os.path.join(path, OPTIONS)
     options = foreign.read_json_object(options_path)
     shapes = {name: shape for name, (_, shape) in list_tensors(path).items()}
-    vocabulary_path = choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH")
-    vocabulary = make_word_vocabulary(())
-    if vocabulary_path:
-        vocabulary = foreign.read_vocabulary(vocabulary_path)
+    no_words = make_word_vocabulary(())
+    vocabulary = foreign.text_vocabulary(no_words)
+    if name := choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH"):
+        vocabulary = foreign.read_vocabulary(name)
     notes = ["Text is not lower cased."] if not choices.lowercase else ["Text is lower cased."]
-    if not vocabulary_path:
+    if not name:
         notes.append(f"{path} has no vocab*.txt: words are known by their characters only.")
-    elif missing := [word for word in WORD_SPECIALS if word not in _words(vocabulary)]:
-        # Of a vocabulary that only served to compute embeddings.
-        vocabulary = vocabulary.rstrip(b"\n") + "".join(f"\n{x}" for x in missing).encode() + b"\n"
-        notes.append(f"{vocabulary_path} lacks {', '.join(missing)}: added at its end.")
-        vocabulary_path = ""
+    elif missing := [word for word in WORD_SPECIALS if word not in _words(vocabulary.content)]:
+        # The vocabulary has only served to compute embeddings.
+        added = "".join(f"\n{word}" for word in missing).encode() + b"\n"
+        vocabulary = foreign.text_vocabulary(vocabulary.content.rstrip(b"\n") + added)
+        notes.append(f"{name} lacks {', '.join(missing)}: added at its end.")
     model = _model_fields(options, options_path)
-    model["vocab_size"] = len(_words(vocabulary))
-    if model["tokens"] == "embeddings" and vocabulary == make_word_vocabulary(()):
+    model["vocab_size"] = len(_words(vocabulary.content))
+    if model["tokens"] == "embeddings" and vocabulary.content == no_words:
         raise UserError(
             f"{path} has a table of words, but no vocab*.txt: name one with --vocab=PATH."
         )
@@ -60,7 +60,6 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         task="bidirectional_lm",
         model=model,
         vocabulary=vocabulary,
-        vocabulary_path=vocabulary_path,
         lowercase=bool(choices.lowercase),
         labels=(),
         shapes=shapes,

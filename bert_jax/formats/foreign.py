@@ -9,7 +9,7 @@ from typing import Any
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays, Shapes
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import make_tokenizer
+from bert_jax.text.tokenizers import Vocabulary, make_tokenizer
 
 # The largest number of rows of an embedding table that only pad it, for matrix units.
 _MAX_PADDING = 128
@@ -39,15 +39,13 @@ class ForeignCheckpoint:
       format: name of its format, a key of `bert_jax.formats.FORMATS`.
       task: value for `config.task`.
       model: fields of `config.model`.
-      vocabulary: the bytes of a vocab.txt, or of a file of the kind `vocabulary_kind`.
-      vocabulary_path: where they come from; empty if that is a tokenizer.json.
+      vocabulary: the vocabulary as one file; its path is empty if it comes from a tokenizer.json.
       lowercase: whether text is lowercased.
       labels: names of the classes; empty if it has none.
       shapes: of its tensors, by name.
       read: reads the tensors.
       notes: decisions and their reasons, one line each.
-      label_kind: value for `config.head.problem_type` of a text classifier.
-      vocabulary_kind: a key of `text.tokenizers.KINDS`.
+      label_kind: value for `config.head.labels` of a text classifier.
       new_words: the last pieces of the vocabulary for which the checkpoint has no embeddings.
       settings: values of further fields of the configuration, by dotted names.
     """
@@ -56,22 +54,20 @@ class ForeignCheckpoint:
     format: str
     task: str
     model: dict[str, Any]
-    vocabulary: bytes
-    vocabulary_path: str
+    vocabulary: Vocabulary
     lowercase: bool
     labels: tuple[str, ...]
     shapes: Shapes
     read: Callable[[], Arrays]
     notes: tuple[str, ...]
     label_kind: str = "single"
-    vocabulary_kind: str = ".txt"
     new_words: tuple[str, ...] = ()
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def tokenizer(self) -> Tokenizer:
-        return make_tokenizer(
-            self.vocabulary_kind, self.vocabulary, self.lowercase, self.vocabulary_path
-        )
+    def tokenizer(self, grows: bool = False) -> Tokenizer:
+        """Returns the tokenizer; `grows` as in `text.tokenizers.load_tokenizer`."""
+        kind, content, path = self.vocabulary.kind, self.vocabulary.content, self.vocabulary.path
+        return make_tokenizer(kind, content, self.lowercase, path, grows)
 
 
 def check_activation(choices: Choices, path: str, model: str, activation: str) -> None:
@@ -105,19 +101,24 @@ def read_json_object(path: str) -> dict[str, Any]:
     return values
 
 
-def read_vocabulary(path: str) -> bytes:
-    """Returns the bytes of a vocab.txt.
+def read_vocabulary(path: str) -> Vocabulary:
+    """Returns the vocabulary in a vocab.txt, whatever its name.
 
     Raises:
       UserError: it cannot be read.
     """
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return text_vocabulary(file.read(), path)
     except OSError as error:
         raise UserError(
             f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."
         ) from None
+
+
+def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
+    """Returns a vocabulary of one piece a line; `path` is empty if it is no file."""
+    return Vocabulary(path, "vocab.txt", ".txt", content)
 
 
 def is_lowercase(vocabulary: bytes) -> bool:

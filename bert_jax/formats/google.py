@@ -30,11 +30,10 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     activation = choices.activation or "gelu_tanh"
     model = model_fields(values, activation, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle.entries
-    vocabulary_path = choices.vocab or sibling(path, "vocab.txt")
-    vocabulary = foreign.read_vocabulary(vocabulary_path)
+    vocabulary = foreign.read_vocabulary(choices.vocab or sibling(path, "vocab.txt"))
     lowercase, reason = choices.lowercase, "as you say"
     if lowercase is None:
-        lowercase = foreign.is_lowercase(vocabulary)
+        lowercase = foreign.is_lowercase(vocabulary.content)
         reason = f"as the vocabulary has {'no ' if lowercase else ''}upper-case letters"
     return ForeignCheckpoint(
         path=path,
@@ -42,7 +41,6 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         task=_task(bundle),
         model=model,
         vocabulary=vocabulary,
-        vocabulary_path=vocabulary_path,
         lowercase=lowercase,
         labels=(),
         shapes={name: entry.shape for name, entry in bundle.entries.items()},

@@ -6,7 +6,7 @@ of them.
 """
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation, sibling
 from bert_jax.formats.gpt_config import model_fields
@@ -14,17 +14,9 @@ from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import FILES, unpack
-from bert_jax.text.tokenizers import read_vocabulary
+from bert_jax.text.tokenizers import Vocabulary, read_vocabulary
 
 CONFIG = "config.json"
-
-
-class ForeignVocabulary(NamedTuple):
-    """A vocabulary: where it is, a key of `text.tokenizers.KINDS`, and its bytes as one file."""
-
-    path: str
-    kind: str
-    content: bytes
 
 
 def open_gpt(
@@ -47,7 +39,7 @@ def open_gpt(
     lowercase = choices.lowercase
     if lowercase is None:
         is_gpt = vocabulary.kind == ".gpt"
-        lowercase = True if is_gpt else is_lowercase(path, vocabulary.content)
+        lowercase = True if is_gpt else is_lowercase(path, vocabulary)
     return describe(
         path=path,
         format="huggingface",
@@ -64,7 +56,7 @@ def describe(
     path: str,
     format: str,
     model: dict[str, Any],
-    vocabulary: ForeignVocabulary,
+    vocabulary: Vocabulary,
     lowercase: bool,
     arrays: Arrays,
     notes: tuple[str, ...],
@@ -78,32 +70,28 @@ def describe(
         format=format,
         task="causal_lm",
         model=model | {"vocab_size": model["vocab_size"] + len(new), "next_sentence": False},
-        vocabulary=vocabulary.content,
-        vocabulary_path=vocabulary.path,
+        vocabulary=vocabulary,
         lowercase=lowercase,
         labels=(),
         shapes={name: array.shape for name, array in arrays.items()},
         read=lambda: arrays,
         notes=notes,
-        vocabulary_kind=vocabulary.kind,
         new_words=new,
     )
 
 
-def find_vocabulary(path: str, chosen: str) -> ForeignVocabulary:
+def find_vocabulary(path: str, chosen: str) -> Vocabulary:
     """Returns the vocabulary `chosen`, or else that in the folder of a checkpoint.
 
     Raises:
       UserError: there is none.
     """
     if chosen or any(os.path.isfile(sibling(path, name)) for pair in FILES for name in pair):
-        vocabulary = read_vocabulary(chosen or os.path.dirname(sibling(path, CONFIG)))
-        return ForeignVocabulary(vocabulary.path, vocabulary.kind, vocabulary.content)
-    content, name = wordpiece_vocabulary(path, "")
-    return ForeignVocabulary(name, ".txt", content)
+        return read_vocabulary(chosen or os.path.dirname(sibling(path, CONFIG)))
+    return wordpiece_vocabulary(path, "")
 
 
-def missing_words(vocabulary: ForeignVocabulary) -> tuple[str, ...]:
+def missing_words(vocabulary: Vocabulary) -> tuple[str, ...]:
     """Returns the special tokens that the tokenizer appends to the pieces of a vocabulary."""
     if vocabulary.kind != ".gpt":
         return ()

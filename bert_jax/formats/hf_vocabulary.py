@@ -5,10 +5,11 @@ import os
 from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import sibling
+from bert_jax.text.tokenizers import Vocabulary
 
 
-def wordpiece_vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
-    """Returns the bytes of a vocab.txt, and its path; empty if they come from tokenizer.json.
+def wordpiece_vocabulary(path: str, chosen: str) -> Vocabulary:
+    """Returns the WordPiece vocabulary; its path is empty if it comes from tokenizer.json.
 
     Args:
       path: the folder, or a file in it.
@@ -19,7 +20,7 @@ def wordpiece_vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
     """
     name = chosen or sibling(path, "vocab.txt")
     if chosen or os.path.isfile(name):
-        return foreign.read_vocabulary(name), name
+        return foreign.read_vocabulary(name)
     name = sibling(path, "tokenizer.json")
     if not os.path.isfile(name):
         raise UserError(
@@ -40,10 +41,10 @@ def wordpiece_vocabulary(path: str, chosen: str) -> tuple[bytes, str]:
         raise UserError(
             f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
         )
-    return "".join(piece + "\n" for piece in pieces).encode(), ""
+    return foreign.text_vocabulary("".join(piece + "\n" for piece in pieces).encode())
 
 
-def is_lowercase(path: str, vocabulary: bytes) -> bool:
+def is_lowercase(path: str, vocabulary: Vocabulary) -> bool:
     """Returns the setting in the files of the tokenizer, or else that of the vocabulary."""
     name = sibling(path, "tokenizer_config.json")
     value = None
@@ -52,4 +53,4 @@ def is_lowercase(path: str, vocabulary: bytes) -> bool:
     name = sibling(path, "tokenizer.json")
     if value is None and os.path.isfile(name):
         value = (foreign.read_json_object(name).get("normalizer") or {}).get("lowercase")
-    return value if isinstance(value, bool) else foreign.is_lowercase(vocabulary)
+    return value if isinstance(value, bool) else foreign.is_lowercase(vocabulary.content)

@@ -88,7 +88,7 @@ def _open_bert(
     if task == "pretraining" and not model["next_sentence"]:
         notes.append("It has no pooler: model.next_sentence=False.")
 
-    vocabulary, vocabulary_path = wordpiece_vocabulary(path, choices.vocab)
+    vocabulary = wordpiece_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
     if lowercase is None:
         lowercase = is_lowercase(path, vocabulary)
@@ -99,7 +99,6 @@ def _open_bert(
         task=task,
         model=model,
         vocabulary=vocabulary,
-        vocabulary_path=vocabulary_path,
         lowercase=lowercase,
         labels=_labels(values) if task in ("classification", "tagging") else (),
         shapes={name: array.shape for name, array in arrays.items()},

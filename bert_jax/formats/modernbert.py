@@ -90,7 +90,7 @@ def open_modernbert(
                 f"{config_path} has architectures={name!r}: only {' and '.join(_CLASSES)} are"
                 " supported."
             )
-    vocabulary, vocabulary_path = wordpiece_vocabulary(path, choices.vocab)
+    vocabulary = wordpiece_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
     if lowercase is None:
         lowercase = is_lowercase(path, vocabulary)
@@ -100,7 +100,6 @@ def open_modernbert(
         task="pretraining",
         model=model_fields(values, config_path),
         vocabulary=vocabulary,
-        vocabulary_path=vocabulary_path,
         lowercase=lowercase,
         labels=(),
         shapes={name: array.shape for name, array in arrays.items()},

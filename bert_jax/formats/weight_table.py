@@ -7,6 +7,7 @@ error that lists names and shapes.
 """
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
@@ -234,6 +235,16 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
         array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
         tensors[name] = np.ascontiguousarray(TRANSFORMS[parts[0].transform].to_tensor(array))
     return tensors
+
+
+def weights_sha256(params: Mapping[str, np.ndarray]) -> str:
+    """Returns a hash of names, shapes and float32 bytes (little-endian), sorted by name."""
+    digest = hashlib.sha256()
+    for name in sorted(params):
+        array = np.ascontiguousarray(params[name], "<f4")
+        digest.update(f"{name} {list(array.shape)}\n".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
 
 
 def count_layers(names: Iterable[str], patterns: Iterable[str]) -> int:

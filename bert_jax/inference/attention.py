@@ -28,8 +28,8 @@ from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskRow
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.initial import untrained_params
 from bert_jax.training.run import make_model_config, make_task_data
+from bert_jax.training.workdir import untrained_params
 
 
 class AttentionReader:

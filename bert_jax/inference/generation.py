@@ -25,9 +25,9 @@ from bert_jax.models.transformer import TransformerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.initial import untrained_params, untrained_rows
 from bert_jax.training.run import make_model_config, make_task_data
 from bert_jax.training.state import abstract_params, make_key
+from bert_jax.training.workdir import untrained_params, untrained_rows
 
 # Rows that are continued together.
 _BATCH_ROWS = 32

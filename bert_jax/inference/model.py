@@ -32,10 +32,11 @@ from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.initial import make_pretraining, untrained_params
+from bert_jax.training.initial import make_pretraining
 from bert_jax.training.progress import Screen
 from bert_jax.training.run import load_workdir_tokenizer, make_model_config, make_task_data
 from bert_jax.training.state import abstract_params, parameter_rules
+from bert_jax.training.workdir import untrained_params
 
 # Positions of a batch, padding included.
 BATCH_TOKENS = 4096

@@ -40,7 +40,6 @@ from bert_jax.models import make_add_fields
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.task import OutputForm, Prediction, TaskData
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.initial import untrained_params
 from bert_jax.training.run import (
     make_model_config,
     make_task_data,
@@ -48,6 +47,7 @@ from bert_jax.training.run import (
 )
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import predict_step
+from bert_jax.training.workdir import untrained_params
 
 # Fields of the configuration that predictions depend on, in addition to the parameters.
 _DECIDE = ("data", "head", "model", "phases", "max_length", "dtype")

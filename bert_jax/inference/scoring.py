@@ -35,9 +35,9 @@ from bert_jax.inference.model import (
 )
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.initial import untrained_params
 from bert_jax.training.run import make_task_data
 from bert_jax.training.step import predict_step
+from bert_jax.training.workdir import untrained_params
 
 
 def make_scorer(

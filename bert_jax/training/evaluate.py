@@ -22,11 +22,11 @@ from bert_jax.tasks.task import Prediction, Task
 from bert_jax.training import metrics, progress
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.initial import untrained_params
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step
+from bert_jax.training.workdir import untrained_params
 
 # What the newest evaluation found, in the folder of a run.
 EVALUATION = "evaluation.json"

@@ -1,7 +1,5 @@
 """The parameters that a run starts from: those of another run or program, new ones for the rest."""
 
-import json
-import pathlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -12,29 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.config import store
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
-from bert_jax.files.buckets import local
+from bert_jax.exchange.loaded import encoder_shapes, vocabulary_params
 from bert_jax.files.errors import UserError
-from bert_jax.formats import FORMATS, format_of, open_checkpoint
-from bert_jax.formats.foreign import ForeignCheckpoint
-from bert_jax.formats.names import NAMES
-from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import complete_example, default_fields, make_encoder
-from bert_jax.models.layers.dense import initializer
-from bert_jax.models.model import EncoderConfig, parameter_shapes
-from bert_jax.tasks import TASKS
+from bert_jax.formats.weight_table import Arrays
+from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.task import Task, example_batch
+from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_model_config, make_task_data
-from bert_jax.training.state import make_key
+from bert_jax.training.run import make_model_config
+from bert_jax.training.workdir import open_model
 
-# Names of the files that an import writes in addition to the parameters.
-CERTIFICATE = "certificate.json"
 # Heads whose parameters must fit the configuration; another head of other sizes is replaced.
 _PRETRAINED_HEADS = ("masked_lm", "next_sentence")
 _MAX_DIFFERENCES = 12
@@ -70,16 +58,17 @@ def initial_params(
     Raises:
       UserError: `init_from` has no parameters, or they do not fit.
     """
-    params, origin = read_params(init_from)
+    source = open_model(init_from)
+    params = source.trained_params
     expected = flatten(like)
-    known = 0 if renew_special_tokens else _num_words(init_from)
+    known = 0 if renew_special_tokens else source.config.model.vocab_size
     new_words = {index: token for index, token in special_tokens.items() if index >= known}
     _pad_vocabulary(params, expected, encoder, vocab_size, new_words)
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
     chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
-    lines = [f"from the parameters of {origin}"]
+    lines = [f"from the parameters of {source.source}"]
     if new or new_words:
         tables = {*vocabulary_params(encoder)} & chosen.keys() if new_words else set()
         random = make_new(sorted(new | tables))
@@ -104,11 +93,11 @@ def check_source(config: ConfigDict) -> None:
       UserError: as `initial_params`.
     """
     model = make_model_config(config)
-    params, _ = read_params(config.init_from)
+    source = open_model(config.init_from)
     expected = encoder_shapes(model)
-    params = {path: x for path, x in params.items() if _part(path, model.name) == model.name}
+    params = {p: x for p, x in source.params.items() if _part(p, model.name) == model.name}
     new_words = ()
-    if _num_words(config.init_from) < model.vocab_size and config.data.vocab:
+    if source.config.model.vocab_size < model.vocab_size and config.data.vocab:
         new_words = special_tokens(load_tokenizer(config.data.vocab, config.data.lowercase))
     _pad_vocabulary(params, expected, model.name, model.vocab_size, new_words)
     _new_paths(params, expected, model.name, config.init_from)
@@ -120,162 +109,6 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: tokenizer.pieces[index] for index in ids}
 
 
-def _num_words(folder: str) -> int:
-    """Returns how many rows of the tables in `folder` belong to words."""
-    folder = local(folder)
-    if format_of(folder) != "workdir":
-        return open_checkpoint(folder).model["vocab_size"]
-    return store.load(folder).model.vocab_size
-
-
-def read_params(folder: str) -> tuple[Arrays, str]:
-    """Returns the parameters of a workdir or of another program's folder, and their origin.
-
-    Parameters that an import initialized are left out.
-
-    Raises:
-      UserError: there are none, or they are corrupt.
-    """
-    folder = local(folder)
-    if format_of(folder) != "workdir":
-        checkpoint = open_checkpoint(folder)
-        params, _ = read_foreign(checkpoint, foreign_config(checkpoint))
-        return params, f"{folder} ({FORMATS[checkpoint.format].title})"
-    with open_chosen(folder, store.load(folder).checkpoint) as (checkpoints, step):
-        params = flatten(checkpoints.read_params(step))
-    for path in untrained_params(folder):
-        del params[path]
-    return params, f"{folder}, step {step}"
-
-
-def untrained_params(workdir: str) -> tuple[str, ...]:
-    """Returns the paths of the parameters in an imported workdir that the import initialized."""
-    certificate = pathlib.Path(workdir, CERTIFICATE)
-    if not certificate.is_file():
-        return ()
-    return tuple(json.loads(certificate.read_text())["tensors"]["fresh"])
-
-
-def untrained_rows(workdir: str) -> dict[str, list[str]]:
-    """Returns "path[first row:]" -> words, of tables of an import whose last rows are random."""
-    certificate = pathlib.Path(workdir, CERTIFICATE)
-    if not certificate.is_file():
-        return {}
-    return json.loads(certificate.read_text())["tensors"].get("fresh_rows", {})
-
-
-# ------------------------------------------------------------------ checkpoints of other programs
-
-
-def foreign_config(checkpoint: ForeignCheckpoint, *variant: str) -> ConfigDict:
-    """Returns the task's default configuration, or a variant of it, with the checkpoint's model."""
-    config = TASKS[checkpoint.task].default_config(*variant)
-    if (name := checkpoint.model["name"]) != config.model.name:
-        config.model = ConfigDict(default_fields(name))
-    config.model.update(checkpoint.model)
-    config.update_from_flattened_dict(dict(checkpoint.settings))
-    return config
-
-
-def read_foreign(checkpoint: ForeignCheckpoint, config: ConfigDict) -> tuple[Arrays, ImportReport]:
-    """Reads the parameters of a checkpoint of another program.
-
-    Args:
-      checkpoint: of any format.
-      config: with its model and its task.
-
-    Returns:
-      Its parameters by path, float32, without those of heads that it lacks, and the report. The
-      table of words ends in new rows for `checkpoint.new_words`, which are drawn at random.
-
-    Raises:
-      UserError: its tensors do not match its configuration, or have values that are not finite.
-    """
-    model = make_model_config(config)
-    table = NAMES[model.name][checkpoint.format]
-    params, report = import_params(
-        checkpoint.read(),
-        table,
-        model.num_layers,
-        _foreign_shapes(checkpoint, table, config, model),
-        model.name,
-        checkpoint.path,
-    )
-    for tensor, paths in report.used.items():
-        arrays = [params[path] for path in paths]
-        size = sum(array.size for array in arrays)
-        if count := size - sum(np.count_nonzero(np.isfinite(array)) for array in arrays):
-            raise UserError(
-                f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
-                f" {size:,}: the file is corrupt, or the training diverged; get another one."
-            )
-    if checkpoint.new_words:
-        path = words_param(model.name)
-        shape = (len(checkpoint.new_words), model.hidden_size)
-        new = initializer(model)(make_key(0, "init"), shape, np.float32)
-        params[path] = np.concatenate([params[path], np.asarray(new)])
-    return params, report
-
-
-def _foreign_shapes(
-    checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
-) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each parameter of the checkpoint's task, by path."""
-    task = foreign_task(checkpoint, config)
-    leaves = _shapes(task)
-    shapes = {path: leaf.shape for path, leaf in leaves.items()}
-    if new := len(checkpoint.new_words):
-        rows, features = shapes[words_param(model.name)]
-        shapes[words_param(model.name)] = (rows - new, features)
-    head = TASKS[checkpoint.task].head
-    if not head:
-        return shapes
-    bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
-    tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
-    if bias not in tensors:
-        raise UserError(
-            f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
-            " another one."
-        )
-    (classes,) = tensors[bias]
-    return {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")} | {
-        f"{head}/bias": (classes,),
-        f"{head}/kernel": (model.hidden_size, classes),
-    }
-
-
-def encoder_shapes(model: EncoderConfig) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shape and dtype of each parameter of an encoder, without a pooler, by path."""
-    batch = complete_example(model, example_batch())
-    shapes = flatten(parameter_shapes(make_encoder(model), batch))
-    return {f"{model.name}/{path}": leaf for path, leaf in shapes.items()}
-
-
-def foreign_task(checkpoint: ForeignCheckpoint, config: ConfigDict) -> Task:
-    """Returns the task whose model has the parameters of a checkpoint, and those of its heads.
-
-    Args:
-      checkpoint: of another program.
-      config: with its model and its task.
-    """
-    model, row = make_model_config(config), TASKS[checkpoint.task]
-    if row.fills_masks or row.reads_forward or row.head:
-        return make_pretraining(model, config.model.next_sentence)
-    return make_task_data(config).make_task(model, checkpoint.tokenizer())
-
-
-def pretraining_shapes(
-    model: EncoderConfig, next_sentence: bool
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shape and dtype of each parameter of BERT's model for pre-training, by path."""
-    return _shapes(make_pretraining(model, next_sentence))
-
-
-def _shapes(task: Task) -> dict[str, jax.ShapeDtypeStruct]:
-    batch = complete_example(task.model, task.example_batch())
-    return flatten(parameter_shapes(task.make_model(), batch))
-
-
 def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
     """Returns the task whose model has the heads of pre-training, for its parameters."""
     if model.lm_head == "tied":  # nothing is between the encoder and the words
@@ -284,16 +117,6 @@ def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
 
 
 # ------------------------------------------------------------------ what fits
-
-
-def words_param(encoder: str) -> str:
-    """Returns the path of the table of word embeddings."""
-    return f"{encoder}/embeddings/word_embeddings/embedding"
-
-
-def vocabulary_params(encoder: str) -> tuple[str, ...]:
-    """Returns the paths of the parameters that have a row for each word."""
-    return (words_param(encoder), "masked_lm/bias")
 
 
 def _pad_vocabulary(

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from bert_jax.formats import open_checkpoint
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor, check_directions, extract
 from bert_jax.inference.model import TrainedModel
-from bert_jax.tools.convert.importing import convert
+from bert_jax.tools.convert.conversions import convert
 from tests.models import elmo_numpy
 from tests.tiny import make_model
 from tests.tools.convert.bilm_folder import make_weights, write_folder
@@ -21,7 +20,7 @@ def model(tmp_path_factory):
     from bert_jax.config import store
 
     folder = tmp_path_factory.mktemp("elmo")
-    convert(open_checkpoint(str(write_folder(folder / "bilm"))), str(folder / "run"))
+    convert(str(write_folder(folder / "bilm")), str(folder / "run"))
     return TrainedModel(store.load(str(folder / "run")), str(folder / "run"), batch_tokens=64)
 
 

@@ -33,11 +33,10 @@ def folder() -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory) -> TrainedModel:
-    from bert_jax.formats import open_checkpoint
-    from bert_jax.tools.convert.importing import convert
+    from bert_jax.tools.convert.conversions import convert
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
-    convert(open_checkpoint(str(folder), "huggingface"), workdir, compare=False)
+    convert(str(folder), workdir, compare=False)
     return TrainedModel(store.load(workdir), workdir, batch_tokens=1024)
 
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.formats import open_checkpoint
 from bert_jax.inference.predict import Predictor
 from bert_jax.tools.cli.flags.init_from import resolve
-from bert_jax.tools.convert.importing import convert
-from bert_jax.training.initial import read_params
+from bert_jax.tools.convert.conversions import convert
 from bert_jax.training.train import train
+from bert_jax.training.workdir import open_model
 from tests.tiny import PRNG_IMPL
 from tests.tools.convert.bilm_folder import write_folder
 
@@ -33,7 +32,7 @@ def write_conll(path):
 def run(tmp_path_factory):
     """Configuration and workdir of a tagger that was trained on 8 devices, and its source."""
     folder = tmp_path_factory.mktemp("elmo")
-    convert(open_checkpoint(str(write_folder(folder / "bilm"))), str(folder / "elmo"))
+    convert(str(write_folder(folder / "bilm")), str(folder / "elmo"))
     config = defaults.tagging()
     data = write_conll(folder / "train.conll")
     config.update_from_flattened_dict(
@@ -60,8 +59,8 @@ def run(tmp_path_factory):
 def test_the_encoder_stays_and_the_mix_of_its_layers_is_trained(run):
     config, folder = run
     assert config.model.name == "elmo" and config.optimizer.frozen_layers == -1
-    before, _ = read_params(str(folder / "elmo"))
-    after, _ = read_params(str(folder / "run"))
+    before = open_model(str(folder / "elmo")).params
+    after = open_model(str(folder / "run")).params
     encoder = [name for name in after if name.startswith("elmo/")]
     assert encoder and all(np.array_equal(before[name], after[name]) for name in encoder)
     assert after["scalar_mix/weights"].shape == (3,) and after["scalar_mix/weights"].any()

@@ -53,12 +53,11 @@ def from_bilm(argv: Sequence[str]) -> None:
     parser.switch("comparison", "Do not recompute the reference files.", default=True)
     flags = parser.parse(argv)
 
-    from bert_jax.formats import open_checkpoint
     from bert_jax.formats.foreign import Choices
-    from bert_jax.tools.convert.importing import convert
+    from bert_jax.tools.convert.conversions import convert
 
     choices = Choices(vocab=flags.vocab, lowercase=flags.lowercase)
-    convert(open_checkpoint(flags.dir, "bilm", choices), flags.out, compare=flags.comparison)
+    convert(flags.dir, flags.out, format="bilm", choices=choices, compare=flags.comparison)
 
 
 def _import(format: str, path: str, argv: Sequence[str]) -> None:
@@ -71,13 +70,12 @@ def _import(format: str, path: str, argv: Sequence[str]) -> None:
     parser.switch("comparison", "Do not run the checkpoint's own program.", default=True)
     flags = parser.parse(argv)
 
-    from bert_jax.formats import open_checkpoint
     from bert_jax.formats.foreign import Choices
-    from bert_jax.tools.convert.importing import convert
+    from bert_jax.tools.convert.conversions import convert
 
     choices = Choices(flags.activation, flags.vocab, flags.lowercase)
-    checkpoint = open_checkpoint(getattr(flags, path.lower()), format, choices)
-    convert(checkpoint, flags.out, compare=flags.comparison)
+    source, out = getattr(flags, path.lower()), flags.out
+    convert(source, out, format=format, choices=choices, compare=flags.comparison)
 
 
 def to_hf(argv: Sequence[str]) -> None:
@@ -87,9 +85,9 @@ def to_hf(argv: Sequence[str]) -> None:
     parser.switch("comparison", "Do not run the result in transformers.", default=True)
     flags = parser.parse(argv)
 
-    from bert_jax.tools.convert.to_huggingface import export
+    from bert_jax.tools.convert.conversions import to_huggingface
 
-    export(flags.workdir, os.path.normpath(flags.out), compare=flags.comparison)
+    to_huggingface(flags.workdir, os.path.normpath(flags.out), compare=flags.comparison)
 
 
 def to_stablehlo(argv: Sequence[str]) -> None:
@@ -98,9 +96,9 @@ def to_stablehlo(argv: Sequence[str]) -> None:
     parser.words("OUT", "the folder to make")
     flags = parser.parse(argv)
 
-    from bert_jax.tools.convert.stablehlo import export
+    from bert_jax.tools.convert.conversions import to_stablehlo
 
-    export(flags.workdir, os.path.normpath(flags.out))
+    to_stablehlo(flags.workdir, os.path.normpath(flags.out))
 
 
 def inspect(argv: Sequence[str]) -> None:

@@ -9,15 +9,14 @@ import jax
 import numpy as np
 
 from bert_jax.devices.trees import unflatten
+from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.formats.bilm import REFERENCES, SENTENCES, read_hdf5
 from bert_jax.models import make_add_fields, make_encoder
 from bert_jax.text.word_tokenizer import WordTokenizer
-from bert_jax.tools.convert.imported import Imported
-from bert_jax.training.run import make_model_config
 
 
-def compare(imported: Imported) -> dict[str, Any]:
+def compare(loaded: LoadedModel) -> dict[str, Any]:
     """Compares the last layer of both directions with the reference files in the folder.
 
     Batch n has sentence n of each list; the states of a batch are those that the next one starts
@@ -29,7 +28,8 @@ def compare(imported: Imported) -> dict[str, Any]:
     Raises:
       UserError: the files do not belong together.
     """
-    folder = imported.checkpoint.path
+    assert loaded.checkpoint
+    folder = loaded.checkpoint.path
     paths = (os.path.join(folder, name) for name in SENTENCES)
     path = next(filter(os.path.isfile, paths), "")
     references = [os.path.join(folder, REFERENCES.format(0))]
@@ -40,7 +40,7 @@ def compare(imported: Imported) -> dict[str, Any]:
     references = [os.path.join(folder, REFERENCES.format(n)) for n in range(len(lists))]
     expected = [read_hdf5(reference) for reference in references]
     largest, count = 0.0, 0
-    for number, outputs in enumerate(last_layers(imported, list(zip(*lists, strict=True)))):
+    for number, outputs in enumerate(last_layers(loaded, list(zip(*lists, strict=True)))):
         for place, found in enumerate(outputs):
             reference = expected[place].get(str(number))
             if reference is None or reference.shape != found.shape:
@@ -55,17 +55,17 @@ def compare(imported: Imported) -> dict[str, Any]:
     }
 
 
-def last_layers(imported: Imported, batches: list[tuple[str, ...]]) -> Iterator[list[np.ndarray]]:
+def last_layers(loaded: LoadedModel, batches: list[tuple[str, ...]]) -> Iterator[list[np.ndarray]]:
     """Yields float32[2, words, features] of each sentence of a batch, forward and backward.
 
     Args:
       imported: the model.
       batches: tokenized sentences; all batches have the same number.
     """
-    config = make_model_config(imported.config)
-    checkpoint, encoder = imported.checkpoint, make_encoder(config)
-    tokenizer = WordTokenizer(checkpoint.vocabulary, checkpoint.lowercase, grows=True)
-    params = {"params": unflatten(imported.params)[config.name]}
+    config, tokenizer = loaded.model, loaded.tokenizer
+    assert isinstance(tokenizer, WordTokenizer)
+    encoder = make_encoder(config)
+    params = {"params": unflatten(loaded.params)[config.name]}
     add_fields = make_add_fields(config, tokenizer)
     step = jax.jit(
         lambda params, batch, carry: encoder.apply(

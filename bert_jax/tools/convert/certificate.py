@@ -7,26 +7,25 @@
  "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
+from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
-from bert_jax.tools.convert.imported import Imported
-from bert_jax.training.initial import words_param
+from bert_jax.formats.weight_table import weights_sha256
 
 
-def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[str, Any]:
+def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
     """Returns the content of certificate.json of an imported checkpoint.
 
     Args:
-      imported: the checkpoint.
-      comparison: as `comparison.compare_with_source` returns it.
+      loaded: the model with all parameters.
+      comparison: from `comparison.compare_with_source`.
     """
-    checkpoint, params, report = imported.checkpoint, imported.params, imported.report
+    checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
+    assert checkpoint and report  # a workdir has none
+    own = sum(array.size for array in as_stored(loaded).params.values())
     return {
         "source": shown(checkpoint.path),
         "format": FORMATS[checkpoint.format].title,
@@ -38,12 +37,11 @@ def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[s
             "transposed": list(report.transposed),
             "known_non_parameters": report.known_non_parameters,
             "cast": report.cast,
-            "fresh": list(report.missing),
-            "fresh_rows": _fresh_rows(imported),
+            "fresh": list(loaded.missing),
+            "fresh_rows": dict(loaded.new_rows),
         },
-        "parameters": sum(array.size for array in imported.own_params.values()),
-        "fresh_parameters": sum(array.size for array in params.values())
-        - sum(array.size for array in imported.own_params.values()),
+        "parameters": own,
+        "fresh_parameters": sum(array.size for array in params.values()) - own,
         "weights_sha256": weights_sha256(params),
         "notes": list(checkpoint.notes),
         "labels": list(checkpoint.labels),
@@ -51,14 +49,35 @@ def import_certificate(imported: Imported, comparison: dict[str, Any]) -> dict[s
     }
 
 
-def weights_sha256(params: Mapping[str, np.ndarray]) -> str:
-    """Returns a hash of names, shapes and float32 bytes (little-endian), sorted by name."""
-    digest = hashlib.sha256()
-    for name in sorted(params):
-        array = np.ascontiguousarray(params[name], "<f4")
-        digest.update(f"{name} {list(array.shape)}\n".encode())
-        digest.update(array.data)
-    return digest.hexdigest()
+def export_certificate(
+    workdir: str, step: int, facts: Mapping[str, Any], comparison: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the content of certificate.json of an exported model.
+
+    Args:
+      workdir: the exported run.
+      step: of its checkpoint.
+      facts: from `exchange.export`.
+      comparison: from `comparison.compare_with_source`.
+    """
+    format = FORMATS["huggingface"].title
+    source = {"source": shown(workdir), "step": step, "format": format}
+    return {**source, **facts, "comparison": comparison}
+
+
+def export_lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of an export's certificate."""
+    tensors = certificate["tensors"]
+    return [
+        f"source      {certificate['source']}, step {certificate['step']}",
+        f"class       {certificate['class']}",
+        f"tensors     {tensors['in']} in, {tensors['out']} out;"
+        f" {certificate['parameters']:,} parameters",
+        *(f"left out    {path}: {reason}" for path, reason in tensors["left_out"].items()),
+        *(f"random      {path}: the import did not have it" for path in tensors["random"]),
+        f"weights     sha256 {certificate['weights_sha256']}",
+        *comparison_lines(certificate["comparison"]),
+    ]
 
 
 def import_lines(certificate: dict[str, Any]) -> list[str]:
@@ -82,14 +101,6 @@ def import_lines(certificate: dict[str, Any]) -> list[str]:
         f"weights     sha256 {certificate['weights_sha256']}",
         *comparison_lines(certificate["comparison"]),
     ]
-
-
-def _fresh_rows(imported: Imported) -> dict[str, list[str]]:
-    """Returns "path[first row:]" -> what the rows stand for, of tables with some random rows."""
-    if not (words := imported.checkpoint.new_words):
-        return {}
-    path = words_param(imported.config.model.name)
-    return {f"{path}[{imported.own_config.model.vocab_size}:]": list(words)}
 
 
 def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:

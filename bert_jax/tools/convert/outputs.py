@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.batch import Batch, token_fields
 from bert_jax.devices.trees import unflatten
+from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models import make_encoder
@@ -17,7 +18,6 @@ from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.models.task_heads import LinearHead
 from bert_jax.tasks import TASKS
-from bert_jax.training.run import make_model_config
 
 _MAX_LENGTH = 64
 
@@ -54,10 +54,10 @@ def without_padding(values: Arrays, batch: Batch) -> Arrays:
     return values
 
 
-def run_ours(config: ConfigDict, params: Arrays, batch: Batch) -> Outputs:
+def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
     """Runs our model; heads whose parameters are missing are skipped."""
-    model = make_model_config(config)
-    tree: Any = unflatten(params)
+    model, config = loaded.model, loaded.config
+    tree: Any = unflatten(loaded.params)
     task = TASKS[config.task]
 
     def forward(tree: Any) -> dict[str, jax.Array]:

@@ -1,4 +1,4 @@
-"""Runs an imported checkpoint by `transformers` on torch, where both are installed.
+"""Runs an loaded checkpoint by `transformers` on torch, where both are installed.
 
 transformers loads a folder of Hugging Face itself. google-research/bert's program needs TensorFlow
 1; parameters of its checkpoints are passed to transformers under the names of our table.
@@ -14,66 +14,70 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.exchange import LoadedModel
 from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tasks import TASKS
-from bert_jax.tools.convert.imported import Imported
 from bert_jax.tools.convert.outputs import Batch, Outputs, without_padding
 
 
-def unavailable_because(imported: Imported) -> str:
+def unavailable_because(loaded: LoadedModel) -> str:
     """Returns why a checkpoint cannot be run this way; empty if it can."""
     for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed (the extra [parity])"
-    path = imported.checkpoint.path
-    if _is_huggingface(imported) and not any(
+    path = _path(loaded)
+    if _is_huggingface(loaded) and not any(
         os.path.isfile(os.path.join(path, name)) for name in (WEIGHTS, INDEX)
     ):
         return f"transformers loads folders with {WEIGHTS} only"
     return ""
 
 
-def run(imported: Imported, batch: Batch) -> Outputs:
+def run(loaded: LoadedModel, batch: Batch) -> Outputs:
     """Runs the encoder and the heads that the checkpoint has."""
     import torch
 
-    family = _FAMILIES[imported.config.model.name]
+    family = _FAMILIES[loaded.config.model.name]
     with _quiet():
-        model = _load(imported) if _is_huggingface(imported) else _fill(imported)
+        model = _load(loaded) if _is_huggingface(loaded) else _fill(loaded)
     tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
     with torch.no_grad():
         values = family.run(model, tensors)
     version = importlib.metadata.version
     program = f"transformers {version('transformers')} on torch {version('torch')}"
-    if not _is_huggingface(imported):
+    if not _is_huggingface(loaded):
         program += ", with the weights by our table"
     return Outputs(program, without_padding({n: x.numpy() for n, x in values.items()}, batch))
 
 
-def _is_huggingface(imported: Imported) -> bool:
-    return imported.checkpoint.format == "huggingface"
+def _is_huggingface(loaded: LoadedModel) -> bool:
+    return bool(loaded.checkpoint) and loaded.checkpoint.format == "huggingface"
 
 
-def _load(imported: Imported) -> Any:
+def _path(loaded: LoadedModel) -> str:
+    return loaded.checkpoint.path if loaded.checkpoint else loaded.source
+
+
+def _load(loaded: LoadedModel) -> Any:
     import torch
 
-    make, options = _FAMILIES[imported.config.model.name].choose_class(imported)
+    make, options = _FAMILIES[loaded.config.model.name].choose_class(loaded)
     return make.from_pretrained(
-        imported.checkpoint.path, dtype=torch.float32, attn_implementation="eager", **options
+        _path(loaded), dtype=torch.float32, attn_implementation="eager", **options
     ).eval()
 
 
-def _fill(imported: Imported) -> Any:
+def _fill(loaded: LoadedModel) -> Any:
     import torch
 
-    family = _FAMILIES[imported.config.model.name]
-    make, options = family.choose_class(imported)
-    model = make(family.make_config(imported), **options)
-    table = NAMES[imported.config.model.name]["huggingface"]
-    arrays = export_params(imported.own_params, table, "huggingface")
+    family = _FAMILIES[loaded.config.model.name]
+    make, options = family.choose_class(loaded)
+    model = make(family.make_config(loaded), **options)
+    table = NAMES[loaded.config.model.name]["huggingface"]
+    arrays = export_params(loaded.params, table, "huggingface")
     prefix = "" if hasattr(model, family.base) else f"{family.base}."
     for name, parameter in model.named_parameters():
         parameter.data = torch.from_numpy(np.array(arrays[prefix + name]))
@@ -92,36 +96,36 @@ class _Family:
       base: name of the encoder in classes with heads.
     """
 
-    choose_class: Callable[[Imported], tuple[Any, dict[str, Any]]]
-    make_config: Callable[[Imported], Any]
+    choose_class: Callable[[LoadedModel], tuple[Any, dict[str, Any]]]
+    make_config: Callable[[LoadedModel], Any]
     run: Callable[[Any, dict[str, Any]], dict[str, Any]]
     base: str
 
 
-def _bert_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
+def _bert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     import transformers
 
-    task = TASKS[imported.config.task]
+    task = TASKS[loaded.config.task]
     if task.head:
         return getattr(transformers, task.huggingface_class), {}
-    heads = {name.split("/")[0] for name in imported.own_params}
+    heads = {name.split("/")[0] for name in loaded.params}
     if heads >= {"masked_lm", "next_sentence"}:
         return transformers.BertForPreTraining, {}
-    if "masked_lm" in heads and not imported.config.model.next_sentence:
+    if "masked_lm" in heads and not loaded.config.model.next_sentence:
         return transformers.BertForMaskedLM, {}
-    return transformers.BertModel, {"add_pooling_layer": imported.config.model.next_sentence}
+    return transformers.BertModel, {"add_pooling_layer": loaded.config.model.next_sentence}
 
 
-def _bert_config(imported: Imported) -> Any:
+def _bert_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    model, head = imported.config.model, TASKS[imported.config.task].head
+    model, head = loaded.config.model, TASKS[loaded.config.task].head
     # The last of several names for one function is torch's own implementation.
     hidden_acts = {activation: hidden_act for hidden_act, activation in ACTIVATIONS.items()}
     values = bert_config.model_keys(model, hidden_acts[model.activation])
     values["attn_implementation"] = "eager"
     if head:
-        values["num_labels"] = len(imported.own_params[f"{head}/bias"])
+        values["num_labels"] = len(loaded.params[f"{head}/bias"])
     return transformers.BertConfig(**values)
 
 
@@ -148,16 +152,16 @@ def _run_bert(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _gpt_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
+def _gpt_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     import transformers
 
     return transformers.OpenAIGPTLMHeadModel, {}
 
 
-def _gpt_config(imported: Imported) -> Any:
+def _gpt_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    values = gpt_config.model_keys(imported.own_config.model)
+    values = gpt_config.model_keys(loaded.config.model)
     return transformers.OpenAIGPTConfig(**{**values, "attn_implementation": "eager"})
 
 
@@ -171,17 +175,17 @@ def _run_gpt(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     return {"hidden states": torch.stack(encoded.hidden_states), "next-word logits": logits}
 
 
-def _modernbert_class(imported: Imported) -> tuple[Any, dict[str, Any]]:
+def _modernbert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     import transformers
 
-    has_head = any(name.startswith("masked_lm/") for name in imported.own_params)
+    has_head = any(name.startswith("masked_lm/") for name in loaded.params)
     return transformers.ModernBertForMaskedLM if has_head else transformers.ModernBertModel, {}
 
 
-def _modernbert_config(imported: Imported) -> Any:
+def _modernbert_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    values = modernbert.model_keys(imported.own_config.model)
+    values = modernbert.model_keys(loaded.config.model)
     return transformers.ModernBertConfig(**{**values, "attn_implementation": "eager"})
 
 

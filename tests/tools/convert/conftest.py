@@ -25,7 +25,7 @@ VOCABULARY = "\n".join(
 @pytest.fixture
 def random_params() -> Callable[..., dict]:
     """Returns a function that draws parameters by path; every bias and every scale is random."""
-    from bert_jax.training.initial import pretraining_shapes
+    from bert_jax.exchange.loaded import pretraining_shapes
     from bert_jax.training.run import make_model_config
 
     def make(config, **heads: tuple[int, ...]) -> dict:

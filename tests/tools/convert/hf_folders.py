@@ -7,8 +7,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
+from bert_jax.exchange import LoadedModel
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert.trained_run import TrainedRun, read_run
+from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.conftest import VOCABULARY
 
 PIECES = len(VOCABULARY.split("\n"))
@@ -49,11 +50,11 @@ def edit_config(folder: pathlib.Path, file="config.json", **changes) -> None:
     (folder / file).write_text(json.dumps({k: v for k, v in values.items() if v is not None}))
 
 
-def from_hf(folder: pathlib.Path, *words: str) -> TrainedRun:
+def from_hf(folder: pathlib.Path, *words: str) -> LoadedModel:
     """Imports to the folder `out` next to the folder, without a comparison."""
     out = folder.parent / "out"
     convert.main(["convert", "from_hf", str(folder), str(out), "--nocomparison", *words])
-    return read_run(str(out))
+    return open_workdir(str(out))
 
 
 def read_certificate(folder: pathlib.Path) -> dict:

@@ -2,16 +2,17 @@
 
 import pytest
 
+from bert_jax.exchange import huggingface
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert import to_huggingface
+from bert_jax.tools.convert import conversions
 
 
 def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
     workdir = make_workdir()
-    monkeypatch.setattr(to_huggingface.shutil, "copyfile", lambda *_: 1 / 0)
+    monkeypatch.setattr(huggingface, "write_safetensors", lambda *_: 1 / 0)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ZeroDivisionError):
-        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+        conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -22,7 +23,7 @@ def test_a_head_on_other_layers_has_no_class(make_workdir, tmp_path):
         head__layers="sum_last_4",
     )
     with pytest.raises(ValueError, match="config.head.layers='sum_last_4': .* the last layer only"):
-        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+        conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -45,7 +46,7 @@ def test_heads_that_transformers_lacks_are_refused(
     workdir = make_workdir(task=task, heads=heads, **{f"head__{field}": value})
     message = f"config.head.{field}={value!r}: transformers' classes of BERT have {required} only"
     with pytest.raises(ValueError, match=message):
-        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+        conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -62,7 +63,7 @@ def test_model_options_that_transformers_lacks_are_refused(make_workdir, tmp_pat
     workdir = make_workdir(**{f"model__{field}": value})
     message = f"transformers' BERT has no config.model.{field}='{value}', only .*to_stablehlo"
     with pytest.raises(ValueError, match=message):
-        to_huggingface.export(str(workdir), str(tmp_path / "out"))
+        conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -72,17 +73,17 @@ def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     with pytest.raises(ValueError, match="are required: OUT"):
         convert.main(["convert", "to_hf", str(workdir)])
     with pytest.raises(ValueError, match="Unknown config.task='translation'. Available: "):
-        to_huggingface.export(str(workdir), str(out))
+        conversions.to_huggingface(str(workdir), str(out))
     with pytest.raises(ValueError, match="holds no run"):
-        to_huggingface.export(str(tmp_path / "nowhere"), str(out))
+        conversions.to_huggingface(str(tmp_path / "nowhere"), str(out))
     (workdir / "checkpoints").rename(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="has no checkpoint yet"):
-        to_huggingface.export(str(workdir), str(out))
+        conversions.to_huggingface(str(workdir), str(out))
     (workdir / "vocab.txt").unlink()
     with pytest.raises(ValueError, match="has no vocabulary"):
-        to_huggingface.export(str(workdir), str(out))
+        conversions.to_huggingface(str(workdir), str(out))
     assert not out.exists()
     out.mkdir()
     (out / "something").touch()
     with pytest.raises(ValueError, match="exists already: name a new folder"):
-        to_huggingface.export(str(workdir), str(out))
+        conversions.to_huggingface(str(workdir), str(out))

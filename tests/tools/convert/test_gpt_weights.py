@@ -9,8 +9,7 @@ import pytest
 from bert_jax.formats import format_of
 from bert_jax.formats.names import gpt as gpt_names
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert.trained_run import read_run
-from bert_jax.training.initial import read_params
+from bert_jax.training.workdir import open_model, open_workdir
 from tests.tools.convert.hf_folders import edit, edit_config
 
 torch = pytest.importorskip("torch")
@@ -68,7 +67,7 @@ def save(tmp_path):
 def from_hf(folder, *words, command="from_hf"):
     out = folder.parent / "out"
     convert.main(["convert", command, str(folder), str(out), *words])
-    return read_run(str(out)), json.loads((out / "certificate.json").read_text())
+    return open_workdir(str(out)), json.loads((out / "certificate.json").read_text())
 
 
 @pytest.mark.parametrize("name", ["OpenAIGPTLMHeadModel", "OpenAIGPTModel"])
@@ -128,7 +127,7 @@ def test_the_special_tokens_get_new_rows_and_the_certificate_names_them(save, ca
     out = capsys.readouterr().out
     assert f"random      {WORDS}[{rows}:]: _start_, _delimiter_, _classify_\n" in out
     # A run that starts from the folder itself has the same parameters.
-    params, _ = read_params(str(folder))
+    params = open_model(str(folder)).params
     assert params.keys() == run.params.keys()
     for path, array in params.items():
         np.testing.assert_array_equal(array, run.params[path])

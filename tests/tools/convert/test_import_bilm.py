@@ -6,12 +6,12 @@ import pathlib
 import numpy as np
 import pytest
 
+from bert_jax.exchange import open_foreign
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.bilm import read_hdf5
 from bert_jax.tools.cli import convert as command
 from bert_jax.tools.convert import bilm_references
-from bert_jax.tools.convert.imported import import_checkpoint
-from bert_jax.tools.convert.importing import convert
+from bert_jax.tools.convert.conversions import convert
 from tests.models import elmo_numpy
 from tests.tools.convert.bilm_folder import OPTIONS, make_weights, write_folder
 
@@ -32,7 +32,7 @@ def sentence_of(text):
 @needs_reference
 def test_the_reference_embeddings_are_recomputed(tmp_path, capsys):
     pytest.importorskip("h5py", reason="needs the extra elmo")
-    certificate = convert(open_checkpoint(str(REFERENCE), "bilm"), str(tmp_path / "run"))
+    certificate = convert(str(REFERENCE), str(tmp_path / "run"), format="bilm")
     (difference,) = certificate["comparison"]["largest_difference"].values()
     assert 0 < difference <= 1e-6
     assert certificate["comparison"]["with"].startswith("30 sentences of lm_embeddings_sentences")
@@ -56,7 +56,7 @@ def test_the_numpy_statement_gives_the_reference_embeddings_too():
 
 def test_weights_with_skip_connections_over_sentences_that_carry_states(tmp_path):
     folder = write_folder(tmp_path / "model")
-    imported = import_checkpoint(open_checkpoint(str(folder)))
+    imported = open_foreign(str(folder))
     batches = [("A b", "Longer words here"), ("né n't <S>", "x")]
     weights, states = make_weights(), ({}, {})
     found = bilm_references.last_layers(imported, batches)
@@ -73,7 +73,7 @@ def test_weights_with_skip_connections_over_sentences_that_carry_states(tmp_path
 def test_reference_files_that_differ_are_reported(tmp_path):
     h5py = pytest.importorskip("h5py", reason="needs the extra elmo")
     folder = write_folder(tmp_path / "model")
-    imported = import_checkpoint(open_checkpoint(str(folder)))
+    imported = open_foreign(str(folder))
     assert "has no lm_embeddings_N.hdf5" in bilm_references.compare(imported)["none_because"]
     (outputs,) = (batch[0] for batch in bilm_references.last_layers(imported, [("a b",)]))
     (folder / "sentences.json").write_text(json.dumps([["a b"]]))
@@ -88,7 +88,7 @@ def test_reference_files_that_differ_are_reported(tmp_path):
 
 def test_a_workdir_is_compared_with_the_folder_that_it_came_from(tmp_path, capsys):
     folder, run = write_folder(tmp_path / "model"), str(tmp_path / "run")
-    convert(open_checkpoint(str(folder)), run)
+    convert(str(folder), run)
     other = make_weights()
     other["CNN_proj/b_proj"] = other["CNN_proj/b_proj"] + 0.5
     changed = write_folder(tmp_path / "changed", other)
@@ -108,7 +108,7 @@ def test_a_table_of_words_in_place_of_characters(tmp_path):
     options = {"lstm": OPTIONS["lstm"] | {"use_skip_connections": False}}
     folder = write_folder(tmp_path / "model", lstms | {"embedding": table}, vocabulary)
     (folder / "options.json").write_text(json.dumps(options))
-    imported = import_checkpoint(open_checkpoint(str(folder)))
+    imported = open_foreign(str(folder))
     assert imported.config.model.tokens == "embeddings"
     assert not imported.config.model.skip_connections
     path = "elmo/embeddings/word_embeddings/embedding"
@@ -125,7 +125,7 @@ def test_unknown_missing_and_misshapen_datasets_are_listed(tmp_path):
     weights["extra"] = np.zeros(3, np.float32)
     folder = write_folder(tmp_path / "model", weights)
     with pytest.raises(ValueError) as error:
-        import_checkpoint(open_checkpoint(str(folder)))
+        open_foreign(str(folder))
     message = str(error.value)
     for part in (
         "- extra: [3]",
@@ -165,7 +165,7 @@ def test_folders_that_are_incomplete(tmp_path, monkeypatch):
     (folder / "vocab_2.txt").unlink()
     checkpoint = open_checkpoint(str(folder))
     assert any("lacks <S>, </S>, <UNK>: added" in note for note in checkpoint.notes)
-    assert checkpoint.vocabulary == b"a\n<S>\n</S>\n<UNK>\n"
+    assert checkpoint.vocabulary.content == b"a\n<S>\n</S>\n<UNK>\n"
     (folder / "lm_weights.hdf5").write_bytes(b"not hdf5")
     with pytest.raises(ValueError, match="lm_weights.hdf5 cannot be read as hdf5"):
         open_checkpoint(str(folder))

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.tools.convert import importing
+from bert_jax.training import workdir
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import edit, edit_config, from_hf
 
@@ -122,7 +122,7 @@ def test_a_failed_import_leaves_no_files(save, monkeypatch):
     def fail(*_, **__):
         raise ValueError("no room")
 
-    monkeypatch.setattr(importing.Checkpoints, "save_params", fail)
+    monkeypatch.setattr(workdir.Checkpoints, "save_params", fail)
     check_refused(folder, "no room")
 
 

@@ -7,22 +7,23 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from bert_jax.exchange import LoadedModel, open_foreign
+from bert_jax.files.errors import UserError
 from bert_jax.formats.names import bert as bert_names
-from bert_jax.formats.weight_table import export_params
+from bert_jax.formats.weight_table import export_params, weights_sha256
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert.certificate import weights_sha256
 from bert_jax.tools.convert.outputs import largest_differences, make_batch, run_ours
-from bert_jax.tools.convert.trained_run import TrainedRun, read_run
+from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.bundle_writer import write_bundle
 from tests.tools.convert.hf_folders import CLASSES, PIECES, read_certificate
 
 torch = pytest.importorskip("torch")
 
 
-def from_google(folder: pathlib.Path, *words: str) -> TrainedRun:
+def from_google(folder: pathlib.Path, *words: str) -> LoadedModel:
     out = folder.parent / "out"
     convert.main(["convert", "from_google", str(folder), str(out), *words])
-    return read_run(str(out))
+    return open_workdir(str(out))
 
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForSequenceClassification"])
@@ -44,7 +45,7 @@ def test_google_names_and_layouts(google, name):
             attention_mask=torch.tensor(batch["example_ids"]),
             output_hidden_states=True,
         ).hidden_states
-    ours = run_ours(run.config, run.params, batch)
+    ours = run_ours(run, batch)
     is_token = batch["example_ids"] > 0
     theirs = torch.stack(states).numpy()[:, is_token]
     np.testing.assert_allclose(ours.values["hidden states"], theirs, atol=1e-5)
@@ -96,15 +97,15 @@ def test_google_folders_with_several_checkpoints_or_none(google):
         from_google(folder)
     run = from_google(folder / "model.ckpt-7")
     assert weights_sha256(run.params) == weights_sha256(expected.params)
-    with pytest.raises(ValueError, match="bert_config.json is missing"):
-        (folder / "bert_config.json").unlink()
-        from_google(folder / "model.ckpt-7")
+    (folder / "bert_config.json").unlink()
+    with pytest.raises(UserError, match="bert_config.json is missing"):
+        open_foreign(str(folder / "model.ckpt-7"), "google")
 
 
 def test_a_real_tensorflow_checkpoint(shared_data, tmp_path):
     source = shared_data / "checkpoints/keras_bert_tiny_tf"
     convert.main(["convert", "from_google", str(source), str(tmp_path / "out")])
-    run = read_run(str(tmp_path / "out"))
+    run = open_workdir(str(tmp_path / "out"))
     certificate = json.loads((tmp_path / "out/certificate.json").read_text())
     assert certificate["tensors"]["in"] == 139
     assert certificate["tensors"]["fresh"] == []

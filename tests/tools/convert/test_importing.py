@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.exchange import open_foreign
 from bert_jax.formats.names import bert as bert_names
+from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert.certificate import weights_sha256
-from bert_jax.tools.convert.trained_run import read_run
+from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import CLASSES, edit, from_hf, read_certificate
 
@@ -44,7 +45,7 @@ def test_the_certificate_compares_with_transformers(save, name, activation, caps
     folder, _ = save(name, hidden_act=activation, layer_norm_eps=1e-6)
     convert.main(["convert", "from_hf", str(folder), str(folder.parent / "out")])
     certificate = read_certificate(folder)
-    run = read_run(str(folder.parent / "out"))
+    run = open_workdir(str(folder.parent / "out"))
     assert run.config.model.activation == {"gelu": "gelu", "gelu_new": "gelu_tanh"}[activation]
     assert run.config.model.layer_norm_epsilon == 1e-6
     differences = certificate["comparison"]["largest_difference"]
@@ -125,7 +126,7 @@ def test_several_files_and_their_index(save):
     assert weights_sha256(from_hf(folder).params) == expected
     (folder / "b.safetensors").unlink()
     with pytest.raises(ValueError, match="b.safetensors is missing: model.safetensors.index.json"):
-        from_hf(folder)
+        open_foreign(str(folder))
 
 
 def test_duplicates_are_checked_and_reported(save):

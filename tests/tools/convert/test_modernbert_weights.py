@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert.trained_run import read_run
+from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import edit, edit_config
 
@@ -49,7 +49,7 @@ def save(tmp_path):
 def from_hf(folder, *words):
     out = folder.parent / "out"
     convert.main(["convert", "from_hf", str(folder), str(out), *words])
-    return read_run(str(out)), json.loads((out / "certificate.json").read_text())
+    return open_workdir(str(out)), json.loads((out / "certificate.json").read_text())
 
 
 @pytest.mark.parametrize("name", ["ModernBertForMaskedLM", "ModernBertModel"])

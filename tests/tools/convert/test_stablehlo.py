@@ -12,9 +12,10 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.devices.trees import unflatten
+from bert_jax.exchange import stablehlo
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert import stablehlo
+from bert_jax.tools.convert import conversions
 from bert_jax.training.run import make_model_config
 from tests.tools.convert.documented import documented_code
 
@@ -171,17 +172,17 @@ def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     workdir = make_workdir(task="span", heads={"span__kernel": (16, 2), "span__bias": (2,)})
     with pytest.raises(ValueError, match="are required: OUT"):
         convert.main(["convert", "to_stablehlo", str(workdir)])
-    with pytest.raises(ValueError, match="was trained for 'span': to_stablehlo writes models of"):
-        stablehlo.export(str(workdir), str(tmp_path / "model"))
+    with pytest.raises(ValueError, match="was trained for 'span': to_stablehlo writes masked"):
+        conversions.to_stablehlo(str(workdir), str(tmp_path / "model"))
     with pytest.raises(ValueError, match="exists already: name a new folder"):
-        stablehlo.export(str(workdir), str(workdir))
+        conversions.to_stablehlo(str(workdir), str(workdir))
     assert not (tmp_path / "model").exists()
 
 
 def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
     workdir = make_workdir()
-    monkeypatch.setattr(stablehlo.shutil, "copyfile", lambda *_: 1 / 0)
+    monkeypatch.setattr(stablehlo, "file_sha256", lambda *_: 1 / 0)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ZeroDivisionError):
-        stablehlo.export(str(workdir), str(tmp_path / "model"))
+        conversions.to_stablehlo(str(workdir), str(tmp_path / "model"))
     assert sorted(tmp_path.iterdir()) == before

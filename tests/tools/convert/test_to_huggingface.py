@@ -10,16 +10,15 @@ import pytest
 from bert_jax.config import store
 from bert_jax.devices.trees import unflatten
 from bert_jax.formats.names import bert as bert_names
-from bert_jax.formats.weight_table import import_params
+from bert_jax.formats.weight_table import import_params, weights_sha256
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.cli import convert
-from bert_jax.tools.convert import to_huggingface
-from bert_jax.tools.convert.certificate import weights_sha256
-from bert_jax.tools.convert.trained_run import read_run
+from bert_jax.tools.convert import conversions
 from bert_jax.training.run import make_model_config
+from bert_jax.training.workdir import open_workdir
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -178,7 +177,7 @@ def test_exported_weights_are_equal_bit_for_bit(export, random_params):
 def test_an_export_is_the_same_after_an_import(export, tmp_path, task):
     workdir, out = export(task=task, heads=HEADS.get(task))
     convert.main(["convert", "from_hf", str(out), str(tmp_path / "back"), "--nocomparison"])
-    first, second = read_run(str(workdir)), read_run(str(tmp_path / "back"))
+    first, second = open_workdir(str(workdir)), open_workdir(str(tmp_path / "back"))
     assert first.params.keys() == second.params.keys()
     for name, array in first.params.items():
         assert array.tobytes() == second.params[name].tobytes(), name
@@ -206,7 +205,7 @@ def test_transformers_saves_the_same_folder(export, tmp_path):
 @pytest.mark.parametrize("task", ["pretraining", "tagging"])
 def test_the_certificate_compares_what_was_written(make_workdir, tmp_path, random_params, task):
     workdir = make_workdir(task=task, heads=HEADS.get(task))
-    certificate = to_huggingface.export(str(workdir), str(tmp_path / "out"))
+    certificate = conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
     assert certificate == json.loads((tmp_path / "out" / "certificate.json").read_text())
     params = random_params(store.load(str(workdir)), **HEADS.get(task, {}))
     if task == "pretraining":

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_jax.tools.convert import to_huggingface
+from bert_jax.tools.convert import conversions
 from tests.tools.convert.documented import documented_code
 
 for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
@@ -32,7 +32,7 @@ for texts in (["it"], ["the list", "a list is returned", "."], ["the list of it 
 def test_the_documented_code_gives_the_same_logits(make_workdir, tmp_path, activation):
     vocabulary = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()])
     workdir = make_workdir(vocabulary, model__activation=activation)
-    to_huggingface.export(str(workdir), str(tmp_path / "runs" / "mine-hf"), compare=False)
+    conversions.to_huggingface(str(workdir), str(tmp_path / "runs" / "mine-hf"), compare=False)
     (tmp_path / "program.py").write_text(documented_code("torch.onnx.export") + COMPARE)
     done = subprocess.run(
         [sys.executable, "program.py"],

@@ -15,7 +15,7 @@ from bert_jax.inference.model import TrainedModel
 from bert_jax.inference.predict import predict
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.serve.abilities import NEW_TOKENS
-from bert_jax.training.initial import CERTIFICATE
+from bert_jax.training.workdir import CERTIFICATE
 from tests.inference.conftest import make_texts
 from tests.tools.serve.conftest import load, opened
 

@@ -78,7 +78,7 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
     else:
         checkpoint = open_checkpoint(path)
         model, lowercase = checkpoint.model, checkpoint.lowercase
-        vocab = checkpoint.vocabulary_path
+        vocab = checkpoint.vocabulary.path
         if not vocab:
             raise UserError(
                 f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"

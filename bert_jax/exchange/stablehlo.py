@@ -8,7 +8,6 @@ vocabulary, and `model.json`, which names the inputs and the outputs.
 import functools
 import json
 import pathlib
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,13 +18,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.devices.trees import unflatten
-from bert_jax.files.atomic import whole_folder
+from bert_jax.exchange.loaded import LoadedModel, encoder_config
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.tasks import find_task
-from bert_jax.tools.convert.trained_run import TrainedRun, check_output_folder, read_run
-from bert_jax.training.run import make_model_config
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _INPUTS = {
@@ -37,38 +34,27 @@ _POSITIONS = {"masked_lm_positions": ("batch", "predictions")}
 PortableModel = PreTrainingModel | CausalLMModel
 
 
-def export(workdir: str, out: str) -> None:
-    """Writes the folder `out`, completely or not at all.
-
-    Args:
-      workdir: folder of a run.
-      out: a folder that is new or empty.
+def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
+    """Writes the files of a model into an empty folder; returns the content of model.json.
 
     Raises:
-      UserError: `out` is not empty, the run has no checkpoint, or its task is not supported.
+      UserError: for a task without language model.
     """
-    check_output_folder(out)
-    run = read_run(workdir)
-    row = find_task(run.config.task)
+    row = find_task(loaded.config.task)
     if not (row.fills_masks or row.reads_forward):
         raise UserError(
-            f"{workdir} was trained for {run.config.task!r}: to_stablehlo writes models of masked"
-            " words and of next words; to_hf writes fine-tuned BERTs."
+            f"{loaded.source} was trained for {loaded.config.task!r}: to_stablehlo writes masked"
+            " and causal language models; to_hf writes fine-tuned BERTs."
         )
-    model = _portable_model(run.config, row.reads_forward)
-    program = make_program(model, run.params)
-    with whole_folder(out) as temporary:
-        folder = pathlib.Path(temporary)
-        (folder / "model.stablehlo").write_bytes(program.serialize())
-        np.savez(folder / "weights.npz", **run.params)  # type: ignore[arg-type]
-        shutil.copyfile(run.vocabulary, folder / run.vocabulary.name)
-        description = _describe(model, program, run)
-        description["sha256"] = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-        (folder / "model.json").write_text(json.dumps(description, indent=1) + "\n")
-    size = sum(path.stat().st_size for path in pathlib.Path(out).iterdir())
-    print(
-        f"{out}: step {run.step} of {workdir}, {size / 2**20:.1f} MiB, for {', '.join(PLATFORMS)}"
-    )
+    model = _portable_model(loaded.config, row.reads_forward)
+    program = make_program(model, loaded.params)
+    (folder / "model.stablehlo").write_bytes(program.serialize())
+    np.savez(folder / "weights.npz", **loaded.params)  # type: ignore[arg-type]
+    (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
+    description = _describe(model, program, loaded)
+    description["sha256"] = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    (folder / "model.json").write_text(json.dumps(description, indent=1) + "\n")
+    return description
 
 
 def _portable_model(config: ConfigDict, reads_forward: bool) -> PortableModel:
@@ -77,8 +63,8 @@ def _portable_model(config: ConfigDict, reads_forward: bool) -> PortableModel:
     config.dtype = "float32"
     config.model.update({"attention": "einsum", "remat": False, "scan_layers": False})
     if reads_forward:
-        return CausalLMModel(make_model_config(config))
-    return PreTrainingModel(make_model_config(config), config.model.next_sentence)
+        return CausalLMModel(encoder_config(config))
+    return PreTrainingModel(encoder_config(config), config.model.next_sentence)
 
 
 def _inputs(model: PortableModel) -> dict[str, tuple[str, ...]]:
@@ -125,7 +111,7 @@ def _forward(
 
 
 def _describe(
-    model: PortableModel, program: jax.export.Exported, run: TrainedRun
+    model: PortableModel, program: jax.export.Exported, loaded: LoadedModel
 ) -> dict[str, Any]:
     """Returns the content of model.json."""
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
@@ -139,18 +125,18 @@ def _describe(
         },
         "longest_sequence": model.model.max_position_embeddings,
         "vocabulary": {
-            "file": run.vocabulary.name,
-            "lowercase": run.tokenizer.lowercase,
-            "pad_id": run.tokenizer.pad_id,
-            "unk_id": run.tokenizer.unk_id,
-            "cls_id": run.tokenizer.cls_id,
-            "sep_id": run.tokenizer.sep_id,
-            "mask_id": run.tokenizer.mask_id,
+            "file": loaded.vocabulary.copy_name,
+            "lowercase": loaded.tokenizer.lowercase,
+            "pad_id": loaded.tokenizer.pad_id,
+            "unk_id": loaded.tokenizer.unk_id,
+            "cls_id": loaded.tokenizer.cls_id,
+            "sep_id": loaded.tokenizer.sep_id,
+            "mask_id": loaded.tokenizer.mask_id,
         },
         "platforms": list(program.platforms),
         "jax": jax.__version__,
         "calling_convention_version": program.calling_convention_version,
-        "step": run.step,
+        "step": loaded.step,
     }
 
 

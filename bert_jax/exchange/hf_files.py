@@ -3,25 +3,25 @@
 import json
 from typing import Any
 
+from bert_jax.exchange.hf_families import Family
+from bert_jax.exchange.loaded import LoadedModel
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
-from bert_jax.tools.convert.hf_families import Family
-from bert_jax.tools.convert.trained_run import TrainedRun
 
 
-def tokenizer_files(run: TrainedRun, family: Family) -> dict[str, str]:
+def tokenizer_files(model: LoadedModel, family: Family) -> dict[str, str]:
     """Returns the content of each file, by name, apart from vocab.txt or vocab.model.
 
     Raises:
       UserError: the run's vocabulary has no tokenizer.json.
     """
-    length = run.config.model.max_position_embeddings
-    content = run.vocabulary.read_bytes()
-    if run.vocabulary.suffix == ".gpt":
-        return _gpt_files(run, content, length)
-    tokenizer = tokenizer_json(run.tokenizer, content)
-    settings = tokenizer_config(run.tokenizer, length)
+    length = model.config.model.max_position_embeddings
+    content = model.vocabulary.content
+    if model.vocabulary.kind == ".gpt":
+        return _gpt_files(model, content, length)
+    tokenizer = tokenizer_json(model.tokenizer, content)
+    settings = tokenizer_config(model.tokenizer, length)
     if not family.frames_text:  # text to be continued does not end in [SEP]
         tokenizer["post_processor"] = None
     if not family.has_token_types:
@@ -34,10 +34,10 @@ def tokenizer_files(run: TrainedRun, family: Family) -> dict[str, str]:
     }
 
 
-def _gpt_files(run: TrainedRun, content: bytes, length: int) -> dict[str, str]:
+def _gpt_files(model: LoadedModel, content: bytes, length: int) -> dict[str, str]:
     """Returns the files of the released vocabulary, with the special tokens at its end."""
-    _, merges = unpack(content, str(run.vocabulary))
-    ids = {piece: number for number, piece in enumerate(run.tokenizer.pieces)}
+    _, merges = unpack(content, model.vocabulary.path)
+    ids = {piece: number for number, piece in enumerate(model.tokenizer.pieces)}
     settings = {
         "tokenizer_class": "OpenAIGPTTokenizer",
         "model_max_length": length,

@@ -1,0 +1,179 @@
+"""Opens a checkpoint of another program as a configuration and parameters of this package."""
+
+import dataclasses
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.data.labelled.tags import is_typed_tag
+from bert_jax.devices.trees import flatten
+from bert_jax.exchange.loaded import (
+    LoadedModel,
+    encoder_config,
+    example_batch,
+    language_model,
+    pretraining_shapes,
+    words_param,
+)
+from bert_jax.files.errors import UserError
+from bert_jax.formats import FORMATS, open_checkpoint
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.names import NAMES
+from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
+from bert_jax.models import default_fields, reads_new_words
+from bert_jax.models.layers.dense import initializer
+from bert_jax.models.model import EncoderConfig
+from bert_jax.tasks import TASKS
+
+
+def open_foreign(path: str, format: str = "", choices: Choices | None = None) -> LoadedModel:
+    """Reads a checkpoint of another program.
+
+    Args:
+      path: file or folder.
+      format: a key of FORMATS; empty: the one that matches.
+      choices: settings that take precedence over the checkpoint's.
+
+    Returns:
+      The model. Its `params` lack the heads that the checkpoint lacks, which `missing` names. The
+      word embedding table ends in random rows for tokens that the checkpoint has no embeddings of.
+
+    Raises:
+      UserError: the checkpoint is incomplete or corrupt, is not a model of this package, its
+        tensors do not match its configuration, or it has values that are not finite.
+    """
+    checkpoint = open_checkpoint(path, format, choices)
+    config = _make_config(checkpoint)
+    model = encoder_config(config)
+    params, report = _read(checkpoint, config, model)
+    new_rows = {}
+    if words := checkpoint.new_words:
+        table = words_param(model.name)
+        new = initializer(model)(_key(), (len(words), model.hidden_size), np.float32)
+        new_rows = {f"{table}[{len(params[table])}:]": list(words)}
+        params[table] = np.concatenate([params[table], np.asarray(new)])
+    return LoadedModel(
+        source=f"{checkpoint.path} ({FORMATS[checkpoint.format].title})",
+        config=config,
+        params=params,
+        tokenizer=checkpoint.tokenizer(reads_new_words(model)),
+        vocabulary=checkpoint.vocabulary,
+        labels=checkpoint.labels,
+        missing=report.missing,
+        new_rows=new_rows,
+        checkpoint=checkpoint,
+        report=report,
+    )
+
+
+def with_new_parameters(loaded: LoadedModel) -> LoadedModel:
+    """Returns the model with random parameters for those in `missing` that `params` lacks."""
+    if not (absent := set(loaded.missing) - loaded.params.keys()):
+        return loaded
+    model = loaded.model
+    module = language_model(model, loaded.config.model.next_sentence)
+
+    def init(key: jax.Array) -> dict[str, jax.Array]:
+        variables = module.init(key, example_batch(model), deterministic=True)
+        return flatten(variables["params"])
+
+    new = jax.jit(init)(_key())
+    params = loaded.params | {path: np.asarray(new[path]) for path in sorted(absent)}
+    return dataclasses.replace(loaded, params=params)
+
+
+def as_stored(loaded: LoadedModel) -> LoadedModel:
+    """Returns a foreign model with the parameters that its checkpoint has, without random ones."""
+    params, config = loaded.trained_params, loaded.config
+    if loaded.checkpoint and (new := len(loaded.checkpoint.new_words)):
+        table = words_param(config.model.name)
+        params[table] = params[table][:-new]
+        config = config.copy_and_resolve_references()
+        config.model.vocab_size -= new
+    return dataclasses.replace(loaded, config=config, params=params)
+
+
+def _key() -> jax.Array:
+    """Returns the key of the initial parameters of a run with seed 0, as `training.state` makes it.
+
+    Every import of a checkpoint therefore has the same random parameters.
+    """
+    return jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), 0)
+
+
+def _make_config(checkpoint: ForeignCheckpoint) -> ConfigDict:
+    """Returns the task's default configuration with the checkpoint's values."""
+    task, labels = TASKS[checkpoint.task], checkpoint.labels
+    # A token classifier predicts entities unless a label has another form.
+    is_tagger = task.head == "classifier" and not task.pools
+    variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
+    config = task.default_config(*variant)
+    if (name := checkpoint.model["name"]) != config.model.name:
+        config.model = ConfigDict(default_fields(name))
+    config.model.update(checkpoint.model)
+    config.update_from_flattened_dict(dict(checkpoint.settings))
+    if task.head:
+        config.head.problem_type = checkpoint.label_kind
+        if checkpoint.label_kind == "regression":
+            config.metrics = ("spearman", "pearson")
+            config.checkpoint.best_metric = "spearman"
+    config.data.vocab = checkpoint.vocabulary.path
+    config.data.lowercase = checkpoint.lowercase
+    pairs = config.data.get("segments") == "pairs"
+    if pairs and not config.model.next_sentence:
+        config.data.segments = "running_text" if task.reads_forward else "full_sentences"
+    longest = config.model.max_position_embeddings
+    if "max_length" in config:
+        config.max_length = min(config.max_length, longest)
+    elif longest < max(n for n, _ in config.phases):
+        config.phases = ((longest, 1.0),)
+    return config
+
+
+def _read(
+    checkpoint: ForeignCheckpoint, config: ConfigDict, model: EncoderConfig
+) -> tuple[Arrays, ImportReport]:
+    """Returns the checkpoint's parameters, without those of missing heads, and the report."""
+    table = NAMES[model.name][checkpoint.format]
+    expected = _expected_shapes(checkpoint, table, config, model)
+    tensors = checkpoint.read()
+    params, report = import_params(
+        tensors, table, model.num_layers, expected, model.name, checkpoint.path
+    )
+    for tensor, paths in report.used.items():
+        arrays = [params[path] for path in paths]
+        size = sum(array.size for array in arrays)
+        if count := size - sum(np.count_nonzero(np.isfinite(array)) for array in arrays):
+            raise UserError(
+                f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
+                f" {size:,}: the file is corrupt, or the training diverged; get another one."
+            )
+    return params, report
+
+
+def _expected_shapes(
+    checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
+) -> dict[str, tuple[int, ...]]:
+    """Returns parameter path -> shape of the checkpoint's model, heads included."""
+    leaves = pretraining_shapes(model, config.model.next_sentence)
+    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    if new := len(checkpoint.new_words):
+        rows, features = shapes[words_param(model.name)]
+        shapes[words_param(model.name)] = (rows - new, features)
+    head = TASKS[checkpoint.task].head
+    if not head:
+        return shapes
+    # Only the checkpoint knows the number of classes.
+    bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
+    tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
+    if bias not in tensors:
+        raise UserError(
+            f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
+            " another one."
+        )
+    (classes,) = tensors[bias]
+    return {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")} | {
+        f"{head}/bias": (classes,),
+        f"{head}/kernel": (model.hidden_size, classes),
+    }

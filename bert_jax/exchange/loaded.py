@@ -1,0 +1,116 @@
+"""A model in memory, with everything that describes it: what is opened, and what is exported."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from bert_jax.devices.trees import flatten
+from bert_jax.formats.foreign import ForeignCheckpoint
+from bert_jax.formats.weight_table import Arrays, ImportReport
+from bert_jax.models import complete_example, make_config, make_encoder
+from bert_jax.models.bidirectional_lm import BidirectionalLanguageModel
+from bert_jax.models.heads import CausalLMModel, PreTrainingModel
+from bert_jax.models.model import EncoderConfig, parameter_shapes
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.text.tokenizers import Vocabulary
+
+Shapes = dict[str, jax.ShapeDtypeStruct]
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A model and its parameters, from a workdir or from another program's checkpoint.
+
+    Attributes:
+      source: the folder, and where in it, such as "runs/x, step 1000".
+      config: configuration of the run; for another program's checkpoint the task's defaults with
+        the checkpoint's values.
+      params: parameter path -> float32 array.
+      tokenizer: has the vocabulary.
+      vocabulary: the vocabulary file.
+      labels: class names, sorted by class number; () if there are none.
+      step: training step of the checkpoint; 0 for another program's.
+      missing: paths of the parameters that the source lacks or that were drawn at random because
+        an imported checkpoint lacked them.
+      new_rows: "path[first row:]" -> tokens, of embedding tables whose last rows are random.
+      checkpoint: the other program's checkpoint; None for a workdir.
+      report: how the tensors of `checkpoint` were used; None for a workdir.
+    """
+
+    source: str
+    config: ConfigDict
+    params: Arrays
+    tokenizer: Tokenizer
+    vocabulary: Vocabulary
+    labels: tuple[str, ...] = ()
+    step: int = 0
+    missing: tuple[str, ...] = ()
+    new_rows: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    checkpoint: ForeignCheckpoint | None = None
+    report: ImportReport | None = None
+
+    @property
+    def model(self) -> EncoderConfig:
+        """The encoder's configuration."""
+        return encoder_config(self.config)
+
+    @property
+    def trained_params(self) -> Arrays:
+        """The parameters that do not belong to `missing`."""
+        return {path: x for path, x in self.params.items() if path not in self.missing}
+
+
+def encoder_config(config: ConfigDict) -> EncoderConfig:
+    """Returns the encoder's configuration of a run.
+
+    Raises:
+      UserError: for an unknown model, or values that it cannot have.
+    """
+    fields = {k: v for k, v in config.model.to_dict().items() if k != "next_sentence"}
+    return make_config(fields | {"dtype": config.dtype, "prng_impl": config.prng_impl})
+
+
+def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
+    """Returns the encoder's module with the heads of its pre-training."""
+    if model.has_directions:
+        return BidirectionalLanguageModel(model)
+    return (
+        CausalLMModel(model) if model.lm_head == "tied" else PreTrainingModel(model, next_sentence)
+    )
+
+
+def example_batch(model: EncoderConfig) -> dict[str, jax.Array]:
+    """Returns a batch of one row that `language_model(model, ...)` accepts, for initialization."""
+    ids = jnp.zeros((1, 8), jnp.int32)
+    names = ("input_ids", "token_type_ids", "position_ids")
+    if model.has_directions:
+        names = ("input_ids", "reverse_ids")
+    batch = dict.fromkeys(names, ids) | {"example_ids": ids + 1}
+    cls = jnp.zeros((1, 1), jnp.int32)
+    return complete_example(model, batch | {"cls_positions": cls, "masked_lm_positions": cls})
+
+
+def encoder_shapes(model: EncoderConfig) -> Shapes:
+    """Returns parameter path -> shape and dtype of an encoder without a pooler."""
+    shapes = flatten(parameter_shapes(make_encoder(model), example_batch(model)))
+    return {f"{model.name}/{path}": leaf for path, leaf in shapes.items()}
+
+
+def pretraining_shapes(model: EncoderConfig, next_sentence: bool) -> Shapes:
+    """Returns parameter path -> shape and dtype of an encoder with the heads of pre-training."""
+    module = language_model(model, next_sentence)
+    return flatten(parameter_shapes(module, example_batch(model)))
+
+
+def words_param(encoder: str) -> str:
+    """Returns the path of the word embedding table."""
+    return f"{encoder}/embeddings/word_embeddings/embedding"
+
+
+def vocabulary_params(encoder: str) -> tuple[str, ...]:
+    """Returns the paths of the parameters that have a row for each entry of the vocabulary."""
+    return (words_param(encoder), "masked_lm/bias")

@@ -1,0 +1,105 @@
+"""Opens the model in a folder: a workdir, or another program's checkpoint."""
+
+import contextlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from bert_jax.config import store
+from bert_jax.devices.trees import flatten, unflatten
+from bert_jax.exchange import LoadedModel, open_foreign
+from bert_jax.exchange.loaded import encoder_config
+from bert_jax.files.atomic import write_json
+from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
+from bert_jax.formats import format_of
+from bert_jax.models import reads_new_words
+from bert_jax.tasks import TASKS
+from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
+from bert_jax.training.checkpoints import Checkpoints, open_chosen
+from bert_jax.training.run import LABELS, read_labels, write_labels
+
+# What an import writes beside the parameters.
+CERTIFICATE = "certificate.json"
+
+
+def open_model(folder: str) -> LoadedModel:
+    """Reads the model in a folder, of whatever kind.
+
+    Args:
+      folder: a workdir, or a folder or file of another program.
+
+    Returns:
+      The model; its `params` may lack heads that another program's checkpoint lacks.
+
+    Raises:
+      UserError: there is no model, or it is corrupt or incomplete.
+    """
+    folder = local(folder)
+    return open_workdir(folder) if format_of(folder) == "workdir" else open_foreign(folder)
+
+
+def open_workdir(workdir: str) -> LoadedModel:
+    """Reads the checkpoint that the run's configuration chooses, and the files beside it.
+
+    Raises:
+      UserError: there is no configuration, no vocabulary or no complete checkpoint.
+    """
+    config = store.load(workdir)
+    if not (vocabulary := find_vocabulary(workdir)):
+        raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
+    grows = reads_new_words(encoder_config(config))
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+        params = flatten(checkpoints.read_params(step))
+    return LoadedModel(
+        source=f"{workdir}, step {step}",
+        config=config,
+        params=params,
+        tokenizer=load_tokenizer(vocabulary, config.data.lowercase, grows),
+        vocabulary=read_vocabulary(vocabulary),
+        labels=read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else (),
+        step=step,
+        missing=untrained_params(workdir),
+        new_rows=untrained_rows(workdir),
+    )
+
+
+def untrained_params(workdir: str) -> tuple[str, ...]:
+    """Returns the paths of the parameters in an imported workdir that the import initialized."""
+    return tuple(_imported_tensors(workdir).get("fresh", ()))
+
+
+def untrained_rows(workdir: str) -> dict[str, list[str]]:
+    """Returns "path[first row:]" -> tokens, of tables of an import whose last rows are random."""
+    return _imported_tensors(workdir).get("fresh_rows", {})
+
+
+def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: Any) -> None:
+    """Writes a workdir like that of a run before its first step.
+
+    It can be evaluated and predicts, and training starts from it with --config.init_from.
+
+    Args:
+      loaded: an imported model with all parameters (`exchange.with_new_parameters`).
+      folder: an empty folder, which is filled.
+      workdir: the final path of the folder.
+      certificate: content of certificate.json.
+    """
+    config = loaded.config.copy_and_resolve_references()
+    config.data.vocab = os.path.join(os.path.abspath(workdir), loaded.vocabulary.copy_name)
+    store.save(config, folder)
+    pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
+    write_json(os.path.join(folder, CERTIFICATE), certificate)
+    if TASKS[config.task].head:
+        is_regression = config.head.problem_type == "regression"
+        write_labels(folder, () if is_regression else loaded.labels)
+    meta = {"config": config.to_dict(), "source": certificate["source"]}
+    with contextlib.closing(Checkpoints(folder)) as checkpoints:
+        checkpoints.save_params(unflatten(loaded.params), meta)
+
+
+def _imported_tensors(workdir: str) -> dict[str, Any]:
+    """Returns how an import used tensors, from certificate.json; {} for a run that was trained."""
+    certificate = pathlib.Path(workdir, CERTIFICATE)
+    return json.loads(certificate.read_text())["tensors"] if certificate.is_file() else {}
