@@ -34,7 +34,7 @@ from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.outputs import GLUE_FORM
-from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -97,7 +97,7 @@ class Classification(Task):
         return {"logits": outputs.logits}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationData(Labelled):
     """The host side.
 
@@ -105,7 +105,6 @@ class ClassificationData(Labelled):
       metrics: rows of METRICS[kind].
       kind: of LABEL_KINDS.
       max_sequence_length: longer texts are truncated and counted.
-      pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
       published: name of the published set, if it is one.
       head: what is read of the encoder.
@@ -113,16 +112,11 @@ class ClassificationData(Labelled):
       labels: names of the classes.
     """
 
-    metrics: tuple[str, ...]
     kind: str
-    max_sequence_length: int
-    pad_lengths: tuple[int, ...]
-    prediction_batch_size: int
     columns: Columns | None
     published: TextTask | None
     head: HeadConfig
     losses: Losses
-    labels: tuple[str, ...] = ()
 
     @property
     def can_pack(self) -> bool:
@@ -158,11 +152,8 @@ class ClassificationData(Labelled):
         head = make_head(settings, "classification")
         labels = published.labels if published else ()
         return cls(
-            metrics=metrics,
             kind=kind,
-            max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["bucket_lengths"]),
-            prediction_batch_size=settings.prediction_batch_size,
+            **shared_fields(settings),
             columns=columns,
             published=published,
             head=head,

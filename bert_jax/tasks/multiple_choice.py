@@ -23,7 +23,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
 from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -54,28 +54,22 @@ class MultipleChoice(Task):
         return {"probabilities": jax.nn.softmax(outputs.logits)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceData(Labelled):
     """The host side.
 
     Attributes:
       metrics: of METRICS.
       max_sequence_length: longer texts are truncated and counted.
-      pad_lengths, prediction_batch_size: of `Labelled`.
       columns: of the files.
       head: what is read of the encoder.
       losses: further losses.
       labels: none; endings have numbers.
     """
 
-    metrics: tuple[str, ...]
-    max_sequence_length: int
-    pad_lengths: tuple[int, ...]
-    prediction_batch_size: int
     columns: ChoiceColumns
     head: HeadConfig
     losses: Losses
-    labels: tuple[str, ...] = ()
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "MultipleChoiceData":
@@ -98,10 +92,7 @@ class MultipleChoiceData(Labelled):
             id=data["id"] or None,
         )
         return cls(
-            metrics=METRICS,
-            max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["bucket_lengths"]),
-            prediction_batch_size=settings.prediction_batch_size,
+            **shared_fields(settings),
             columns=columns,
             head=make_head(settings, "multiple_choice"),
             losses=Losses.make(settings),
@@ -109,12 +100,6 @@ class MultipleChoiceData(Labelled):
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[ChoiceExample]:
         return read_choices(path, counts, labelled, self.columns)
-
-    def with_labels_of(self, examples: Iterable[ChoiceExample]) -> "MultipleChoiceData":
-        return self
-
-    def with_labels(self, labels: tuple[str, ...]) -> "MultipleChoiceData":
-        return self
 
     def make_task(
         self,

@@ -27,7 +27,7 @@ from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.outputs import SQUAD_FORM
-from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -59,14 +59,13 @@ class SpanTask(Task):
         return {"start": outputs.start_logits, "end": outputs.end_logits}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanData(Labelled):
     """The host side.
 
     Attributes:
       metrics: of METRICS.
       max_sequence_length: longer contexts take several rows.
-      pad_lengths, prediction_batch_size: of `Labelled`.
       doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
       null_answers: whether "no answer" is an answer (SQuAD 2.0).
       null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
@@ -76,10 +75,6 @@ class SpanData(Labelled):
       labels: none.
     """
 
-    metrics: tuple[str, ...]
-    max_sequence_length: int
-    pad_lengths: tuple[int, ...]
-    prediction_batch_size: int
     doc_stride: int
     max_query_length: int
     max_answer_length: int
@@ -89,7 +84,6 @@ class SpanData(Labelled):
     is_chinese: bool
     head: HeadConfig
     losses: Losses
-    labels: tuple[str, ...] = ()
 
     @property
     def can_pack(self) -> bool:
@@ -115,10 +109,7 @@ class SpanData(Labelled):
             raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return cls(
-            metrics=settings.metrics,
-            max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["bucket_lengths"]),
-            prediction_batch_size=settings.prediction_batch_size,
+            **shared_fields(settings),
             **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",
             head=make_head(settings, "span"),
@@ -140,12 +131,6 @@ class SpanData(Labelled):
                 f"{path} has no question with an answer that is in its text: nothing to learn or"
                 " to score. Where no answer is one, set --config.head.null_answers=true."
             )
-
-    def with_labels_of(self, examples: Iterable[Question]) -> "SpanData":
-        return self
-
-    def with_labels(self, labels: tuple[str, ...]) -> "SpanData":
-        return self
 
     def make_task(
         self,

@@ -1,7 +1,10 @@
-"""What the tasks on labelled examples share on the devices and on the host."""
+"""What the host sides of the tasks on labelled examples share."""
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
@@ -12,25 +15,53 @@ from bert_jax.tasks.task import (
     Answers,
     LabelledData,
     Prediction,
+    TaskSettings,
     windows,
 )
 from bert_jax.text.tokenization import Tokenizer
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """The parts of a `LabelledData` that do not depend on the task.
+    """The host side of a task on labelled files, as far as it does not depend on the task.
 
-    A subclass is a dataclass with these fields.
+    A subclass is a frozen dataclass that adds `read`, `make_task`, `encode` and `score`; where they
+    do not fit, it replaces the methods about labels, and `collect`.
 
     Attributes:
-      max_sequence_length: of a row in tokens, special ones included.
+      max_sequence_length: longest row in tokens, special ones included.
       pad_lengths: lengths below it that batches are padded to; (): GENERAL_LENGTHS.
       prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
+      metrics: names of the scores; the first selects checkpoints.
+      labels: names of the classes; () before they are known, and in tasks without classes.
     """
 
     max_sequence_length: int
-    pad_lengths: tuple[int, ...]
-    prediction_batch_size: int
+    pad_lengths: tuple[int, ...] = ()
+    prediction_batch_size: int = 32
+    metrics: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def make(cls, settings: TaskSettings) -> Self:
+        """Returns the host side for a configuration, without labels."""
+        return cls(**shared_fields(settings))
+
+    def with_labels_of(self, examples: Iterable[Any]) -> Self:
+        """Returns the same with the labels of the training examples."""
+        return self
+
+    def with_labels(self, labels: tuple[str, ...]) -> Self:
+        """Returns the same with these labels."""
+        return dataclasses.replace(self, labels=labels)
+
+    def collect(self, examples: Sequence[Any], rows: Any) -> Answers:
+        """Returns the collector for the predictions of these examples."""
+        return RowAnswers(examples)
+
+    def baseline(self, examples: Sequence[Any]) -> float:
+        """Returns the first metric of the same answer to every example."""
+        return 0.0
 
     @property
     def bucket_lengths(self) -> tuple[int, ...]:
@@ -130,6 +161,34 @@ class Labelled:
         batch_size = -(-self.prediction_batch_size // shards) * shards
         unnamed = LabelledRows("", "", "", (), rows, {}, self.bucket_lengths)
         return unnamed.evaluation_batches(batch_size)
+
+
+def shared_fields(settings: TaskSettings) -> dict[str, Any]:
+    """Returns the fields of `Labelled` that every task takes from the configuration."""
+    return {
+        "max_sequence_length": settings.max_sequence_length,
+        "pad_lengths": tuple(settings.data["bucket_lengths"]),
+        "prediction_batch_size": settings.prediction_batch_size,
+        "metrics": settings.metrics,
+    }
+
+
+class RowAnswers:
+    """Predictions that are the answers themselves, of tasks with an example in each row."""
+
+    def __init__(self, examples: Sequence[Any]):
+        self._examples = examples
+        self._predictions: list[Prediction] = [{}] * len(examples)
+
+    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
+        for place, number in enumerate(row_numbers.tolist()):
+            if number >= 0:
+                values = {name: array[place].tolist() for name, array in answers.items()}
+                self._predictions[number] = {"id": self._examples[number].id, **values}
+
+    def predictions(self) -> list[Prediction]:
+        """`id` and the answers of each example."""
+        return self._predictions
 
 
 def _eval_examples(evaluation: Sequence[LabelledRows]) -> Sequence[Any]:

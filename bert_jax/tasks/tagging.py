@@ -32,7 +32,7 @@ from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.outputs import CONLL_FORM
-from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import WINDOW, Batch, Prediction, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
@@ -89,7 +89,7 @@ class Tagging(Task):
         return {"tags": probabilities.argmax(-1), "probabilities": probabilities.max(-1)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingData(Labelled):
     """The host side.
 
@@ -97,7 +97,6 @@ class TaggingData(Labelled):
       metrics: of METRICS[entities].
       entities: whether tags are those of entities.
       max_sequence_length: longer sentences take several rows.
-      pad_lengths, prediction_batch_size: of `Labelled`.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
       by_character: whether each character of a plain text is a word.
@@ -106,18 +105,13 @@ class TaggingData(Labelled):
       labels: the tags.
     """
 
-    metrics: tuple[str, ...]
     entities: bool
-    max_sequence_length: int
-    pad_lengths: tuple[int, ...]
-    prediction_batch_size: int
     words: str | int
     tags: str | int
     document_context: bool
     by_character: bool
     head: HeadConfig
     losses: Losses
-    labels: tuple[str, ...] = ()
 
     @property
     def can_pack(self) -> bool:
@@ -139,11 +133,8 @@ class TaggingData(Labelled):
             if metric not in (allowed := METRICS[head["entities"]]):
                 raise UserError(f"metrics: {metric!r} is none of {', '.join(allowed)}.")
         return cls(
-            metrics=metrics,
             entities=head["entities"],
-            max_sequence_length=settings.max_sequence_length,
-            pad_lengths=tuple(data["bucket_lengths"]),
-            prediction_batch_size=settings.prediction_batch_size,
+            **shared_fields(settings),
             words=_or(parse_column(data["text_a"]), "tokens"),
             tags=_or(parse_column(data["label"]), "tags"),
             document_context=head["document_context"],
@@ -164,9 +155,6 @@ class TaggingData(Labelled):
     def with_labels_of(self, examples: Iterable[TaggedExample]) -> "TaggingData":
         names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
         return self.with_labels(names)
-
-    def with_labels(self, labels: tuple[str, ...]) -> "TaggingData":
-        return dataclasses.replace(self, labels=labels)
 
     def make_task(
         self,

@@ -317,9 +317,9 @@ class TaskRow:
 
     make: Callable[[TaskSettings], TaskData]
     default_config: Callable[..., ConfigDict]
-    head: str
-    pools: bool
-    huggingface_class: str
+    head: str = ""
+    pools: bool = False
+    huggingface_class: str = ""
     fills_masks: bool = False
     reads_forward: bool = False
     reads_streams: bool = False
