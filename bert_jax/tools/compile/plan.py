@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase, make_phases
-from bert_jax.data.corpus.prepare import make_forms
+from bert_jax.data.corpus.stages import make_forms
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of
 from bert_jax.models import complete_example, reads_new_words
