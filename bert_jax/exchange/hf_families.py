@@ -8,11 +8,14 @@ from ml_collections import ConfigDict
 
 from bert_jax.files.errors import UserError
 from bert_jax.formats import bert_config, gpt_config, modernbert
-from bert_jax.formats.huggingface import PROBLEM_TYPES
+from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskRow
 
+# By config.task.
+BERT_CLASSES = {task: name for name, task in TASKS_BY_CLASS.items()}
+BERT_CLASSES["pretraining"] = "BertForPreTraining"
 # The class of pre-training without the head for the next sentence.
 MASKED_LM = "BertForMaskedLM"
 # The classes whose config.json names the labels.
@@ -74,7 +77,7 @@ def _bert_class(config: ConfigDict, params: Arrays) -> str:
         _check_bert_head(config, task)
     if not task.head and not any(path.startswith("next_sentence/") for path in params):
         return MASKED_LM
-    return task.huggingface_class
+    return BERT_CLASSES.get(config.task, "")
 
 
 def _check_bert_head(config: ConfigDict, task: TaskRow) -> None:

@@ -284,9 +284,6 @@ class BidirectionalLMData(PretrainingData):
 BIDIRECTIONAL_LM = TaskRow(
     make=BidirectionalLMData.make,  # pyright: ignore[reportArgumentType]
     default_config=defaults.bidirectional_lm,
-    head="",
-    pools=False,
-    huggingface_class="",
     reads_streams=True,
     example=Text,
 )

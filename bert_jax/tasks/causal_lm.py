@@ -224,9 +224,6 @@ def _check_model(fields: Mapping[str, Any]) -> None:
 CAUSAL_LM = TaskRow(
     make=CausalLMData.make,  # pyright: ignore[reportArgumentType]
     default_config=defaults.causal_lm,
-    head="",
-    pools=False,
-    huggingface_class="",
     reads_forward=True,
     example=Text,
 )

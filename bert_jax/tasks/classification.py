@@ -358,7 +358,6 @@ CLASSIFICATION = TaskRow(
     default_config=defaults.classification,
     head="classifier",
     pools=True,
-    huggingface_class="BertForSequenceClassification",
     outputs={".tsv": GLUE_FORM},
     example=TextExample,
 )

@@ -182,6 +182,5 @@ MULTIPLE_CHOICE = TaskRow(
     default_config=defaults.multiple_choice,
     head="classifier",
     pools=True,
-    huggingface_class="BertForMultipleChoice",
     example=ChoiceExample,
 )

@@ -295,7 +295,6 @@ PRETRAINING = TaskRow(
     default_config=defaults.pretraining,
     head="",
     pools=True,
-    huggingface_class="BertForPreTraining",
     fills_masks=True,
     example=Text,
 )

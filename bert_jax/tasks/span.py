@@ -279,7 +279,6 @@ SPAN = TaskRow(
     default_config=defaults.span,
     head="span",
     pools=False,
-    huggingface_class="BertForQuestionAnswering",
     outputs={".json": SQUAD_FORM},
     example=Question,
 )

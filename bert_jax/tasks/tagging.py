@@ -332,7 +332,6 @@ TAGGING = TaskRow(
     default_config=defaults.tagging,
     head="classifier",
     pools=False,
-    huggingface_class="BertForTokenClassification",
     outputs={".conll": CONLL_FORM},
     example=TaggedExample,
 )

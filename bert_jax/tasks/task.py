@@ -310,7 +310,6 @@ class TaskRow:
       fills_masks: whether the model has a masked-LM head.
       reads_forward: whether the model predicts each token from those before it.
       reads_streams: whether the rows are those of streams, and states are carried between batches.
-      huggingface_class: of transformers.
       outputs: published forms of predictions by ending of a file name.
       example: the class of the examples that are predicted; None: requests cannot ask for them.
     """
@@ -319,7 +318,6 @@ class TaskRow:
     default_config: Callable[..., ConfigDict]
     head: str = ""
     pools: bool = False
-    huggingface_class: str = ""
     fills_masks: bool = False
     reads_forward: bool = False
     reads_streams: bool = False

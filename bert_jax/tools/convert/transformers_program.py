@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.exchange import LoadedModel
+from bert_jax.exchange.hf_families import BERT_CLASSES
 from bert_jax.formats import bert_config, gpt_config, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
 from bert_jax.formats.names import NAMES
@@ -107,7 +108,7 @@ def _bert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 
     task = TASKS[loaded.config.task]
     if task.head:
-        return getattr(transformers, task.huggingface_class), {}
+        return getattr(transformers, BERT_CLASSES[loaded.config.task]), {}
     heads = {name.split("/")[0] for name in loaded.params}
     if heads >= {"masked_lm", "next_sentence"}:
         return transformers.BertForPreTraining, {}

@@ -7,7 +7,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.exchange.loaded import encoder_shapes, pretraining_shapes
 from bert_jax.formats import FORMATS
-from bert_jax.formats.huggingface import TASKS_BY_CLASS
 from bert_jax.formats.names import NAMES
 from bert_jax.models import MODELS, default_fields
 from bert_jax.tasks import TASKS
@@ -58,9 +57,3 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
             assert named > paths
         else:
             assert named == paths | (heads if (model, format) in WITH_ALL_HEADS else set())
-
-
-def test_classes_of_transformers_are_those_of_the_tasks():
-    assert TASKS_BY_CLASS == {
-        row.huggingface_class: name for name, row in TASKS.items() if row.head
-    }
