@@ -18,7 +18,7 @@ from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training.state import init_params
 from tests import tiny
-from tests.data.corpus.corpora import contents, make_config, quiet
+from tests.data.corpus.corpora import make_config, quiet
 
 MOST = 6
 MODES = {
@@ -120,13 +120,6 @@ def test_packed_rows_have_the_same_examples(changes, text, tmp_path):
                 n for n in before if n not in ("rows", "mean_length", "lengths", "padding_share")
             }
             assert {n: after[n] for n in same} == {n: before[n] for n in same}
-
-
-def test_packed_data_do_not_depend_on_the_number_of_processes(text, tmp_path):
-    config = make_config(text, short_seq_prob=0.5, max_examples_per_row=MOST, mode="static")
-    for number in (1, 2):
-        prepare(config, str(tmp_path / str(number)), number, log=quiet)
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
 def test_packed_rows_are_shown_example_by_example(text, tmp_path):

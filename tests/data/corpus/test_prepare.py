@@ -36,6 +36,8 @@ pytestmark = pytest.mark.usefixtures("small_units")
         ({}, (1, 2, 4)),
         ({"mode": "static", "masking": "whole_word"}, (1, 2, 4)),
         ({"segments": "full_sentences"}, (1, 2, 4)),
+        ({"segments": "stream", "vocab": "train:words", "lowercase": False}, (1, 2)),
+        ({"mode": "static", "max_examples_per_row": 6, "short_seq_prob": 0.5}, (1, 2)),
         ({"vocab": "train:wordpiece"}, (1, 2)),
         ({"vocab": "train:bpe"}, (1, 2)),
     ],

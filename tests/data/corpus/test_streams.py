@@ -12,7 +12,7 @@ from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat
-from tests.data.corpus.corpora import contents, make_config
+from tests.data.corpus.corpora import make_config
 
 LENGTHS = (8, 20)
 WORDS = "ba co du fi go hu ji ko".split()
@@ -110,17 +110,6 @@ def test_several_files_have_the_rows_in_order(prepared):
     _, manifest = prepared
     files = manifest.content["splits"]["train"]["sequence_lengths"]["8"]["files"]
     assert [file["rows"] for file in files[:-1]] == [512] * (len(files) - 1) and len(files) > 2
-
-
-def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path):
-    write_text(tmp_path)
-    config = make_config(tmp_path, segments="stream", sequence_lengths=(8,))
-    found = []
-    for number in (1, 3):
-        folder = tmp_path / str(number)
-        prepare(config, str(folder), number, log=lambda line: None)
-        found.append(contents(folder))
-    assert found[0] == found[1]
 
 
 def test_a_seed_decides_the_order_of_the_documents(tmp_path):
