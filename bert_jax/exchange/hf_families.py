@@ -7,7 +7,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats import bert_config, gpt_config, modernbert
+from bert_jax.formats import bert_config, gpt, modernbert
 from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.tasks import find_task
@@ -137,7 +137,7 @@ def _gpt_config(
 ) -> dict[str, Any]:
     return {
         "architectures": [name],
-        **gpt_config.model_keys(config.model),
+        **gpt.model_keys(config.model),
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
@@ -178,5 +178,5 @@ FAMILIES = {
         has_token_types=False,
         frames_text=True,
     ),
-    "gpt": Family("GPT", gpt_config.ARCHITECTURE, _gpt_class, _gpt_config, False, False),
+    "gpt": Family("GPT", gpt.ARCHITECTURE, _gpt_class, _gpt_config, False, False),
 }

@@ -14,7 +14,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.bert_config import model_fields
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
-from bert_jax.formats.gpt_huggingface import open_gpt
+from bert_jax.formats.gpt import open_gpt
 from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
 from bert_jax.formats.modernbert import open_modernbert
 from bert_jax.formats.names import bert as bert_names

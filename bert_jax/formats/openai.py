@@ -18,8 +18,7 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation
-from bert_jax.formats.gpt_config import released_fields
-from bert_jax.formats.gpt_huggingface import describe, find_vocabulary
+from bert_jax.formats.gpt import describe, find_vocabulary, released_fields
 from bert_jax.formats.names.gpt import released_names
 from bert_jax.formats.weight_table import Arrays
 

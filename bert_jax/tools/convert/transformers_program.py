@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_jax.exchange import LoadedModel
 from bert_jax.exchange.hf_families import BERT_CLASSES
-from bert_jax.formats import bert_config, gpt_config, modernbert
+from bert_jax.formats import bert_config, gpt, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
@@ -162,7 +162,7 @@ def _gpt_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 def _gpt_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    values = gpt_config.model_keys(loaded.config.model)
+    values = gpt.model_keys(loaded.config.model)
     return transformers.OpenAIGPTConfig(**{**values, "attn_implementation": "eager"})
 
 
