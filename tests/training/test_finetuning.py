@@ -218,8 +218,8 @@ class Recorder:
     def __init__(self, data):
         self._data = data
 
-    def answers_of(self, rows):
-        return self._data.answers_of(rows)
+    def __getattr__(self, name):
+        return getattr(self._data, name)
 
     def evaluate(self, rows, predictions, means):
         self.predictions, self.means = predictions, means
