@@ -16,6 +16,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config import checks, defaults, store
+from bert_jax.config.encoders import ENCODERS
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.feature_extraction import FeatureExtractor
@@ -55,6 +56,7 @@ def rows():
         patch.setitem(TASKS, "count_words", toy_task.COUNT_WORDS)
         patch.setitem(TASKS, "next_token", toy_corpus_task.NEXT_TOKEN)
         patch.setitem(MODELS, "bag", toy_encoder.BAG)
+        patch.setitem(ENCODERS, "bag", toy_encoder.BAG.config)
         yield
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config.data import data_config
+from bert_jax.config.encoders import ACTIVATIONS
 from bert_jax.config.fields import fields, has_corpus, value_of
 from bert_jax.config.phases import make_phases, parse_duration, phase_entries
 from bert_jax.config.renames import check_names
 from bert_jax.files.errors import UserError
 
-ACTIVATIONS = ("gelu", "gelu_tanh")
 # Numbers that may be 0; every other number must be positive.
 _MAY_BE_ZERO = (
     "seed epochs examples tokens microbatch_size nonfinite_limit model.dropout_rate"

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import default_fields
 from bert_jax.data.labelled.tags import is_typed_tag
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange.loaded import (
@@ -21,7 +22,7 @@ from bert_jax.formats import FORMATS, open_checkpoint
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
-from bert_jax.models import default_fields, reads_new_words
+from bert_jax.models import reads_new_words
 from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks import TASKS

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
@@ -23,7 +24,6 @@ from bert_jax.models import make_encoder
 from bert_jax.models.heads import WordLogits
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Encoded, EncoderConfig
-from bert_jax.models.transformer import TransformerConfig
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskRow

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import check_single_process, load_fitting_tokenizer
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMDecoder
 from bert_jax.models.stack_encoder import make_cache
-from bert_jax.models.transformer import TransformerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.training.checkpoints import open_chosen

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.config.phases import phase_entries
 from bert_jax.data.batch import Batch
@@ -20,7 +21,6 @@ from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import BATCH_TOKENS, TrainedModel
 from bert_jax.models.layers.masks import is_visible
-from bert_jax.models.transformer import TransformerConfig
 from bert_jax.scores.attention import STATISTICS
 from bert_jax.tasks.task import TaskData
 from bert_jax.text.tokenization import Tokenizer

@@ -3,57 +3,22 @@
 An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
 """
 
-import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.config.encoders import BertConfig as BertConfig
+from bert_jax.config.encoders import ElmoConfig as ElmoConfig
+from bert_jax.config.encoders import EncoderConfig as EncoderConfig
+from bert_jax.config.encoders import GptConfig as GptConfig
+from bert_jax.config.encoders import ModernBertConfig as ModernBertConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.bert import BERT
 from bert_jax.models.elmo import ELMO
 from bert_jax.models.gpt import GPT
-from bert_jax.models.model import AddFields, Batch, Encoder, EncoderConfig, Model
+from bert_jax.models.model import AddFields, Batch, Encoder, Model
 from bert_jax.models.modernbert import MODERNBERT
 from bert_jax.text.tokenization import Tokenizer
 
 MODELS: dict[str, Model] = {"bert": BERT, "modernbert": MODERNBERT, "gpt": GPT, "elmo": ELMO}
-
-# Fields of EncoderConfig that are `config.dtype` and `config.prng_impl`.
-_OF_THE_RUN = ("dtype", "prng_impl")
-
-
-def make_config(fields: Mapping[str, Any]) -> EncoderConfig:
-    """Returns the configuration of an encoder.
-
-    Args:
-      fields: of the encoder's configuration class; `name` chooses the encoder, "bert" if missing.
-
-    Raises:
-      UserError: for an unknown name, unknown or missing fields, or values that are not allowed.
-    """
-    name = fields.get("name", "bert")
-    allowed = {field.name: field for field in dataclasses.fields(_row(name).config)}
-    if unknown := [field for field in fields if field not in allowed]:
-        raise UserError(
-            f"Model {name!r} has no field {', '.join(unknown)}. Available: {', '.join(allowed)}."
-        )
-    required = [n for n, field in allowed.items() if field.default is dataclasses.MISSING]
-    if missing := [n for n in required if n not in fields and n != "name"]:
-        raise UserError(f"Model {name!r} needs a value of {', '.join(missing)}: set it.")
-    return _row(name).config(**{**fields, "name": name})
-
-
-def default_fields(name: str) -> dict[str, Any]:
-    """Returns the fields of an encoder's configuration that have defaults, as in `config.model`.
-
-    Raises:
-      UserError: for an unknown name.
-    """
-    fields = dataclasses.fields(_row(name).config)
-    return {
-        field.name: field.default
-        for field in fields
-        if field.default is not dataclasses.MISSING and field.name not in _OF_THE_RUN
-    }
 
 
 def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:

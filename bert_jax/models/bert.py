@@ -1,29 +1,14 @@
 """BERT's encoder (Devlin et al. 2019; google-research/bert `modeling.py`)."""
 
-import dataclasses
-
 import flax.linen as nn
 import jax
 
+from bert_jax.config.encoders import BertConfig
 from bert_jax.models.layers.block import flops_per_token
 from bert_jax.models.layers.dense import embedding
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, Model
 from bert_jax.models.stack_encoder import RULES, Embeddings, StackEncoder
-from bert_jax.models.transformer import TransformerConfig
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BertConfig(TransformerConfig):
-    """Shape and constants of BERT; the defaults of the other fields are BERT's too.
-
-    Attributes:
-      name: "bert".
-      type_vocab_size: number of token types; 0: there are none.
-    """
-
-    name: str = "bert"
-    type_vocab_size: int
 
 
 class BertEmbeddings(Embeddings):

@@ -1,21 +1,19 @@
 """ELMo's encoder: a bidirectional language model (Peters et al. 2018; allenai/bilm-tf)."""
 
-import dataclasses
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoders import ElmoConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models import elmo_batch
 from bert_jax.models.layers import lstm
-from bert_jax.models.layers.characters import CNN_ACTIVATIONS, CharacterCnn
+from bert_jax.models.layers.characters import CharacterCnn
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.lstm import Lstm, LstmState
-from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, Model, Rules
+from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules
 
-TOKENS = ("characters", "embeddings")
 DIRECTIONS = ("forward", "backward")
 
 RULES: Rules = (
@@ -32,94 +30,6 @@ RULES: Rules = (
 
 # The state of each layer of each direction: "forward" or "backward" -> layers from below.
 Carry = dict[str, tuple[LstmState, ...]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ElmoConfig(EncoderConfig):
-    """Shape and constants of ELMo; the defaults are those of the published model.
-
-    A hidden state is the output of both directions, `hidden_size` = 2 * `projection_size`
-    features. `vocab_size` is the number of words of the softmax, and of the table of embeddings if
-    tokens="embeddings". `activation` and `layer_norm_epsilon` concern heads only.
-
-    Attributes:
-      name: "elmo".
-      tokens: what words are made of: `characters`, or `embeddings` from a table.
-      character_size: features of a character.
-      max_characters: of a word, markers of its begin and end included.
-      filters: (width, number) of the filters of the character CNN.
-      cnn_activation: relu or tanh.
-      highway_layers: after the filters.
-      cell_size: cells of an LSTM; its output is projected if this is above `projection_size`.
-      cell_clip, projection_clip: largest absolute values of the cells and of the projected output;
-        0: no limit.
-      skip_connections: from the second layer on, a layer's input is added to its output.
-
-    Raises:
-      UserError: for a value that is not allowed, or values that do not fit together.
-    """
-
-    name: str = "elmo"
-    activation: str = "gelu"
-    layer_norm_epsilon: float = 1e-12
-    tokens: str = "characters"
-    character_size: int = 16
-    max_characters: int = 50
-    filters: tuple[tuple[int, int], ...] = (
-        *((1, 32), (2, 32), (3, 64), (4, 128)),
-        *((5, 256), (6, 512), (7, 1024)),
-    )
-    cnn_activation: str = "relu"
-    highway_layers: int = 2
-    cell_size: int = 4096
-    cell_clip: float = 3.0
-    projection_clip: float = 3.0
-    skip_connections: bool = True
-
-    def __post_init__(self):
-        super().__post_init__()
-        self._check_one_of(tokens=TOKENS, cnn_activation=tuple(CNN_ACTIVATIONS))
-        if self.rounds_products:
-            raise UserError(
-                f"dtype={self.dtype!r} is not there for LSTMs: set float32 or bfloat16."
-            )
-        if self.hidden_size % 2:
-            raise UserError(
-                f"hidden_size={self.hidden_size} is odd, and half of it are the features of each"
-                " direction: set an even number."
-            )
-        if self.cell_size < self.projection_size:
-            raise UserError(
-                f"cell_size={self.cell_size} is below hidden_size / 2 = {self.projection_size},"
-                " the features of each direction: change one of them."
-            )
-        if not self.filters:
-            raise UserError("filters=() is empty: name (width, number), ...")
-        if any(not 0 < width <= self.max_characters or n < 1 for width, n in self.filters):
-            raise UserError(
-                f"filters={self.filters!r} need widths from 1 to max_characters="
-                f"{self.max_characters}, and at least one filter each."
-            )
-
-    @property
-    def projection_size(self) -> int:
-        """Features of a word and of the output of one direction."""
-        return self.hidden_size // 2
-
-    @property
-    def has_word_table(self) -> bool:
-        """Whether the encoder has a table of word embeddings, `Encoder.word_embedding`."""
-        return self.tokens == "embeddings"
-
-    @property
-    def has_directions(self) -> bool:
-        """Whether the halves of a hidden state are those of two directions of reading."""
-        return True
-
-    @property
-    def has_projection(self) -> bool:
-        """Whether the output of an LSTM is projected."""
-        return self.cell_size > self.projection_size
 
 
 class Embeddings(nn.Module):

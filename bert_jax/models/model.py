@@ -11,15 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from bert_jax.files.errors import UserError
+from bert_jax.config.encoders import EncoderConfig
 from bert_jax.models.layers.cache import Cache
 from bert_jax.text.tokenization import Tokenizer
-
-ACTIVATIONS = ("gelu_tanh", "gelu")
-DTYPES = ("float32", "bfloat16", "bfloat16_products")
-INITIALIZERS = ("truncated_normal", "normal")
-LM_HEADS = ("transform", "tied")
-NORMS = ("layer_norm", "rms_norm")
 
 Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
@@ -48,101 +42,9 @@ class Encoded:
     cache: Cache | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-    """The fields that every encoder has, and that heads read.
-
-    Attributes:
-      name: of the encoder, a key of `MODELS`; also the top-level name of its parameters.
-      vocab_size: number of entries of the vocabulary.
-      pad_vocab_to_multiple_of: the table of word embeddings has a multiple of this many rows.
-      hidden_size: features of a hidden state.
-      num_layers: hidden states after the embeddings.
-      max_position_embeddings: the longest sequence.
-      dropout_rate: of hidden states, in the encoder and before the heads.
-      initializer_range: standard deviation of the normal distribution that kernels and tables
-        start from, before truncation.
-      layer_norm_epsilon: added to the variance.
-      activation: of ACTIVATIONS.
-      dtype: of DTYPES, of activations and matrix products; parameters, normalisation statistics,
-        softmaxes and logits are always float32. `bfloat16_products`: the operands of dense layers
-        and of the product with the table of words are rounded to bfloat16, all else is float32.
-      prng_impl: generator of the random bits of dropout.
-      initializer: `truncated_normal`, cut at two standard deviations and not rescaled (Devlin et
-        al. 2019, `modeling.py`); `normal` (Radford et al. 2018).
-      lm_head: of a model that predicts words: `transform`, dense -> activation -> layer norm ->
-        product with the table of word embeddings, plus a bias (Devlin et al. 2019); `tied`, the
-        product alone (Radford et al. 2018).
-      norm: `layer_norm` (Ba et al. 2016); `rms_norm`, which neither subtracts the mean nor adds a
-        bias (Zhang & Sennrich 2019).
-      biases: whether dense layers and layer norms of the encoder, and those before a product with
-        the table of words, have biases.
-
-    Raises:
-      UserError: for a value that is not allowed.
-    """
-
-    name: str
-    vocab_size: int
-    pad_vocab_to_multiple_of: int
-    hidden_size: int
-    num_layers: int
-    max_position_embeddings: int
-    dropout_rate: float
-    initializer_range: float
-    layer_norm_epsilon: float
-    activation: str
-    dtype: str = "float32"
-    prng_impl: str = "threefry4x32"
-    initializer: str = "truncated_normal"
-    lm_head: str = "transform"
-    norm: str = "layer_norm"
-    biases: bool = True
-
-    def __post_init__(self):
-        self._check_one_of(
-            activation=ACTIVATIONS,
-            dtype=DTYPES,
-            initializer=INITIALIZERS,
-            lm_head=LM_HEADS,
-            norm=NORMS,
-        )
-
-    def _check_one_of(self, **allowed: tuple[str, ...]) -> None:
-        for field, values in allowed.items():
-            if (got := getattr(self, field)) not in values:
-                raise UserError(f"{field}={got!r} is none of {', '.join(values)}.")
-
-    @property
-    def activation_dtype(self) -> jnp.dtype:
-        """The dtype of hidden states."""
-        return jnp.dtype("float32" if self.rounds_products else self.dtype)
-
-    @property
-    def rounds_products(self) -> bool:
-        """Whether operands of dense layers are rounded to bfloat16, and hidden states are not."""
-        return self.dtype == "bfloat16_products"
-
-    @property
-    def has_word_table(self) -> bool:
-        """Whether the encoder has a table of word embeddings, `Encoder.word_embedding`."""
-        return True
-
-    @property
-    def has_directions(self) -> bool:
-        """Whether the halves of a hidden state are those of two directions of reading."""
-        return False
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether no position sees a later one."""
-        return False
-
-    @property
-    def padded_vocab_size(self) -> int:
-        """Rows of the table of word embeddings; those past `vocab_size` belong to no word."""
-        multiple = self.pad_vocab_to_multiple_of
-        return -(-self.vocab_size // multiple) * multiple
+def activation_dtype(config: EncoderConfig) -> jnp.dtype:
+    """Returns the dtype of hidden states."""
+    return jnp.dtype("float32" if config.rounds_products else config.dtype)
 
 
 class Encoder(nn.Module):

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers.block import STACK_RULES, Stack
 from bert_jax.models.layers.cache import Cache, empty_cache
 from bert_jax.models.layers.dense import embedding
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.positions import sinusoidal
-from bert_jax.models.model import Batch, Encoded, Encoder, Rules
-from bert_jax.models.transformer import TransformerConfig
+from bert_jax.models.model import Batch, Encoded, Encoder, Rules, activation_dtype
 
 RULES: Rules = (
     (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
@@ -134,5 +134,5 @@ def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cac
         capacity=capacity,
         num_heads=config.num_heads,
         head_dim=config.head_dim,
-        dtype=config.activation_dtype,
+        dtype=activation_dtype(config),
     )

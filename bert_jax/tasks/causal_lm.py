@@ -20,12 +20,12 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.phases import Phase
 from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, text_batches
 from bert_jax.files.errors import UserError
-from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
@@ -211,7 +211,7 @@ def _check_model(fields: Mapping[str, Any]) -> None:
             "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
             " set config.model.next_sentence=False."
         )
-    model = make_config({name: v for name, v in fields.items() if name != "next_sentence"})
+    model = make_encoder_config(fields)
     mask = getattr(model, "attention_pattern", None)
     if mask != "causal":
         found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"

@@ -14,13 +14,14 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.config.checks import check_corpus, check_labelled
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.fields import has_corpus, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases, phase_entries
 from bert_jax.data.batch import Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.models import make_add_fields, make_config
+from bert_jax.models import make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import check_names, make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
@@ -134,8 +135,8 @@ def make_model_config(config: ConfigDict) -> EncoderConfig:
     Raises:
       UserError: for a model that does not exist, or values that it cannot have.
     """
-    fields = {k: v for k, v in config.model.to_dict().items() if k != "next_sentence"}
-    return make_config(fields | {"dtype": config.dtype, "prng_impl": config.prng_impl})
+    of_run = {"dtype": config.dtype, "prng_impl": config.prng_impl}
+    return make_encoder_config(config.model.to_dict() | of_run)
 
 
 def optimizer_config(config: ConfigDict) -> OptimizerConfig:

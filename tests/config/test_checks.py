@@ -24,7 +24,7 @@ from bert_jax.config import checks, defaults
         ),
         ({"prng_impl": "mt"}, "config.prng_impl='mt' is none of threefry2x32,"),
         ({"nonfinite": "hope"}, "config.nonfinite='hope' is none of abort, skip."),
-        ({"model.activation": "relu"}, "config.model.activation='relu' is none of gelu, gelu_tanh"),
+        ({"model.activation": "relu"}, "config.model.activation='relu' is none of gelu_tanh, gelu"),
         ({"checkpoint.best_metric": "f1"}, "config.checkpoint.best_metric='f1' is none of loss,"),
         (
             {"epochs": 1.0, "tokens": 5},

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
-from bert_jax.models import make_config
 from bert_jax.models.reading import HeadConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
@@ -49,7 +49,7 @@ def make_next_token_task(name: str) -> CausalLM:
     """A model of one layer that predicts next tokens: of "gpt", or of BERT, "left_to_right"."""
     if name == "left_to_right":
         return CausalLM(make_model(num_layers=1, attention_pattern="causal"))
-    return CausalLM(make_config({"name": name, **SIZES, "num_layers": 1}))
+    return CausalLM(make_encoder_config({"name": name, **SIZES, "num_layers": 1}))
 
 
 @pytest.mark.parametrize(

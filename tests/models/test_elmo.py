@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten, unflatten
-from bert_jax.models import make_config
 from bert_jax.models.elmo import Elmo, ElmoConfig, flops_per_token
 from tests.models import elmo_numpy
 from tests.tiny import PRNG_IMPL
@@ -268,7 +268,7 @@ def test_the_published_sizes_have_the_published_number_of_parameters():
 )
 def test_values_that_are_not_allowed(changes, message):
     with pytest.raises(ValueError, match=message):
-        make_config(dataclasses.asdict(make_elmo_config()) | changes)
+        make_encoder_config(dataclasses.asdict(make_elmo_config()) | changes)
 
 
 def test_what_elmo_does_not_have(params):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
@@ -19,7 +20,6 @@ from bert_jax.models.task_heads import (
     SpanModel,
     TaggingModel,
 )
-from bert_jax.models.transformer import TransformerConfig
 
 BASE = {
     "vocab_size": 30522,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config import defaults
+from bert_jax.config.encoders import ENCODERS, make_encoder_config
 from bert_jax.data.labelled.texts import Text
-from bert_jax.models import make_config
 from bert_jax.models.heads import CausalLMModel, WordScores
 from bert_jax.tasks import losses
 from bert_jax.tasks.causal_lm import CausalLM
@@ -264,6 +264,7 @@ def test_a_model_without_masks_is_refused(monkeypatch):
     from tests.extension import toy_configs, toy_encoder
 
     monkeypatch.setitem(MODELS, "bag", toy_encoder.BAG)
+    monkeypatch.setitem(ENCODERS, "bag", toy_encoder.BAG.config)
     config = toy_configs.use_bag(defaults.causal_lm(), 16)
     with pytest.raises(
         ValueError, match="attention_pattern='causal', which config.model.name='bag' lacks"
@@ -280,5 +281,5 @@ def test_weights_without_a_head_give_no_probabilities(make_data):
 
 def test_the_model_of_gpt_is_causal_by_default():
     fields = {"name": "gpt", **tiny.SIZES}
-    model = make_config(fields)
+    model = make_encoder_config(fields)
     assert init_params(CausalLM(model), make_key(0, "init")).keys() == {"gpt"}

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
@@ -17,7 +18,6 @@ from bert_jax.models.layers.masks import Visible
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotate
 from bert_jax.models.layers.splash import has_splash, splash_attention
-from bert_jax.models.transformer import ATTENTIONS, TransformerConfig
 
 # (keys, values) of new positions -> those of all positions, float[batch, key seq, heads, head_dim].
 Extend = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
@@ -55,8 +55,6 @@ def attention(
     Raises:
       UserError: for an unknown implementation, or one that cannot do what is requested.
     """
-    if implementation not in ATTENTIONS:
-        raise UserError(f"attention={implementation!r} is none of {', '.join(ATTENTIONS)}.")
     if implementation != "einsum":
         if dropout is not None or keep_probabilities:
             what = "dropout of" if dropout is not None else "access to"

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.models.layers import positions
 from bert_jax.models.layers.attention import Extend, SelfAttention
 from bert_jax.models.layers.cache import Cache, Extender
@@ -20,8 +21,7 @@ from bert_jax.models.layers.masks import (
     make_visible,
 )
 from bert_jax.models.layers.norm import layer_norm, residual
-from bert_jax.models.model import Batch, Encoded, Rules
-from bert_jax.models.transformer import TransformerConfig
+from bert_jax.models.model import Batch, Encoded, Rules, activation_dtype
 
 # Kernels are [in, out]. Those that fan out are split over `tensor` by column, those that fan in by
 # row, so that a sub-layer needs one sum over devices.
@@ -212,7 +212,7 @@ class Stack(nn.Module):
             # In a loop, nothing can be merged with the first computation.
             step = jax.checkpoint(step, policy=kept, prevent_cse=False)
         if config.norm_place == "post":  # what the blocks return; embeddings may be float32
-            x = x.astype(config.activation_dtype)
+            x = x.astype(activation_dtype(config))
         numbers = jnp.arange(config.num_layers)
         last, saved = jax.lax.scan(step, x, (params, numbers))
         hidden, probs = (() if values is None else tuple(values) for values in saved)

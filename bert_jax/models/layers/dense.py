@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models.model import EncoderConfig, activation_dtype
 
 _INITIALIZERS = {
     "truncated_normal": nn.initializers.truncated_normal,
@@ -31,7 +31,7 @@ def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.D
     return nn.Dense(
         features,
         use_bias=config.biases,
-        dtype=config.activation_dtype,
+        dtype=activation_dtype(config),
         kernel_init=initializer(config),
         dot_general=lambda x, kernel, *_, **__: product(x, kernel),
         name=name,

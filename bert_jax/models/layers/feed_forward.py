@@ -5,9 +5,9 @@ import functools
 import flax.linen as nn
 import jax
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.model import EncoderConfig
-from bert_jax.models.transformer import TransformerConfig
 
 
 def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 
-from bert_jax.models.model import EncoderConfig
-from bert_jax.models.transformer import TransformerConfig
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.models.model import EncoderConfig, activation_dtype
 
 
 def layer_norm(
@@ -22,7 +22,7 @@ def layer_norm(
       name: of the submodule.
       biases: whether a layer norm adds a bias; None: `config.biases`.
     """
-    dtype = config.activation_dtype
+    dtype = activation_dtype(config)
     if config.norm == "rms_norm":
         return nn.RMSNorm(config.layer_norm_epsilon, dtype=dtype, name=name)
     return nn.LayerNorm(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
@@ -14,7 +15,6 @@ from bert_jax.inference.feature_extraction import FeatureExtractor
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.model import TrainedModel
 from bert_jax.inference.predict import Predictor, make_predicting_data
-from bert_jax.models.transformer import TransformerConfig
 from bert_jax.tasks import find_task
 from bert_jax.tools.serve.abilities import (
     NEW_TOKENS,

@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import default_fields
 from bert_jax.exchange.loaded import encoder_shapes, pretraining_shapes
 from bert_jax.formats import FORMATS
 from bert_jax.formats.names import NAMES
-from bert_jax.models import MODELS, default_fields
+from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.training.run import make_model_config
 

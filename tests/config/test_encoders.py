@@ -1,0 +1,154 @@
+"""Encoder configurations: allowed values, published sizes, and making them from fields."""
+
+import re
+
+import pytest
+
+from bert_jax.config.encoders import (
+    ENCODERS,
+    BertConfig,
+    GptConfig,
+    default_fields,
+    make_encoder_config,
+)
+from bert_jax.files.errors import UserError
+from bert_jax.models import MODELS
+
+SMALL = {"hidden_size": 32, "num_heads": 4}
+NO_DROPOUT = {"attention_dropout_rate": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 5}, "hidden_size=32 is not divisible by num_heads=5."),
+        ({"activation": "relu"}, "activation='relu' must be one of gelu_tanh, gelu."),
+        (
+            {"dtype": "float16"},
+            "dtype='float16' must be one of float32, bfloat16, bfloat16_products.",
+        ),
+        ({"norm_place": "middle"}, "norm_place='middle' must be one of post, pre."),
+        (
+            {"positions": "relative"},
+            "positions='relative' must be one of learned, sinusoidal, rotary, none.",
+        ),
+        (
+            {"attention_pattern": "future"},
+            "attention_pattern='future' must be one of bidirectional, causal, window.",
+        ),
+        (
+            {"initializer": "uniform"},
+            "initializer='uniform' must be one of truncated_normal, normal.",
+        ),
+        ({"lm_head": "untied"}, "lm_head='untied' must be one of transform, tied."),
+        ({"norm": "batch_norm"}, "norm='batch_norm' must be one of layer_norm, rms_norm."),
+        ({"first_layer_norm": False}, "first_layer_norm=False needs norm_place='pre'."),
+        (
+            {"global_every": 3},
+            "global_every=3 and window_rotary_base=0.0 have no effect with"
+            " attention_pattern='bidirectional':"
+            " set both to 0, or attention_pattern='window'.",
+        ),
+        (
+            {
+                "attention_pattern": "window",
+                "attention_window": 2,
+                "global_every": 3,
+                "scan_layers": True,
+            },
+            "scan_layers=True needs blocks that are all alike, not global_every=3 and"
+            " first_layer_norm=True: set scan_layers=False.",
+        ),
+        (
+            {"type_vocab_size": 1},
+            "type_vocab_size=1 is too few: a row has two segments (0: no token types).",
+        ),
+        ({"num_layers": 0}, "num_layers=0 must be above 0."),
+        ({"dropout_rate": 1}, "dropout_rate=1.0 must be at least 0 and below 1."),
+        ({"mask_value": 0.0}, "mask_value=0.0 must be below 0."),
+        ({"mask_value": float("-inf")}, "mask_value=-inf is not a finite number."),
+        ({"remat": 1}, "remat=1 must be of type bool."),
+        ({"hidden_size": 32.0}, "hidden_size=32.0 must be of type int."),
+        ({"feed_forward": "moe"}, "feed_forward='moe' must be one of plain, gated."),
+        (
+            {"attention": "flash"},
+            "attention='flash' must be one of einsum, dot_product, cudnn, splash.",
+        ),
+        (
+            {"positions": "rotary", "num_heads": 32},
+            "positions='rotary' needs an even hidden_size / num_heads, not 32 / 32 = 1: change one"
+            " of them.",
+        ),
+        (
+            {"positions": "sinusoidal", "hidden_size": 33, "num_heads": 3},
+            "positions='sinusoidal' needs an even hidden_size, not 33.",
+        ),
+        (
+            {"attention_pattern": "window"},
+            "attention_window=0 must be at least 1 with attention_pattern='window': set it to the"
+            " number of visible positions on each side.",
+        ),
+        (
+            {"attention_window": 3},
+            "attention_window=3 has no effect with attention_pattern='bidirectional': set"
+            " attention_window=0, or attention_pattern='window'.",
+        ),
+        (
+            {"attention": "dot_product"},
+            "attention='dot_product' has no dropout of probabilities, and"
+            " attention_dropout_rate=0.1: set attention_dropout_rate=0, or attention='einsum'.",
+        ),
+        (
+            {"attention": "cudnn"} | NO_DROPOUT,
+            "attention='cudnn' needs dtype='bfloat16', not 'float32': change dtype, or set"
+            " attention='dot_product'.",
+        ),
+    ],
+)
+def test_values_that_an_encoder_cannot_have(changes, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        BertConfig(**SMALL | changes)
+
+
+def test_sizes_are_the_published_ones():
+    config = BertConfig()
+    assert config == BertConfig.base() and config.head_dim == 64
+    assert (config.num_layers, config.hidden_size, config.vocab_size) == (12, 768, 30_522)
+    found = {
+        size: (c.num_layers, c.hidden_size, c.num_heads, c.intermediate_size)
+        for size in ("tiny", "mini", "small", "medium", "large")
+        for c in [getattr(BertConfig, size)(vocab_size=100)]
+    }
+    assert found == {
+        "tiny": (2, 128, 2, 512),
+        "mini": (4, 256, 4, 1024),
+        "small": (4, 512, 8, 2048),
+        "medium": (8, 512, 8, 2048),
+        "large": (24, 1024, 16, 4096),
+    }
+
+
+def test_rows_of_the_embedding_table_are_rounded_up():
+    assert BertConfig(vocab_size=128, pad_vocab_to_multiple_of=64).padded_vocab_size == 128
+    assert BertConfig(vocab_size=65, pad_vocab_to_multiple_of=64).padded_vocab_size == 128
+
+
+def test_a_configuration_is_made_from_fields():
+    assert make_encoder_config({}) == BertConfig()
+    assert make_encoder_config({"name": "gpt", "num_layers": 1}) == GptConfig(num_layers=1)
+    with pytest.raises(
+        UserError, match=r"^name='gru' must be one of bert, modernbert, gpt, elmo\.$"
+    ):
+        make_encoder_config({"name": "gru"})
+    with pytest.raises(
+        UserError, match=r"^name='bert' has no field widht\. Available: name, vocab"
+    ):
+        make_encoder_config({"widht": 3})
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder_has_a_module_and_defaults_that_it_accepts(name):
+    assert MODELS.keys() == ENCODERS.keys() and MODELS[name].config is ENCODERS[name]
+    fields = default_fields(name)
+    assert fields["name"] == name and "dtype" not in fields
+    assert make_encoder_config(fields) == ENCODERS[name]()
