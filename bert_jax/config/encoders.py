@@ -432,7 +432,7 @@ def make_encoder_config(fields: Mapping[str, Any]) -> EncoderConfig:
     known = [item.name for item in dataclasses.fields(ENCODERS[name])]
     if unknown := [field for field in fields if field not in known]:
         raise UserError(
-            f"name={name!r} has no field {', '.join(unknown)}, only {', '.join(known)}."
+            f"name={name!r} has no field {', '.join(unknown)}. Available: {', '.join(known)}."
         )
     return ENCODERS[name](**{**fields, "name": name})
 
