@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
-from bert_jax.models import complete_example, make_config, make_encoder
+from bert_jax.models import complete_example, make_encoder
 from bert_jax.models.bidirectional_lm import BidirectionalLanguageModel
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.models.model import EncoderConfig, parameter_shapes
@@ -70,8 +71,8 @@ def encoder_config(config: ConfigDict) -> EncoderConfig:
     Raises:
       UserError: for an unknown model, or values that it cannot have.
     """
-    fields = {k: v for k, v in config.model.to_dict().items() if k != "next_sentence"}
-    return make_config(fields | {"dtype": config.dtype, "prng_impl": config.prng_impl})
+    of_run = {"dtype": config.dtype, "prng_impl": config.prng_impl}
+    return make_encoder_config(config.model.to_dict() | of_run)
 
 
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
