@@ -258,8 +258,8 @@ def test_the_published_sizes_have_the_published_number_of_parameters():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokens": "pieces"}, "tokens='pieces' is none of characters, embeddings."),
-        ({"cnn_activation": "gelu"}, "cnn_activation='gelu' is none of relu, tanh."),
+        ({"tokens": "pieces"}, "tokens='pieces' must be one of characters, embeddings."),
+        ({"cnn_activation": "gelu"}, "cnn_activation='gelu' must be one of relu, tanh."),
         ({"hidden_size": 7}, "hidden_size=7 is odd"),
         ({"cell_size": 3}, "cell_size=3 is below hidden_size / 2 = 4"),
         ({"filters": ()}, "filters=\\(\\) is empty"),
