@@ -53,7 +53,7 @@ def attention(
       requested, otherwise None.
 
     Raises:
-      UserError: for an unknown implementation, or one that cannot do what is requested.
+      UserError: for an implementation that cannot do what is requested.
     """
     if implementation != "einsum":
         if dropout is not None or keep_probabilities:
