@@ -30,7 +30,10 @@ CONFIG = DataConfig(
     sequence_lengths=(128,),
     max_predictions_per_seq=(20,),
 )
-FOR_MASKS = {"masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"}
+FOR_MASKS = {
+    *("masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"),
+    *("mask_share", "keep_share", "random_share"),
+}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,7 @@ def test_invalid_combinations_are_refused(changes, message):
     [
         ({"mode": "static"}, set()),
         ({}, FOR_MASKS),
+        ({"masking": "phrase", "lexicon": "names.txt"}, FOR_MASKS - {"masking"}),
         ({"segments": "full_sentences"}, FOR_MASKS | {"dupe_factor", "short_seq_prob"}),
     ],
 )
@@ -95,29 +99,6 @@ def test_shares_add_up_within_the_precision_of_floats():
     dataclasses.replace(CONFIG, mask_share=0.7, keep_share=0.2, random_share=0.1)
     for mask in (0.0, 1 / 3, 0.123):
         dataclasses.replace(CONFIG, mask_share=mask, keep_share=1 - mask, random_share=0.0)
-
-
-def test_a_manifest_omits_what_has_no_effect_or_was_built_in_before():
-    shares = {"mask_share", "keep_share", "random_share"}
-    lexicon = {"lexicon", "lexicon_weights", "max_examples_per_row"}
-    other = {"mask_share": 0.8, "keep_share": 0.0, "random_share": 0.2}
-    phrases = {"masking": "phrase", "lexicon": "names.txt"}
-    for changes, omitted in (
-        ({}, FOR_MASKS | shares | lexicon),
-        (other, FOR_MASKS | shares | lexicon),
-        ({"mode": "static"}, shares | lexicon),
-        ({"mode": "static", **other}, lexicon | {"mask_share"}),
-        (phrases, (FOR_MASKS - {"masking"}) | shares | {"lexicon_weights", "max_examples_per_row"}),
-        (
-            {"mode": "static", **phrases, "lexicon_weights": ("a=1",)},
-            shares | {"max_examples_per_row"},
-        ),
-        (
-            {"mode": "static", "max_examples_per_row": 2},
-            shares | lexicon - {"max_examples_per_row"},
-        ),
-    ):
-        assert dataclasses.replace(CONFIG, **changes).omitted == omitted
 
 
 def test_weights_of_classes():

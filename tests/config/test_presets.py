@@ -245,7 +245,10 @@ def test_the_heads_and_the_losses(name, known):
     params = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     assert ("next_sentence" in params) == ("pooler" in params["bert"]) == known.next_sentence
     terms = ("masked_lm_loss", "next_sentence_loss")
-    batch = jax.eval_shape(task.transform, jax.random.key(0), tiny.make_batch(2, 128))
+    # Static masks come with the batch; others are drawn by `transform`, which replaces these.
+    ids = np.zeros((2, 19), np.int32)
+    masks = {"masked_lm_positions": ids, "masked_lm_ids": ids, "masked_lm_weights": ids * 1.0}
+    batch = jax.eval_shape(task.transform, jax.random.key(0), tiny.make_batch(2, 128) | masks)
     outputs = jax.eval_shape(
         lambda params, batch: task.make_model().apply(
             {"params": params}, batch, deterministic=True
