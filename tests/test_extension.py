@@ -24,6 +24,7 @@ from bert_jax.inference.model import TrainedModel
 from bert_jax.inference.predict import predict
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
+from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -139,7 +140,8 @@ class Run:
         self.config.update_from_flattened_dict(COMMON | tiny.rows_of(self.config, 16))
         checks.check(self.config)
         self.workdir = str(workdir)
-        self.state, self.is_complete = train(self.config, self.workdir)
+        result = train(self.config, self.workdir)
+        self.state, self.is_complete = result.state, result.is_complete
 
     def metrics(self, workdir=None):
         rows = metrics.read_metrics(workdir or self.workdir)
@@ -172,7 +174,7 @@ def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
     (score,) = least.keys() & last.keys()
     assert last[score] > least[score]
     capsys.readouterr()
-    assert evaluate(store.load(run.workdir), run.workdir)
+    assert evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
     assert "health: good" in capsys.readouterr().out
 
 
@@ -204,9 +206,11 @@ def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "push", push_and_signal)
-        state, is_complete = train(run.config, str(tmp_path))
+        result = train(run.config, str(tmp_path))
+        state, is_complete = result.state, result.is_complete
     assert (int(state.step), is_complete) == (stop_at, False)
-    state, is_complete = train(run.config, str(tmp_path))
+    result = train(run.config, str(tmp_path))
+    state, is_complete = result.state, result.is_complete
     assert is_complete
     got, want = leaves(state), leaves(run.state)
     assert got.keys() == want.keys()
@@ -261,7 +265,8 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
         COMMON | {"max_length": 16, "init_from": source.workdir, "epochs": 1.0}
     )
     checks.check(config)
-    state, is_complete = train(config, str(tmp_path / "run"))
+    result = train(config, str(tmp_path / "run"), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert is_complete and state.params.keys() == {"bag", "classifier"}
     printed = capsys.readouterr().out
     assert f"from the parameters of {source.workdir}, step 100" in printed

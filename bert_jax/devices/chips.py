@@ -6,6 +6,8 @@ NVIDIA's data sheets of V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200, whos
 
 import dataclasses
 
+import jax
+
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
@@ -46,3 +48,9 @@ def find_chip(kind: str) -> Chip | None:
     """Returns the row of a device by jax's name of its kind; None where unknown, as for CPUs."""
     known = [name for name in CHIPS if kind.startswith(name)]
     return CHIPS[max(known, key=len)] if known else None
+
+
+def peak_flops() -> float | None:
+    """Returns the peak FLOP/s of all devices together; None where unknown, as for CPUs."""
+    chip = find_chip(jax.devices()[0].device_kind)
+    return chip.flops * jax.device_count() if chip else None

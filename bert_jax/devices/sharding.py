@@ -81,6 +81,17 @@ def arrange(sizes: Sequence[int], devices: Sequence[Any]) -> np.ndarray:
     return create_hybrid_device_mesh(inner, outer, **options)
 
 
+def describe_devices(mesh: Mesh) -> str:
+    """Returns "8 x cpu (TFRT_CPU), 1 process, mesh data=8 x fsdp=1 x tensor=1"."""
+    device = jax.devices()[0]
+    shape = " x ".join(f"{name}={size}" for name, size in mesh.shape.items())
+    processes = jax.process_count()
+    return (
+        f"{jax.device_count()} x {device.device_kind} ({device.platform}),"
+        f" {processes} process{'es' if processes > 1 else ''}, mesh {shape}"
+    )
+
+
 def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function, to be given to jax.jit, with the mesh in use while it is traced.
 

@@ -19,6 +19,7 @@ from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.offsets import character_spans
+from bert_jax.training.listener import Listener
 
 Features = dict[str, np.ndarray]
 
@@ -190,7 +191,12 @@ def _forward(
     return features
 
 
-def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> int:
+def extract(
+    extractor: FeatureExtractor,
+    input_path: str,
+    output_path: str,
+    listener: Listener | None = None,
+) -> int:
     """Writes the features of every line of a file; the output is complete or absent.
 
     Returns:
@@ -218,7 +224,7 @@ def extract(extractor: FeatureExtractor, input_path: str, output_path: str) -> i
         raise UserError(f"{input_path} holds no text: there is nothing to do.")
     texts, (tokens, words) = len(sizes), sizes.max(axis=0).tolist()
     specs = extractor.array_specs(texts, tokens, max(1, words))
-    progress = Progress(texts)
+    progress = Progress(texts, listener)
     results = extractor.run(rows(), progress)
     if ending == ".jsonl":
         with open_json_lines(output_path) as file:

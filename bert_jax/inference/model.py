@@ -33,7 +33,7 @@ from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.initial import make_pretraining
-from bert_jax.training.progress import Screen
+from bert_jax.training.listener import Listener
 from bert_jax.training.run import load_workdir_tokenizer, make_model_config, make_task_data
 from bert_jax.training.state import abstract_params, parameter_rules
 from bert_jax.training.workdir import untrained_params
@@ -261,26 +261,31 @@ def check_fills_masks(config: ConfigDict, workdir: str) -> None:
 
 
 class Progress:
-    """A progress bar while rows go through the model, and the speed at the end."""
+    """Reports progress while rows go through the model, and the speed at the end.
 
-    def __init__(self, total: int):
-        self._screen = Screen(total)
+    Args:
+      total: number of rows or examples.
+      listener: receives what is reported.
+    """
+
+    def __init__(self, total: int, listener: Listener | None = None):
+        self._listener, self._total = listener or Listener(), total
         self._done = 0
         self._start = time.perf_counter()
 
     def add(self, count: int) -> None:
         self._done += count
-        self._screen.tick(self._done)
+        self._listener.progress(self._done, self._total)
 
     def line(self, text: str) -> None:
-        """Prints a line that stays above the bar."""
-        self._screen.line(text)
+        """Reports a line."""
+        self._listener.line(text)
 
     def finish(self, count: int, what: str) -> None:
-        """Prints "1,000 lines answered in FILE: 12.3 s, 81.3 lines/s, compiling included"."""
+        """Reports "1,000 lines answered in FILE: 12.3 s, 81.3 lines/s, compiling included"."""
         seconds = time.perf_counter() - self._start
         name = what.split()[0]
-        self._screen.line(
+        self._listener.line(
             f"{count:,} {what}: {seconds:.1f} s, {count / seconds:,.1f} {name}/s, compiling"
             " included"
         )

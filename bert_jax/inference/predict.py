@@ -40,6 +40,7 @@ from bert_jax.models import make_add_fields
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.task import OutputForm, Prediction, TaskData
 from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.listener import Listener
 from bert_jax.training.run import (
     make_model_config,
     make_task_data,
@@ -180,7 +181,12 @@ def make_predicting_data(
 
 
 def predict(
-    config: ConfigDict, workdir: str, input_path: str, output_path: str, top_k: int = 5
+    config: ConfigDict,
+    workdir: str,
+    input_path: str,
+    output_path: str,
+    top_k: int = 5,
+    listener: Listener | None = None,
 ) -> int:
     """Predicts every example of a file, or of tfds:NAME[SPLIT].
 
@@ -206,8 +212,9 @@ def predict(
         digest.update(repr(example).encode())
 
     predictor = Predictor(config, workdir, top_k)
-    progress, unfinished = Progress(count), Unfinished(output_path)
-    done = unfinished.resume(predictor.origin | {"input": digest.hexdigest()})
+    progress, unfinished = Progress(count, listener), Unfinished(output_path)
+    if done := unfinished.resume(predictor.origin | {"input": digest.hexdigest()}):
+        progress.line(f"{done:,} examples are already predicted: continuing after them")
     progress.add(done)
     examples = itertools.islice(data.read(input_path, Counter(), labelled=False), done, None)
     for predictions in predictor.predict(examples, counts):

@@ -38,8 +38,6 @@ class Unfinished:
         else:
             write_bytes(self._path, b"")
             self._write_origin()
-        if self.count:
-            print(f"{self.count:,} examples are already predicted: continuing after them")
         return self.count
 
     def _keep(self, count: int) -> None:

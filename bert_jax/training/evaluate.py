@@ -1,10 +1,9 @@
 """Metrics of a run on the held-out rows."""
 
-import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,41 +17,30 @@ from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import loss_names
-from bert_jax.tasks.task import Prediction, Task
-from bert_jax.training import metrics, progress
+from bert_jax.tasks.task import Task
+from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step
 from bert_jax.training.workdir import untrained_params
 
-# What the newest evaluation found, in the folder of a run.
-EVALUATION = "evaluation.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found.
-
-    Attributes:
-      values: the metrics.
-      predictions: of the rows that select checkpoints.
-      layer_weights: of a scalar mix, after the softmax; empty without one.
-    """
-
-    values: dict[str, float]
-    predictions: Sequence[Prediction]
-    layer_weights: tuple[float, ...] = ()
-
-
 # From parameters to what they score.
 Evaluator = Callable[[Any], Evaluation]
 
 
-def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
-    """Evaluates the chosen checkpoint of a run, prints the metrics and writes `results.json`.
+def evaluate(
+    config: ConfigDict, workdir: str, *, listener: Listener | None = None
+) -> dict[str, float]:
+    """Evaluates the chosen checkpoint of a run and writes `results.json`.
+
+    Args:
+      config: of the run.
+      workdir: folder of the run.
+      listener: receives `opened` and `evaluation`.
 
     Returns:
       The metrics.
@@ -74,11 +62,10 @@ def evaluate(config: ConfigDict, workdir: str) -> dict[str, float]:
     evaluation = evaluator(params)
     values = evaluation.values
     if processes.is_main():
-        print(f"{progress.describe_devices(run.mesh)}; checkpoint of step {step}")
-        print("held-out  " + "  ".join(progress.named_values(values)))
-        print("\n".join(verdict(run, values, phase)))
         write_results(run, step, values)
-        write_evaluation(run, step, evaluation)
+        if listener:
+            listener.opened(run)
+            listener.evaluation(run, step, evaluation, is_last=True, is_chosen=True)
     return values
 
 
@@ -139,30 +126,12 @@ def jitted_eval_step(task: Task, mesh: Mesh) -> Callable[..., Any]:
     return jax.jit(step, out_shardings=where)
 
 
-def verdict(run: Run, values: dict[str, float], phase: Phase) -> list[str]:
-    """Returns lines that compare an evaluation with what an untrained model would reach."""
-    training = run.training_rows(phase) if run.training else None
-    return run.data.verdict(values, training, run.evaluation_rows(phase))
-
-
 def _layer_weights(params: Any) -> tuple[float, ...]:
     """Returns the shares of the layers in the first scalar mix of a model, if it has one."""
     for path, weights in flatten(params).items():
         if path.endswith("scalar_mix/weights"):
             return tuple(map(float, jax.device_get(jax.nn.softmax(weights))))
     return ()
-
-
-def write_evaluation(run: Run, step: int, evaluation: Evaluation) -> None:
-    """Writes evaluation.json: the verdict, and what scores/review.py describes."""
-    phase = run.phase_at(step - 1)
-    content = {
-        "step": step,
-        "verdict": verdict(run, evaluation.values, phase),
-        "layer_weights": evaluation.layer_weights,
-        **run.data.review(run.evaluation_rows(phase)[0], evaluation.predictions),
-    }
-    write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
 
 
 def write_results(run: Run, step: int, values: dict[str, float]) -> None:

@@ -1,24 +1,13 @@
-"""From sums on the device to means on the screen and in files: one division, on the host."""
+"""Metrics on the host: sums from the devices become means, and lines of metrics.jsonl."""
 
 import json
-import os
 import pathlib
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
-from bert_jax.files.buckets import publish
-
-# tensorboardX imports torch if it can, which takes longer than all other imports together.
-if has_no_torch_yet := "torch" not in sys.modules:
-    sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]
-from tensorboardX import SummaryWriter  # noqa: E402
-
-if has_no_torch_yet:
-    del sys.modules["torch"]
 
 
 class Totals:
@@ -66,15 +55,15 @@ def is_best_when_low(metric: str) -> bool:
 
 
 class MetricsFile:
-    """workdir/metrics.jsonl and TensorBoard events, both without TensorFlow.
+    """Writes workdir/metrics.jsonl.
 
-    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measurements of time are under "speed",
-    separate from the reproducible numbers: such as tokens per second since the last report, and
-    `seconds` and `tokens` of the whole run so far, without evaluations.
+    Lines are `{"step": 10, "split": "train", "loss": ...}`. Measured times are under "speed",
+    separate from the reproducible numbers: tokens per second since the last report, and `seconds`
+    and `tokens` of the whole run so far, without evaluations.
     """
 
     def __init__(self, workdir: str, first_step: int):
-        """Opens the files of a run that continues after `first_step` updates.
+        """Opens the file of a run that continues after `first_step` steps.
 
         Lines of later steps, which the run wrote after its last checkpoint, are removed: they will
         be written again.
@@ -82,42 +71,30 @@ class MetricsFile:
         path = pathlib.Path(workdir, "metrics.jsonl")
         kept = [row for row in read_metrics(workdir) if row["step"] <= first_step]
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
-        # What the last of these lines has under "speed"; empty if there is none.
+        # "speed" of the last line that has it; empty if there is none.
         self.last_speed: dict[str, float] = next(
             (row["speed"] for row in reversed(kept) if "speed" in row), {}
         )
         self._file = AppendFile(path)
-        self._events_folder = pathlib.Path(workdir, "tensorboard")
-        self._events = SummaryWriter(
-            str(self._events_folder),
-            purge_step=first_step + 1,
-            filename_suffix=f".{os.getpid()}",  # two starts within a second are two files
-        )
 
     def write(
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
     ) -> None:
-        """Writes one line and its events."""
-        # JSON has no NaN: the mean of a window without applied updates is null.
+        """Writes one line."""
+        # JSON has no NaN: the mean of a window without applied steps is null.
         known = {name: None if np.isnan(value) else value for name, value in values.items()}
         row: dict[str, Any] = {"step": step, "split": split, **known}
         if speed:
             row["speed"] = dict(speed)
         self._file.write_line(json.dumps(row))
-        for name, value in {**values, **speed}.items():
-            self._events.add_scalar(f"{split}/{name}", np.float32(value), step)
-        self._events.flush()
 
     def sync(self) -> None:
         """Returns when all lines are on disk."""
         self._file.sync()
-        publish(self._events_folder)
 
     def close(self) -> None:
-        """Closes both files."""
+        """Closes the file."""
         self._file.close()
-        self._events.close()
-        publish(self._events_folder)
 
 
 def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:
@@ -129,3 +106,27 @@ def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:
 def read_metrics(workdir: str) -> list[dict[str, Any]]:
     """Returns the rows of a run's metrics.jsonl; an incomplete last line is left out."""
     return read_json_lines(pathlib.Path(workdir, "metrics.jsonl"))
+
+
+def history(workdir: str) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the metrics of a run as arrays: split -> name -> float64[reports] (step: int64).
+
+    `history(workdir)["train"]["loss"]` belongs to the steps `history(workdir)["train"]["step"]`.
+    Measured times are left out; a metric that a report lacks is NaN.
+    """
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for row in read_metrics(workdir):
+        row.pop("speed", None)
+        splits.setdefault(row.pop("split"), []).append(row)
+    return {
+        split: {
+            name: _array([row.get(name) for row in rows])
+            for name in dict.fromkeys(name for row in rows for name in row)
+        }
+        for split, rows in splits.items()
+    }
+
+
+def _array(values: list[float | None]) -> np.ndarray:
+    """Returns int64 for whole numbers (steps), float64 with NaN for None otherwise."""
+    return np.array([np.nan if value is None else value for value in values])

@@ -1,8 +1,9 @@
-"""Aggregates and logs step metrics: means over a window, lines, files, non-finite updates."""
+"""Aggregates step metrics: means between reports, metrics.jsonl, non-finite steps."""
 
 import collections
 import math
 import os
+import time
 from collections.abc import Callable
 
 import jax
@@ -10,11 +11,12 @@ import numpy as np
 
 from bert_jax.config.phases import Phase
 from bert_jax.devices import processes
+from bert_jax.devices.chips import peak_flops
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import loss_names
-from bert_jax.training import metrics, progress
-from bert_jax.training.evaluate import verdict
+from bert_jax.training import metrics
+from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import StepMetrics
@@ -33,13 +35,13 @@ class Reporter:
     def __init__(
         self,
         run: Run,
-        screen: progress.Screen,
+        listener: Listener,
         state: TrainState,
         totals: metrics.Totals,
     ):
         self.totals = totals
         self._run = run
-        self._screen = screen
+        self._listener = listener
         self._schedule = run.optimizer()[1]
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
@@ -49,7 +51,7 @@ class Reporter:
         if processes.is_main():
             self._file = metrics.MetricsFile(run.workdir, int(state.step))
             before = self._file.last_speed
-        self._clock = progress.Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
+        self._clock = Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
 
     def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
         """Starts a phase; `host_batch(step)` returns the batch to save for a non-finite update."""
@@ -77,7 +79,7 @@ class Reporter:
         flops = tokens * self._run.flops_per_token(self._phase, shape[-1])
         self._clock.count(shape[0], tokens, flops, waited - self._waited)
         self._waited = waited
-        self._screen.tick(step)
+        self._listener.progress(step, self._run.steps)
         self.drain(_STEPS_IN_FLIGHT)
 
     def drain(self, leave: int = 0) -> None:
@@ -108,7 +110,7 @@ class Reporter:
                 f" update was not applied. Its batch is in {path}; the checkpoints are intact."
                 " Lower config.optimizer.learning_rate, or inspect that batch."
             )
-        self._screen.line(f"{message}: not applied; its batch is in {path}.")
+        self._listener.line(f"{message}: not applied; its batch is in {path}.")
 
     def _dump(self, step: int) -> str:
         name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
@@ -117,14 +119,15 @@ class Reporter:
             np.savez(file, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
         return path
 
-    def sync(self) -> None:
-        """Reads all metrics; returns when all written lines are on disk."""
+    def sync(self, step: int) -> None:
+        """Reads all metrics; returns when everything reported up to `step` is on disk."""
         self.drain()
         if self._file:
             self._file.sync()
+        self._listener.saving(step)
 
     def log(self, step: int) -> None:
-        """Writes and prints the means since the last report."""
+        """Reports the means since the last report."""
         self.drain()
         values = metrics.with_loss(self.totals.means(), self._loss_names)
         self.totals.clear()
@@ -134,24 +137,80 @@ class Reporter:
         speed = self._clock.read()
         if self._file:
             self._file.write(step, "train", values, speed)
-        self._screen.line(progress.progress_line(step, self._run.steps, values, speed))
+        self._listener.metrics(step, "train", values, speed)
 
     def pause(self) -> None:
         """Stops the clock until the next report, once all updates are done."""
         self.drain()
         self._clock.stop()
 
-    def report_evaluation(self, step: int, values: dict[str, float], is_last: bool) -> None:
-        """Writes and prints the metrics of an evaluation; after the last one, the verdict."""
+    def report_evaluation(
+        self, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
+    ) -> None:
+        """Reports the metrics of an evaluation; see `Listener.evaluation`."""
+        speed = self._clock.stop()
         if self._file:
-            self._file.write(step, "validation", values, self._clock.stop())
-        self._screen.line(f"step {step}  held-out  " + "  ".join(progress.named_values(values)))
-        if is_last:
-            for line in verdict(self._run, values, self._phase):
-                self._screen.line(line)
+            self._file.write(step, "validation", evaluation.values, speed)
+        self._listener.metrics(step, "validation", evaluation.values, speed)
+        self._listener.evaluation(self._run, step, evaluation, is_last=is_last, is_chosen=is_chosen)
         self._clock.read()  # the next report measures training alone
 
     def close(self) -> None:
         """Closes the files."""
         if self._file:
             self._file.close()
+
+
+class Clock:
+    """Measures the speed between two reports, the wait for data, and the whole run's time.
+
+    Args:
+      seconds, tokens: what the run took before it was resumed.
+    """
+
+    def __init__(self, seconds: float = 0.0, tokens: int = 0):
+        self._seconds, self._all_tokens = seconds, tokens
+        self._reset()
+
+    def _reset(self) -> None:
+        self._start, self._is_running = time.perf_counter(), True
+        self._elapsed = 0.0
+        self._tokens = self._rows = self._steps = 0
+        self._waited = self._flops = 0.0
+
+    def stop(self) -> dict[str, float]:
+        """Stops until the next `read`; returns `seconds` and `tokens` of the run so far.
+
+        Time between `stop` and `read` (evaluations) is not counted. Tokens include padding.
+        """
+        if self._is_running:
+            elapsed = time.perf_counter() - self._start
+            self._elapsed += elapsed
+            self._seconds += elapsed
+            self._is_running = False
+        return {"seconds": self._seconds, "tokens": self._all_tokens}
+
+    def count(self, rows: int, tokens: int, flops: float, waited: float) -> None:
+        """Counts one step: rows, tokens with padding, model FLOPs, seconds waited for data."""
+        self._steps += 1
+        self._rows += rows
+        self._tokens += tokens
+        self._all_tokens += tokens
+        self._flops += flops
+        self._waited += waited
+
+    def read(self) -> dict[str, float]:
+        """Returns the speed since the last reading and the values of `stop`; starts again."""
+        so_far = self.stop()
+        seconds = max(self._elapsed, 1e-9)
+        speed = {
+            "steps_per_second": self._steps / seconds,
+            "tokens_per_second": self._tokens / seconds,
+            "examples_per_second": self._rows / seconds,
+            "waiting_for_data": min(1.0, self._waited / seconds),
+            **so_far,
+        }
+        if peak := peak_flops():
+            speed["mfu"] = self._flops / seconds / peak
+        self._reset()
+        return speed

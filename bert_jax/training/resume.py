@@ -9,12 +9,14 @@ from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.fields import describe_model, has_corpus, reinitialized_pattern
+from bert_jax.devices.sharding import describe_devices
 from bert_jax.files.atomic import AppendFile
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
-from bert_jax.training import metrics, progress
+from bert_jax.training import metrics
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.initial import initial_params, special_tokens
+from bert_jax.training.listener import Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state, init_some, init_state
 
@@ -23,7 +25,7 @@ STARTS = "starts.jsonl"
 
 
 def restore_or_init(
-    run: Run, checkpoints: Checkpoints, screen: progress.Screen
+    run: Run, checkpoints: Checkpoints, listener: Listener
 ) -> tuple[TrainState, dict[str, Any]]:
     """Returns the state that training begins with, and the `checkpoint_meta` it was saved with.
 
@@ -39,7 +41,7 @@ def restore_or_init(
     if step is not None:
         check_unchanged(run, checkpoints.read_meta(step))
         state, meta = checkpoints.restore(step, like)
-        screen.line(f"resumed    after step {step} of {run.steps}")
+        listener.line(f"resumed    after step {step} of {run.steps}")
         return state, meta
     # 2. The parameters of another run or program, with a new optimizer state.
     key = run.key("init")
@@ -59,10 +61,10 @@ def restore_or_init(
             and not has_corpus(config),
         )
         for line in (*origin, f"as {describe_model(config)}"):
-            screen.line(f"start      {line}")
+            listener.line(f"start      {line}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}
     # 3. Random parameters.
-    screen.line(f"start      from random parameters, seed {config.seed}")
+    listener.line(f"start      from random parameters, seed {config.seed}")
     return init_state(task, tx, mesh, key, batch_size=phase.batch_size), {}
 
 
@@ -82,7 +84,7 @@ def record_start(run: Run, step: int) -> None:
     line = {
         "step": step,
         "steps": run.steps,
-        "devices": progress.describe_devices(run.mesh),
+        "devices": describe_devices(run.mesh),
         "versions": {"python": platform.python_version(), **_versions()},
     }
     with AppendFile(os.path.join(run.workdir, STARTS)) as file:

@@ -7,7 +7,6 @@ Fine-tuning of BERT on small sets is unstable: some seeds end no better than the
 import dataclasses
 import json
 import os
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -15,31 +14,43 @@ from bert_jax.config import store
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
 from bert_jax.scores.spread import summarize_seeds
-from bert_jax.training.train import train
+from bert_jax.training.listener import Listener
+from bert_jax.training.train import TrainResult, train
 
 
-def train_seeds(config: ConfigDict, workdir: str) -> tuple[Any, bool]:
+def train_seeds(
+    config: ConfigDict,
+    workdir: str,
+    *,
+    listener: Listener | None = None,
+) -> TrainResult:
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
     Complete seeds are not trained again; a request to stop ends the whole command. `results.json`
     has the means of all scores as `eval`, and the spread of the first metric.
 
+    Args:
+      config: of the runs; `seeds` says how many.
+      workdir: folder of all seeds.
+      listener: receives what each run reports.
+
     Returns:
-      The last state of the last seed, and whether all seeds are complete.
+      The result of the last seed that was trained; `is_complete` is about all seeds.
 
     Raises:
       UserError: as `train`.
     """
-    state, results = None, {}
+    listener = listener if listener and processes.is_main() else Listener()
+    result, results = None, {}
     for seed in range(config.seed, config.seed + config.seeds):
         run = ConfigDict(config.to_dict())
         run.seed, run.seeds = seed, 1
         folder = os.path.join(workdir, f"seed-{seed}")
-        if processes.is_main():
-            print(f"\nseed {seed}, in {folder}")
-        state, is_complete = train(run, folder)
-        if not is_complete:
-            return state, False
+        listener.line("")
+        listener.line(f"seed {seed}, in {folder}")
+        result = train(run, folder, listener=listener)
+        if not result.is_complete:
+            return result
         processes.barrier(f"results of seed {seed}")  # process 0 writes them
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:
             results[seed] = json.load(file)
@@ -48,12 +59,13 @@ def train_seeds(config: ConfigDict, workdir: str) -> tuple[Any, bool]:
         summary = summarize(config, results)
         write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
         spread = summary["spread"]
-        print(
-            f"\n{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f}, standard"
+        listener.line("")
+        listener.line(
+            f"{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f}, standard"
             f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
             f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
         )
-    return state, True
+    return result
 
 
 def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:

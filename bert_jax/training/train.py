@@ -11,24 +11,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax.config import presets, store
+from bert_jax.config import store
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
-from bert_jax.devices import compilation_cache, processes, sharding
+from bert_jax.devices import processes, sharding
 from bert_jax.files.errors import UserError
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.task import Task
-from bert_jax.training import metrics, progress
+from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
-from bert_jax.training.evaluate import make_evaluator, write_evaluation, write_results
+from bert_jax.training.evaluate import make_evaluator, write_results
 from bert_jax.training.feed import Feed
 from bert_jax.training.initial import check_source
+from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.patience import Patience
 from bert_jax.training.reporting import Reporter
@@ -38,20 +40,38 @@ from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import StepMetrics, apply_gradient, compute_gradient, train_step
 
 
-def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """What `train` returns.
+
+    Attributes:
+      run: the run, with data and tokenizer.
+      state: the last state.
+      metrics: as `metrics.history` returns them: `metrics["train"]["loss"]` is an array.
+      is_complete: whether all steps were done, or early stopping ended the run; False: it was
+        stopped, and the same call resumes it.
+    """
+
+    run: Run
+    state: TrainState
+    metrics: dict[str, dict[str, np.ndarray]]
+    is_complete: bool
+
+
+def train(config: ConfigDict, workdir: str, *, listener: Listener | None = None) -> TrainResult:
     """Trains to the end, or until SIGTERM or SIGINT; resumes from the newest checkpoint.
 
     Args:
       config: as bert_jax/config/defaults.py describes it.
       workdir: folder of the run; created if missing.
-
-    Returns:
-      The last state, and whether the run is complete.
+      listener: receives progress, metrics and messages in process 0.
 
     Raises:
       UserError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
         was not finite and the configuration says to abort.
     """
+    if listener is None or not processes.is_main():
+        listener = Listener()
     # ---------------------------------------------------------------- open: devices, data, phases
     if has_imported_params_only(workdir):
         raise UserError(
@@ -62,12 +82,7 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     if config.init_from and not store.has_begun(config, workdir):
         check_source(config)
     run = open_run(config, workdir)
-    screen = progress.Screen(run.steps, enabled=processes.is_main())
-    screen.line(f"devices    {progress.describe_devices(run.mesh)}")
-    if kept := compilation_cache.describe():
-        screen.line(f"compiled   {kept}")
-    for line in (*presets.describe(config), *run.description):
-        screen.line(line)
+    listener.opened(run)
 
     # ---------------------------------------------------------------- restore or initialize
     checkpoints = Checkpoints(
@@ -76,18 +91,17 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
         keep_best=config.checkpoint.keep_best,
         best_metric=config.checkpoint.best_metric,
     )
-    state, meta = restore_or_init(run, checkpoints, screen)
+    state, meta = restore_or_init(run, checkpoints, listener)
     step = int(state.step)
     if step == run.steps or meta.get("ended_early"):
         how = f"it ended early, after {step} of {run.steps} steps"
         if not meta.get("ended_early"):
             how = f"all its {step} steps were done before"
-        screen.line(f"This run is complete: {how}.")
+        listener.line(f"This run is complete: {how}.")
         with contextlib.closing(checkpoints):
-            report_chosen(run, checkpoints, screen)
-        return state, True
-    for line in progress.parameter_table(state.params):
-        screen.line(line)
+            report_chosen(run, checkpoints, listener)
+        return TrainResult(run, state, metrics.history(workdir), True)
+    listener.started(run, state)
     if processes.is_main():
         save_to_workdir(run)
         record_start(run, step)
@@ -95,9 +109,10 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
     # ---------------------------------------------------------------- loop
     evaluations = metrics.read_evaluations(workdir, step)
     patience = Patience(config.eval.patience, config.checkpoint.best_metric, evaluations)
-    reporter = Reporter(run, screen, state, metrics.Totals(meta.get("totals")))
+    reporter = Reporter(run, listener, state, metrics.Totals(meta.get("totals")))
     with (
         contextlib.closing(checkpoints),  # waits for the last save, however the loop ends
+        contextlib.closing(listener),
         contextlib.closing(reporter),
         processes.StopRequest() as stop,
     ):
@@ -107,13 +122,13 @@ def train(config: ConfigDict, workdir: str) -> tuple[TrainState, bool]:
 
     # ---------------------------------------------------------------- finish
     if is_complete := int(state.step) == run.steps or patience.is_over:
-        report_chosen(run, checkpoints, screen)
+        report_chosen(run, checkpoints, listener)
     else:
-        screen.line(
+        listener.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
             " The same command resumes from here."
         )
-    return state, is_complete
+    return TrainResult(run, state, metrics.history(workdir), is_complete)
 
 
 def train_phase(
@@ -157,11 +172,10 @@ def train_phase(
                 values, uses_best = evaluation.values, config.checkpoint.use == "best"
                 is_best = patience.add(values) and uses_best
                 is_last = patience.is_over or step == run.steps
-                reporter.report_evaluation(step, values, is_last)
-                if processes.is_main() and (is_best or not uses_best):
-                    write_evaluation(run, step, evaluation)
+                is_chosen = is_best or not uses_best
+                reporter.report_evaluation(step, evaluation, is_last=is_last, is_chosen=is_chosen)
             if stopping or patience.is_over or is_best or is_due("checkpoint", step):
-                reporter.sync()  # a checkpoint never outlives the metrics before it
+                reporter.sync(step)  # a checkpoint never outlives the metrics before it
                 meta = checkpoint_meta(run, reporter.totals, patience.is_over)
                 checkpoints.save(state, meta, values)
             if stopping or patience.is_over:
@@ -253,8 +267,8 @@ def jitted_train_step(
     return TrainStep((compute, update))
 
 
-def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -> None:
-    """Prints which checkpoint is evaluated, predicts and is exported; writes its results.json.
+def report_chosen(run: Run, checkpoints: Checkpoints, listener: Listener) -> None:
+    """Reports which checkpoint is evaluated, predicts and is exported; writes its results.json.
 
     A run on a corpus writes results.json in --mode=evaluate, unless the best checkpoint is used.
     """
@@ -264,5 +278,5 @@ def report_chosen(run: Run, checkpoints: Checkpoints, screen: progress.Screen) -
     checkpoints.wait()
     step = checkpoints.chosen_step(use)
     if processes.is_main() and (values := checkpoints.metrics_of(step)):
-        screen.line(f"{use:<10} step {step}: " + "  ".join(progress.named_values(values)))
+        listener.chosen(run, step, values)
         write_results(run, step, values)

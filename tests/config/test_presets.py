@@ -23,6 +23,7 @@ from bert_jax.models.layers.masks import attention_bias, is_visible
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking
 from bert_jax.tasks.losses import loss_names
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from bert_jax.training.run import Run, make_model_config, make_task_data
@@ -401,7 +402,7 @@ def test_each_preset_prepares_trains_evaluates_and_answers(name, corpus, tmp_pat
     )
     checks.check(config)
     workdir = str(tmp_path / "run")
-    train(config, workdir)
+    train(config, workdir, listener=training_listener())
     shown = capsys.readouterr().out
     assert f"preset     {name}\n" in shown
     assert ("next-sentence" in shown) == ("NSP loss" in shown) == KNOWN[name].next_sentence

@@ -7,6 +7,7 @@ import pytest
 from bert_jax.inference.input_files import check_files
 from bert_jax.inference.predict import predict
 from bert_jax.inference.unfinished import Unfinished
+from bert_jax.tools.listeners.terminal import Terminal
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts
 
@@ -16,7 +17,7 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
     (tmp_path / name).write_text(content)
     folder = tmp_path / "out"
     folder.mkdir()
-    predict(*run, str(tmp_path / name), str(folder / output))
+    predict(*run, str(tmp_path / name), str(folder / output), listener=Terminal())
     names = {path.name for path in folder.iterdir()} - {"output.na_probs.json"}
     assert names == {output}
     return (folder / output).read_text()
@@ -70,7 +71,9 @@ def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, tiny_ta
     """Whose labels are hidden, as those of GLUE's test sets."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
     output = tmp_path / "MRPC.tsv"
-    count = predict(*make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output))
+    count = predict(
+        *make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output), listener=Terminal()
+    )
     ids = [line.split("\t")[0] for line in output.read_text().splitlines()]
     assert count == len(HIDDEN) and sorted(ids[1:]) == [str(row["idx"]) for row in HIDDEN]
 

@@ -14,6 +14,7 @@ from bert_jax.config import store
 from bert_jax.inference.predict import predict
 from bert_jax.inference.unfinished import Unfinished
 from bert_jax.tasks import task
+from bert_jax.tools.listeners.terminal import Terminal
 from tests.inference.conftest import REPOSITORY, make_texts
 
 WINDOW = 4
@@ -63,14 +64,14 @@ def test_it_resumes_after_the_last_complete_window(
     source, output = tmp_path / "input.txt", tmp_path / "out" / "output.jsonl"
     source.write_text("\n".join(texts))
     output.parent.mkdir()
-    predict(*run, str(source), str(output))
+    predict(*run, str(source), str(output), listener=Terminal())
     whole = output.read_text()
     assert len(whole.splitlines()) == 18
     output.unlink()
     interrupt(run, tmp_path, monkeypatch, number=3)
     assert not output.exists()
     capsys.readouterr()
-    assert predict(*run, str(source), str(output)) == 18
+    assert predict(*run, str(source), str(output), listener=Terminal()) == 18
     printed = capsys.readouterr().out
     assert "8 examples are already predicted: continuing after them" in printed
     assert "10 examples of" in printed
@@ -98,7 +99,10 @@ def test_predictions_of_something_else_are_not_kept(
     else:
         (tmp_path / "out" / "output.jsonl.unfinished").unlink()
     output = tmp_path / "out" / "output.jsonl"
-    assert predict(config, workdir, str(tmp_path / "input.txt"), str(output)) == 18
+    assert (
+        predict(config, workdir, str(tmp_path / "input.txt"), str(output), listener=Terminal())
+        == 18
+    )
     assert "already predicted" not in capsys.readouterr().out
     assert len(output.read_text().splitlines()) == 18
 
@@ -111,7 +115,9 @@ def test_masked_words_with_another_number_of_candidates_are_not_kept(
     (tmp_path / "out").mkdir()
     interrupt(run, tmp_path, monkeypatch, number=2, top_k=3)
     output = tmp_path / "out" / "output.jsonl"
-    assert predict(*run, str(tmp_path / "input.txt"), str(output), top_k=2) == 9
+    assert (
+        predict(*run, str(tmp_path / "input.txt"), str(output), top_k=2, listener=Terminal()) == 9
+    )
     assert "already predicted" not in capsys.readouterr().out
     rows = map(json.loads, output.read_text().splitlines())
     assert [len(row["masks"][0]["candidates"]) for row in rows] == [2] * 9

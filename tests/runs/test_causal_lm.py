@@ -87,7 +87,8 @@ class Run:
     def __init__(self, name: str, folder: pathlib.Path, workdir: pathlib.Path):
         self.name, self.folder, self.workdir = name, folder, str(workdir)
         self.config = make_config(name, folder)
-        self.state, self.is_complete = train(self.config, self.workdir)
+        result = train(self.config, self.workdir)
+        self.state, self.is_complete = result.state, result.is_complete
 
     def metrics(self, workdir: str = "") -> list[dict]:
         rows = metrics.read_metrics(workdir or self.workdir)
@@ -147,9 +148,11 @@ def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "push", push_and_signal)
-        state, is_complete = train(run.config, str(tmp_path))
+        result = train(run.config, str(tmp_path))
+        state, is_complete = result.state, result.is_complete
     assert (int(state.step), is_complete) == (31, False)
-    state, is_complete = train(run.config, str(tmp_path))
+    result = train(run.config, str(tmp_path))
+    state, is_complete = result.state, result.is_complete
     assert is_complete
     got, want = (jax.tree_util.tree_leaves_with_path(tree) for tree in (state, run.state))
     for (path, leaf), (expected_path, expected) in zip(got, want, strict=True):
@@ -202,7 +205,8 @@ def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(f
     config.data.segments, config.data.dir = "full_sentences", str(tmp_path / "data")
     config.model.positions, config.metrics, config.steps = "sinusoidal", (), 24
     config.optimizer.learning_rate = 2e-2
-    state, _ = train(config, str(tmp_path / "run"))
+    result = train(config, str(tmp_path / "run"))
+    state = result.state
     assert "position_embeddings" not in state.params["bert"]["embeddings"]
     rows = metrics.read_metrics(str(tmp_path / "run"))
     training = [row["loss"] for row in rows if row["split"] == "train"]

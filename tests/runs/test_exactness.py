@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.devices import processes
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
 from bert_jax.training.train import train
 
@@ -111,10 +112,14 @@ def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, monkeypa
     for step in steps:
         with monkeypatch.context() as patch:
             stop_after(patch, step, signal.SIGINT if step % 2 else signal.SIGTERM)
-            assert int(train(run.config, str(run.workdir))[0].step) == step
+            assert (
+                int(train(run.config, str(run.workdir), listener=training_listener()).state.step)
+                == step
+            )
         assert f"after step {step}, which is saved" in capfd.readouterr().out
         assert_same_state(run, finished_here, step)
-    state, is_complete = train(run.config, str(run.workdir))
+    result = train(run.config, str(run.workdir), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert is_complete and int(state.step) == 20
     assert_same_run(run, finished_here)
 
@@ -147,11 +152,13 @@ MODERN = {
 
 def test_a_modern_encoder_resumes_on_a_mesh(make_run, monkeypatch):
     whole, run = make_run(**MODERN), make_run(**MODERN)
-    train(whole.config, str(whole.workdir))
+    train(whole.config, str(whole.workdir), listener=training_listener())
     with monkeypatch.context() as patch:
         stop_after(patch, 13)
-        assert int(train(run.config, str(run.workdir))[0].step) == 13
-    train(run.config, str(run.workdir))
+        assert (
+            int(train(run.config, str(run.workdir), listener=training_listener()).state.step) == 13
+        )
+    train(run.config, str(run.workdir), listener=training_listener())
     assert_same_run(run, whole)
 
 
@@ -175,7 +182,8 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     monkeypatch.setattr(processes, "StopRequest", stopped)
     monkeypatch.setattr(reporting.Reporter, "drain", drain_and_signal)
     run = make_run(log__every="0", eval__every="0", checkpoint__every="0")
-    state, is_complete = train(run.config, str(run.workdir))
+    result = train(run.config, str(run.workdir), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert not is_complete
     assert int(state.step) == 11
     assert (run.checkpoints / "11.sha256.json").is_file()
@@ -211,7 +219,7 @@ def test_a_finished_run_says_so_and_changes_nothing(make_run, finished_run, capf
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     before = content()
-    train(finished_run.config, str(finished_run.workdir))
+    train(finished_run.config, str(finished_run.workdir), listener=training_listener())
     assert "This run is complete: all its 20 steps were done before." in capfd.readouterr().out
     assert content() == before
 
@@ -220,28 +228,30 @@ def test_other_settings_are_refused_with_their_differences(make_run, monkeypatch
     run = make_run()
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
-        train(run.config, str(run.workdir))
+        train(run.config, str(run.workdir), listener=training_listener())
     run.values |= {"seed": 1, "optimizer.learning_rate": 0.5}
     expected = r"other settings: optimizer.learning_rate: 0.001 -> 0.5; seed: 0 -> 1\. Choose"
     with pytest.raises(ValueError, match=expected):
-        train(run.config, str(run.workdir))
+        train(run.config, str(run.workdir), listener=training_listener())
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         run.values |= {"optimizer.learning_rate": 1e-3, "checkpoint.allow_changes": True}
-        assert int(train(run.config, str(run.workdir))[0].step) == 4
+        assert (
+            int(train(run.config, str(run.workdir), listener=training_listener()).state.step) == 4
+        )
 
 
 def test_other_data_are_refused(make_run, monkeypatch, tmp_path):
     run = make_run()
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
-        train(run.config, str(run.workdir))
+        train(run.config, str(run.workdir), listener=training_listener())
     text = (run.corpus).read_text()
     other = tmp_path / "corpus.txt"
     other.write_text(text + text[: len(text) // 2])
     run.values |= {"data.source": f"text:{other}", "data.dir": str(tmp_path / "data")}
     with pytest.raises(ValueError, match=r"data: [0-9a-f]{12} -> [0-9a-f]{12}"):
-        train(run.config, str(run.workdir))
+        train(run.config, str(run.workdir), listener=training_listener())
 
 
 def test_metrics_of_both_splits_are_written(finished_run):

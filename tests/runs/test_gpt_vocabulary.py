@@ -20,6 +20,7 @@ from bert_jax.models import MODELS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.cli.flags.init_from import resolve
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.initial import check_source, initial_params, special_tokens
@@ -91,7 +92,7 @@ def pretraining_config(files, num_pieces):
 @pytest.fixture(scope="module")
 def pretrained(files, num_pieces, tmp_path_factory) -> str:
     workdir = str(tmp_path_factory.mktemp("pretrained"))
-    train(pretraining_config(files, num_pieces), workdir)
+    train(pretraining_config(files, num_pieces), workdir, listener=training_listener())
     return workdir
 
 
@@ -165,7 +166,7 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
     workdir = tmp_path / "finetuned"
     config = finetuning_config(files, pretrained, workdir)
     assert config.data.vocab == f"{pretrained}/vocab.gpt"
-    train(config, str(workdir))
+    train(config, str(workdir), listener=training_listener())
     assert NEW in capsys.readouterr().out
     trained = store.load(str(workdir))
     results = evaluate(trained, str(workdir))
@@ -246,4 +247,4 @@ def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_
     config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
     config.data.vocab, config.data.num_processes = str(files), 1
     with pytest.raises(ValueError, match=r"has no \[MASK\], which masked words need"):
-        train(config, str(tmp_path))
+        train(config, str(tmp_path), listener=training_listener())

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.listener import Listener
 from bert_jax.training.metrics import Totals
 from bert_jax.training.open import open_run
-from bert_jax.training.progress import Screen
 from bert_jax.training.resume import checkpoint_meta, restore_or_init
 from bert_jax.training.run import save_to_workdir
 from bert_jax.training.train import train
@@ -33,7 +33,7 @@ def run(make_run):
     )
     opened = open_run(run.config, str(run.workdir))
     with contextlib.closing(Checkpoints(str(run.workdir))) as checkpoints:
-        state, _ = restore_or_init(opened, checkpoints, Screen(STEPS, enabled=False))
+        state, _ = restore_or_init(opened, checkpoints, Listener())
         start = STEPS - LEFT
 
         def moved(leaf):
@@ -45,7 +45,8 @@ def run(make_run):
         )
         checkpoints.save(state, checkpoint_meta(opened, Totals(None), False), {})
     save_to_workdir(opened)
-    last, is_complete = train(run.config, str(run.workdir))
+    result = train(run.config, str(run.workdir))
+    last, is_complete = result.state, result.is_complete
     assert is_complete and int(last.step) == STEPS
     return run
 

@@ -108,7 +108,7 @@ def test_skip_aborts_after_too_many_in_a_row_also_when_resumed_among_them(
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "push", push_and_stop)
-        assert int(train(run.config, str(run.workdir))[0].step) == 6
+        assert int(train(run.config, str(run.workdir)).state.step) == 6
     with pytest.raises(ValueError, match=r"at step 7, 3 in a row \(config.nonfinite=skip\)"):
         train(run.config, str(run.workdir))
     assert not (run.checkpoints / "8").exists()

@@ -12,6 +12,7 @@ import pytest
 from bert_jax.config import checks, store
 from bert_jax.devices.trees import flatten
 from bert_jax.tools.cli.flags import init_from
+from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -93,7 +94,8 @@ class Run:
     def train(self):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            self.state, self.is_complete = train(self.config, str(self.workdir))
+            result = train(self.config, str(self.workdir), listener=training_listener())
+            self.state, self.is_complete = result.state, result.is_complete
         self.printed = printed.getvalue()
         return self
 
@@ -103,7 +105,7 @@ class Run:
         config.update_from_flattened_dict(changes)
         checks.check(config)
         with contextlib.redirect_stdout(io.StringIO()):
-            return evaluate(config, str(self.workdir))
+            return evaluate(config, str(self.workdir), listener=evaluation_listener())
 
     @property
     def results(self):

@@ -13,6 +13,7 @@ import pytest
 from bert_jax.config import checks, store
 from bert_jax.inference.predict import predict
 from bert_jax.tools.cli.flags import init_from
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -83,7 +84,8 @@ def new_run(tmp_path_factory):
 def finished(new_run):
     """An uninterrupted run on 8 devices."""
     run = new_run()
-    state, is_complete = train(run.config, str(run.workdir))
+    result = train(run.config, str(run.workdir), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert is_complete
     carried = state.carry["forward"][0].cell
     assert carried.shape == (8, 16) and len(carried.addressable_shards) == 8
@@ -117,8 +119,11 @@ def test_a_run_stopped_between_phases_resumes_exactly(new_run, finished, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "push", push_and_signal)
-        assert int(train(run.config, str(run.workdir))[0].step) == stop_at
-    train(run.config, str(run.workdir))
+        assert (
+            int(train(run.config, str(run.workdir), listener=training_listener()).state.step)
+            == stop_at
+        )
+    train(run.config, str(run.workdir), listener=training_listener())
     assert run.metrics() == finished.metrics()
     assert_same_state(run, finished, STEPS)
 
@@ -173,7 +178,8 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_run(finished, tmp_pa
     config.update_from_flattened_dict(values)
     init_from.resolve(config, values.keys(), str(tmp_path / "tagger"))
     checks.check(config)
-    state, is_complete = train(config, str(tmp_path / "tagger"))
+    result = train(config, str(tmp_path / "tagger"), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert is_complete and "without softmax" in capfd.readouterr().out
     source = finished.arrays(STEPS)
     kernel = state.params["elmo"]["forward_0"]["kernel"]

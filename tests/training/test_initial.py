@@ -14,6 +14,7 @@ from bert_jax.devices.trees import flatten
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.classification import Classification
 from bert_jax.tools.cli.flags.init_from import resolve
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
 from bert_jax.training.run import make_model_config
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
@@ -165,7 +166,8 @@ def short_run(theirs, tmp_path):
 @pytest.mark.slow
 def test_pretraining_starts_from_a_foreign_folder(short_run, theirs, tmp_path, capsys):
     resolve(short_run, frozenset(), str(tmp_path / "new"))
-    state, _ = train(short_run, str(tmp_path / "new"))
+    result = train(short_run, str(tmp_path / "new"), listener=training_listener())
+    state = result.state
     assert int(state.step) == 2
     printed = capsys.readouterr().out
     assert f"start      from the parameters of {theirs} (Hugging Face)" in printed
@@ -193,7 +195,7 @@ def test_a_corrupt_folder_is_refused_before_data_are_prepared(
     resolve(short_run, frozenset(), str(tmp_path / "new"))
     replace_tensor(theirs, "bert.pooler.dense.bias", array)
     with pytest.raises(ValueError, match=message):
-        train(short_run, str(tmp_path / "new"))
+        train(short_run, str(tmp_path / "new"), listener=training_listener())
     assert not (tmp_path / "new").exists()
 
 
@@ -204,16 +206,17 @@ def test_an_encoder_that_does_not_fit_is_refused_before_data_are_prepared(
     resolve(short_run, frozenset(), str(tmp_path / "new"))
     short_run.model.intermediate_size = 64
     with pytest.raises(ValueError, match=r"do not fit.*intermediate/kernel"):
-        train(short_run, str(tmp_path / "new"))
+        train(short_run, str(tmp_path / "new"), listener=training_listener())
     assert not (tmp_path / "new").exists()
 
 
 def test_a_run_resumes_without_its_source(short_run, theirs, tmp_path):
     resolve(short_run, frozenset(), str(tmp_path / "new"))
     short_run.data.vocab = str(shutil.copy(short_run.data.vocab, tmp_path / "vocab.txt"))
-    train(short_run, str(tmp_path / "new"))
+    train(short_run, str(tmp_path / "new"), listener=training_listener())
     shutil.rmtree(theirs)
-    state, is_complete = train(short_run, str(tmp_path / "new"))
+    result = train(short_run, str(tmp_path / "new"), listener=training_listener())
+    state, is_complete = result.state, result.is_complete
     assert int(state.step) == 2 and is_complete
 
 
@@ -222,4 +225,4 @@ def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
 
     convert.main(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
     with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):
-        train(short_run, str(tmp_path / "out"))
+        train(short_run, str(tmp_path / "out"), listener=training_listener())

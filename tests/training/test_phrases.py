@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests.runs.conftest import SMALL, Run, write_corpus
@@ -48,11 +49,13 @@ def make_run(tmp_path):
 @pytest.mark.slow
 def test_a_run_with_phrases_resumes_bit_for_bit(make_run, monkeypatch, capsys):
     whole, stopped = make_run("whole"), make_run("stopped")
-    assert train(whole.config, str(whole.workdir))[1]
+    assert train(whole.config, str(whole.workdir), listener=training_listener()).is_complete
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
-        assert not train(stopped.config, str(stopped.workdir))[1]
-    assert train(stopped.config, str(stopped.workdir))[1]
+        assert not train(
+            stopped.config, str(stopped.workdir), listener=training_listener()
+        ).is_complete
+    assert train(stopped.config, str(stopped.workdir), listener=training_listener()).is_complete
     assert_same_run(stopped, whole, 6)
     shares = [row["masked_phrases"] for row in whole.metrics()]
     assert all(0 < share < 1 for share in shares)

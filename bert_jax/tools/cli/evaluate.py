@@ -28,6 +28,7 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
     """
     run_flags.check_trained(config, flags)
     run_flags.start(flags)
+    from bert_jax.tools.listeners.make import evaluation_listener
     from bert_jax.training.evaluate import evaluate
 
-    evaluate(config, flags.workdir)
+    evaluate(config, flags.workdir, listener=evaluation_listener())

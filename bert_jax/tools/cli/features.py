@@ -57,9 +57,10 @@ def main(argv: Sequence[str]) -> None:
     run_flags.use_cache(flags)
     from bert_jax.inference.feature_extraction import FeatureExtractor, extract
     from bert_jax.inference.model import TrainedModel
+    from bert_jax.tools.listeners.terminal import Terminal
 
     model = TrainedModel(config, flags.workdir, flags.batch_tokens)
-    extract(FeatureExtractor(model, choice), flags.input, flags.output)
+    extract(FeatureExtractor(model, choice), flags.input, flags.output, Terminal())
 
 
 def _numbers(text: str) -> tuple[float, ...]:

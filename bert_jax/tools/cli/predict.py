@@ -42,5 +42,6 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
         raise UserError("predict needs --input=FILE and --output=FILE.")
     run_flags.start(flags)
     from bert_jax.inference.predict import predict
+    from bert_jax.tools.listeners.terminal import Terminal
 
-    predict(config, flags.workdir, flags.input, flags.output, top_k=flags.top_k)
+    predict(config, flags.workdir, flags.input, flags.output, flags.top_k, Terminal())

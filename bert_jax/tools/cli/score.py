@@ -96,12 +96,13 @@ def _score(
 ) -> None:
     """Calls `take` with each text and its score; all texts are validated first."""
     from bert_jax.inference.model import Progress
+    from bert_jax.tools.listeners.terminal import Terminal
 
     lengths, passes = [], 0
     for row in map(scorer.model.row, texts()):
         lengths.append(len(row.word_positions))
         passes += scorer.count_passes(row)
-    progress = Progress(passes)
+    progress = Progress(passes, Terminal())
     total = 0.0
     scores = scorer.score(map(scorer.model.row, texts()), progress)
     for text, score in zip(texts(), scores, strict=True):

@@ -34,10 +34,11 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
         from bert_jax.training.seeds import train_seeds as train
     else:
         from bert_jax.training.train import train
-    _, is_complete = train(config, flags.workdir)
     from bert_jax.devices import processes
+    from bert_jax.tools.listeners.make import training_listener
 
-    if is_complete and processes.is_main():
+    result = train(config, flags.workdir, listener=training_listener())
+    if result.is_complete and processes.is_main():
         from bert_jax.tools.report.report import write_report
 
         print(write_report(flags.workdir))

@@ -28,10 +28,9 @@ from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.text.word_tokenizer import WORD_SPECIALS
 from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
-from bert_jax.training.feed import Feed
+from bert_jax.training.feed import Feed, shapes
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_model_config, make_task_data, optimizer_config
-from bert_jax.training.shapes import shapes
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import flops_per_token
 from bert_jax.training.train import num_microbatches, step_of_phase

@@ -18,6 +18,7 @@ import jax
 from bert_jax.config.phases import Phase
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
+from bert_jax.devices.chips import peak_flops
 from bert_jax.devices.footprint import (
     bytes_of,
     peak_of_program,
@@ -28,10 +29,8 @@ from bert_jax.devices.memory import free_memory, used_memory
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.doctor.footprint import Memory
 from bert_jax.tools.doctor.trial import Trial
-from bert_jax.training.feed import Feed
-from bert_jax.training.progress import peak_flops
+from bert_jax.training.feed import Feed, Shape, shapes
 from bert_jax.training.run import Run, optimizer_config
-from bert_jax.training.shapes import Shape, shapes
 from bert_jax.training.state import abstract_state
 from bert_jax.training.train import TrainStep, step_of_phase
 

@@ -151,15 +151,17 @@ def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
         "checkpoint.every": "0",
     }
     config = make_config("tagging", changes)
-    state, is_complete = train(config, str(tmp_path / "whole"))
+    result = train(config, str(tmp_path / "whole"))
+    state, is_complete = result.state, result.is_complete
     printed = capsys.readouterr().out
     assert is_complete and "batches    8 rows of 32 tokens with about 8 examples" in printed
     *_, last = metrics.read_metrics(str(tmp_path / "whole"))
     assert last["split"] == "validation" and last["f1"] > 0.8
     with monkeypatch.context() as patch:
         stop_after(patch, 21)
-        assert not train(config, str(tmp_path / "stopped"))[1]
-    resumed, is_complete = train(config, str(tmp_path / "stopped"))
+        assert not train(config, str(tmp_path / "stopped")).is_complete
+    result = train(config, str(tmp_path / "stopped"))
+    resumed, is_complete = result.state, result.is_complete
     assert is_complete
     for a, b in zip(jax.tree.leaves(resumed), jax.tree.leaves(state), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()

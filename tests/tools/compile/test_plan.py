@@ -9,9 +9,9 @@ import pytest
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.compile.plan import plan, programs
+from bert_jax.training.feed import shapes
 from bert_jax.training.open import open_run
 from bert_jax.training.run import make_checked_mesh, optimizer_config
-from bert_jax.training.shapes import shapes
 from bert_jax.training.state import init_state
 from tests import tiny
 from tests.tools.compile.conftest import CONFIGS

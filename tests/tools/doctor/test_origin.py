@@ -98,14 +98,14 @@ def test_labels_in_another_order_than_the_checkpoints(make_config, finished, tmp
 def test_a_head_of_other_labels_is_really_taken_over(make_config, finished, tmp_path):
     """What the warning says is what training does."""
     from bert_jax.training.checkpoints import Checkpoints
+    from bert_jax.training.listener import Listener
     from bert_jax.training.open import open_run
-    from bert_jax.training.progress import Screen
     from bert_jax.training.resume import restore_or_init
     from bert_jax.training.workdir import open_model
 
     config = make_config("classification", init_from=str(finished))
     run = open_run(config, str(tmp_path))
-    state, _ = restore_or_init(run, Checkpoints(str(tmp_path)), Screen(1, enabled=False))
+    state, _ = restore_or_init(run, Checkpoints(str(tmp_path)), Listener())
     before = open_model(str(finished)).params
     assert (before["classifier/bias"] == state.params["classifier"]["bias"]).all()
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
+from bert_jax.devices.chips import peak_flops
 from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
@@ -26,7 +27,6 @@ from bert_jax.tools.benchmark.workload import (
     make_batch,
     time_steps,
 )
-from bert_jax.training.progress import peak_flops
 from bert_jax.training.state import init_state, make_key
 from bert_jax.training.step import compute_gradient, flops_per_token, train_step
 

@@ -1,0 +1,139 @@
+"""What train and evaluate print: devices, the parameter table, progress lines, health."""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+
+from bert_jax.config import presets
+from bert_jax.config.durations import duration
+from bert_jax.devices import compilation_cache
+from bert_jax.devices.sharding import describe_devices
+from bert_jax.devices.trees import path_name
+from bert_jax.tools.listeners.review import verdict
+from bert_jax.training.listener import Evaluation, Listener
+from bert_jax.training.run import Run
+from bert_jax.training.state import TrainState
+
+
+class Terminal(Listener):
+    """Prints what a run reports, with a progress bar below the lines on a terminal."""
+
+    def __init__(self):
+        self._bar = sys.stdout.isatty()
+        self._steps = 0
+
+    def line(self, text: str = "") -> None:
+        """Prints a line above the bar."""
+        print("\r\x1b[K" + text if self._bar else text, flush=True)
+
+    def progress(self, step: int, steps: int) -> None:
+        """Redraws the bar; does nothing if the output is not a terminal."""
+        if self._bar:
+            done = math.floor(40 * min(step / max(steps, 1), 1))
+            bar = "#" * done + "-" * (40 - done)
+            print(f"\r\x1b[K[{bar}] {step}/{steps}", end="", flush=True)
+
+    def opened(self, run: Run) -> None:
+        self._steps = run.steps
+        self.line(f"devices    {describe_devices(run.mesh)}")
+        if kept := compilation_cache.describe():
+            self.line(f"compiled   {kept}")
+        for text in (*presets.describe(run.config), *run.description):
+            self.line(text)
+
+    def started(self, run: Run, state: TrainState) -> None:
+        for text in parameter_table(state.params):
+            self.line(text)
+
+    def metrics(
+        self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
+    ) -> None:
+        if split == "train":
+            self.line(progress_line(step, self._steps, values, speed))
+        else:
+            self.line(f"step {step}  held-out  " + "  ".join(named_values(values)))
+
+    def evaluation(
+        self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
+    ) -> None:
+        if is_last:
+            for text in verdict(run, step, evaluation.values):
+                self.line(text)
+
+    def chosen(self, run: Run, step: int, values: Mapping[str, float]) -> None:
+        use = run.config.checkpoint.use
+        self.line(f"{use:<10} step {step}: " + "  ".join(named_values(values)))
+
+
+class EvaluationTerminal(Terminal):
+    """Prints what the command `evaluate` reports."""
+
+    def opened(self, run: Run) -> None:
+        pass
+
+    def evaluation(
+        self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
+    ) -> None:
+        self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
+        self.line("held-out  " + "  ".join(named_values(evaluation.values)))
+        self.line("\n".join(verdict(run, step, evaluation.values)))
+
+
+def parameter_table(params: Any) -> Iterable[str]:
+    """Yields a line for each parameter: path, shape, dtype, sharding, number of values."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    rows = [
+        (
+            path_name(path),
+            "x".join(map(str, leaf.shape)),
+            leaf.dtype.name,
+            str(tuple(getattr(leaf.sharding, "spec", ()))),
+            f"{leaf.size:,}",
+        )
+        for path, leaf in leaves
+    ]
+    header = ("parameter", "shape", "dtype", "split over", "numbers")
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        *left, last = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([*left, last.strip().rjust(widths[-1])])
+    yield f"{sum(leaf.size for _, leaf in leaves):,} parameters"
+
+
+def progress_line(
+    step: int, steps: int, values: Mapping[str, float], speed: Mapping[str, float]
+) -> str:
+    """Returns the line that reports training metrics and speed."""
+    parts = [f"step {step:>{len(str(steps))}}/{steps}", *named_values(values)]
+    parts.append(f"{speed['tokens_per_second']:,.0f} tokens/s")
+    parts.append(f"{speed['examples_per_second']:,.1f} examples/s")
+    parts.append(f"data wait {speed['waiting_for_data']:.0%}")
+    if "mfu" in speed:
+        parts.append(f"MFU {speed['mfu']:.1%}")
+    if remaining := steps - step:
+        parts.append(f"ETA {duration(remaining / max(speed['steps_per_second'], 1e-9))}")
+    return "  ".join(parts)
+
+
+def named_values(values: Mapping[str, float]) -> list[str]:
+    """Returns metrics for display: "MLM loss 2.345", "NSP accuracy 97.1%" ..."""
+    return [f"{_short(name)} {_number(name, value)}" for name, value in values.items()]
+
+
+def _short(name: str) -> str:
+    words = {
+        **{"masked_lm": "MLM", "causal_lm": "LM", "bidirectional_lm": "biLM"},
+        **{"next_sentence": "NSP", "learning_rate": "lr"},
+    }
+    for long, short in words.items():
+        name = name.replace(long, short)
+    return name.replace("_", " ")
+
+
+def _number(name: str, value: float) -> str:
+    if name.endswith("accuracy"):
+        return f"{value:.1%}"
+    return f"{value:.2e}" if name == "learning_rate" else f"{value:.4g}"

@@ -1,0 +1,99 @@
+"""What train prints: lines, the parameter table, the progress bar; TensorBoard events."""
+
+import time
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.devices import sharding
+from bert_jax.tools.listeners import terminal
+from bert_jax.tools.listeners.tensorboard import TensorBoard
+from bert_jax.tools.listeners.terminal import Terminal
+from bert_jax.training.state import parameter_rules
+from tests.tiny import make_task
+
+SPEED = {
+    "steps_per_second": 2.0,
+    "tokens_per_second": 8192.0,
+    "examples_per_second": 64.0,
+    "waiting_for_data": 0.02,
+}
+VALUES = {
+    "loss": 3.25,
+    "masked_lm_loss": 2.75,
+    "masked_lm_accuracy": 0.412,
+    "next_sentence_accuracy": 0.9,
+    "learning_rate": 1e-4,
+}
+
+
+def test_a_report_is_one_line():
+    line = terminal.progress_line(40, 1000, VALUES, SPEED | {"mfu": 0.45})
+    assert line == (
+        "step   40/1000  loss 3.25  MLM loss 2.75  MLM accuracy 41.2%  NSP accuracy 90.0%"
+        "  lr 1.00e-04  8,192 tokens/s  64.0 examples/s  data wait 2%  MFU 45.0%  ETA 8:00"
+    )
+
+
+def test_unknown_values_are_left_out():
+    line = terminal.progress_line(1000, 1000, VALUES, SPEED)
+    assert "MFU" not in line
+    assert "ETA" not in line
+
+
+def test_durations_above_an_hour_have_hours():
+    assert terminal.progress_line(0, 7200, {}, SPEED).endswith("ETA 1:00:00")
+
+
+def test_the_table_has_a_row_for_each_parameter_and_their_sum():
+    mesh = sharding.make_mesh(data=4, fsdp=1, tensor=2)
+    params = {
+        "intermediate": {"kernel": jnp.zeros((2, 6)), "bias": jnp.zeros(6)},
+        "layer_norm": {"scale": jnp.ones(1200)},
+    }
+    params = jax.device_put(
+        params, sharding.parameter_shardings(mesh, parameter_rules(make_task()), params)
+    )
+    header, *rows, total = terminal.parameter_table(params)
+    assert header.split() == ["parameter", "shape", "dtype", "split", "over", "numbers"]
+    assert rows[0].split() == ["intermediate/bias", "6", "float32", "('tensor',)", "6"]
+    assert rows[1].split()[:2] == ["intermediate/kernel", "2x6"]
+    assert rows[2].split()[-1] == "1,200"
+    assert len({len(row) for row in [header, *rows]}) == 1  # columns stand under one another
+    assert total == "1,218 parameters"
+
+
+def test_without_a_terminal_there_is_no_bar(capsys):
+    screen = Terminal()
+    screen.progress(3, 10)
+    screen.line("a line")
+    assert capsys.readouterr().out == "a line\n"
+
+
+def test_on_a_terminal_a_bar_shows_the_progress(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    screen = Terminal()
+    screen.progress(5, 10)
+    screen.line("a line")
+    bar, line = capsys.readouterr().out.split("\r\x1b[K")[1:]
+    assert bar == f"[{'#' * 20}{'-' * 20}] 5/10"
+    assert line == "a line\n"
+
+
+def test_events_of_a_resumed_run_have_each_step_once(tmp_path):
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    run = SimpleNamespace(workdir=str(tmp_path))
+    for first_step, steps in ((0, (1, 2, 3, 4)), (2, (3, 4, 5))):
+        listener = TensorBoard()
+        listener.started(run, SimpleNamespace(step=first_step))
+        for step in steps:
+            listener.metrics(step, "train", {"loss": 1 / step}, {"tokens_per_second": 5.0})
+        listener.close()
+        time.sleep(1.1)  # event files are named by the second
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [e.step for e in events.Scalars("train/loss")] == [1, 2, 3, 4, 5]
