@@ -1,0 +1,30 @@
+"""BERT in JAX: train, fine-tune and use encoders from Python.
+
+    >>> import bert_jax
+    >>> model = bert_jax.load("runs/mine")
+    >>> model.encode(["A cat sat on the mat."])  # float32[texts, hidden]
+
+`bert_jax.models` has the encoders for your own flax code. docs/python.md is the guide. Importing
+this package imports nothing else; jax is imported on first use.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bert_jax.api import Model, finetune, get_config, load, prepare, train
+
+__all__ = ["Model", "finetune", "get_config", "load", "prepare", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a function of the API, or the package `models`, on first use."""
+    if name in __all__:
+        return getattr(importlib.import_module("bert_jax.api"), name)
+    if name == "models":
+        return importlib.import_module("bert_jax.models")
+    raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "models"])

@@ -25,8 +25,9 @@ from ml_collections import ConfigDict
 from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import checks, defaults, store
+from bert_jax.data import init_from
 from bert_jax.tools.cli import COMMANDS
-from bert_jax.tools.cli.flags import command_line, init_from
+from bert_jax.tools.cli.flags import command_line
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = {

@@ -19,9 +19,10 @@ from bert_jax.config import checks, defaults, store
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predict import predict
+from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
@@ -271,7 +272,7 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
     printed = capsys.readouterr().out
     assert f"from the parameters of {source.workdir}, step 100" in printed
     assert "with new, random ones for classifier\n" in printed
-    model = TrainedModel(store.load(source.workdir), source.workdir)
-    extractor = FeatureExtractor(model, Choice(level="sentence"))
-    ((_, _, features),) = extractor.run([model.row(Text("moon river"))])
+    predictor = Predictor(load_workdir(store.load(source.workdir), source.workdir))
+    extractor = FeatureExtractor(predictor, Choice(level="sentence"))
+    ((_, features),) = extractor.run([extractor.row(Text("moon river"))])
     assert features["embeddings"].shape == (32,)

@@ -20,6 +20,7 @@ FLOORS = (
     "main",
     "__main__",
     "tools",
+    "api",
     "inference",
     "training",
     "exchange",
@@ -149,6 +150,8 @@ def chains_to(
     files = module_files(root)
     read = imports_at_import if only_at_import else imports
     names = {module: read(path) for module, path in files.items()}
+    # The package itself imports its API on first use.
+    names[PACKAGE] = imports_at_import(files[PACKAGE]) if PACKAGE in files else set()
     chains = []
     for module in start:
         waiting, seen = [(module,)], {module}
@@ -171,8 +174,8 @@ def upward_imports(root: pathlib.Path) -> list[str]:
     files, lines = module_files(root), []
     for module, path in files.items():
         for found in imported_modules(imports(path), files):
-            if module == PACKAGE or found == PACKAGE:
-                is_allowed = False
+            if module == PACKAGE or found == PACKAGE:  # `import bert_jax` is the API
+                is_allowed = (module, found) == (PACKAGE, f"{PACKAGE}.api")
             elif floor(found) not in FLOORS or floor(module) not in FLOORS:
                 is_allowed = False
             else:
@@ -226,7 +229,7 @@ def misplaced(root: pathlib.Path) -> list[str]:
         f"{name} is in FLOORS but not in {PACKAGE}/" for name in FLOORS if name not in on_disk
     ]
     files = {path.name for path in (root / PACKAGE).iterdir() if path.is_file()}
-    more = sorted(files - {"main.py", "__main__.py", "__init__.py"})
+    more = sorted(files - {"main.py", "__main__.py", "__init__.py", "api.py"})
     return lines + [f"{PACKAGE}/{name} belongs in a folder" for name in more]
 
 

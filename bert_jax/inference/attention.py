@@ -13,64 +13,53 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.config.encoders import TransformerConfig
-from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.predictor import Predictor
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import WordLogits
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Encoded, EncoderConfig
 from bert_jax.scores.attention import STATISTICS, attention_of_words
-from bert_jax.tasks import find_task
-from bert_jax.tasks.task import TaskRow
+from bert_jax.tasks.causal_lm import predicted_positions
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.run import make_model_config, make_task_data
-from bert_jax.training.workdir import untrained_params
 
 
 class AttentionReader:
     """Reads attention with a trained model.
 
     Attributes:
-      model: with its parameters.
-      config: of its encoder, with the implementation of attention that returns probabilities.
+      model: on the devices.
+      config: configuration of its encoder, with the attention implementation that returns
+        probabilities.
       no_lens: why its layers predict no words; "" if they do.
     """
 
-    def __init__(
-        self,
-        config: ConfigDict,
-        workdir: str,
-        top_k: int = 5,
-        model: TrainedModel | None = None,
-    ):
-        """Loads vocabulary and parameters.
+    def __init__(self, predictor: Predictor, top_k: int = 5):
+        """Compiles on first use.
 
         Args:
-          config: of the workdir.
-          workdir: of a run, or of imported weights.
-          top_k: words that are listed of each prediction.
-          model: of the same workdir, if it is loaded already.
+          predictor: of the model.
+          top_k: number of words listed for each prediction.
 
         Raises:
-          UserError: there is no checkpoint, or the model has no attention.
+          UserError: the model has no attention.
         """
-        self.config = _probability_config(make_model_config(config))
+        self.model = model = predictor.model
+        self.config = _probability_config(model.encoder)
         # One text is read at a time: a batch has no further rows.
-        self.model = (model or TrainedModel(config, workdir)).one_at_a_time()
-        self._task = find_task(config.task)
-        self._data: Any = make_task_data(config)
-        self.no_lens = _why_no_lens(self._task, config.task, untrained_params(workdir))
-        num_pieces = len(self.model.tokenizer.pieces)
+        self._predictor = Predictor(model, batch_tokens=1)
+        self.no_lens = _why_no_lens(model)
+        num_pieces = len(model.tokenizer.pieces)
         lens = None
         if not self.no_lens:
-            lens = Lens(self.config, min(top_k, num_pieces), num_pieces, self._task.reads_forward)
-        self._forward = self.model.compile(
-            functools.partial(_forward, self.config, self.model.tokenizer, lens)
+            lens = Lens(self.config, min(top_k, num_pieces), num_pieces, model.task.reads_forward)
+        self._forward = model.compile(
+            functools.partial(_forward, self.config, model.tokenizer, lens)
         )
 
     def encode(self, text: Text) -> TextRow:
@@ -81,9 +70,14 @@ class AttentionReader:
         """
         tokenizer = self.model.tokenizer
         has_masks = tokenizer.mask_id >= 0
-        longest = self.config.max_position_embeddings
-        row = encode_text(text, tokenizer, longest, masks=has_masks)
-        return self._data.begin(row, tokenizer) if self._task.reads_forward else row
+        row = encode_text(text, tokenizer, self.config.max_position_embeddings, masks=has_masks)
+        data: Any = self.model.data
+        return data.begin(row, tokenizer) if self.model.task.reads_forward else row
+
+    def length(self, row: TextRow) -> int:
+        """Returns the number of positions that a text is padded to."""
+        ((_, length),) = self._predictor.batches(np.array([len(row.input_ids)]), packs=False)
+        return length
 
     def read(self, row: TextRow) -> dict[str, np.ndarray]:
         """Returns the arrays of a text; docs/attention.md lists them.
@@ -92,7 +86,9 @@ class AttentionReader:
           UserError: it has no words.
         """
         tokenizer, length = self.model.tokenizer, len(row.input_ids)
-        ((_, _, found),) = self.model.run(self._forward, [row])
+        padded = [0] + [-1] * (self.model.batch_shards - 1)
+        batch = EncodedTexts([row], tokenizer).take(np.array(padded)[:, None], self.length(row))
+        found = {name: array[0] for name, array in self.model.call(self._forward, batch).items()}
         attention = found["attention"][..., :length, :length]
         statistics = mean_statistics(found["sums"], float(found["attending"]), "The text")
         spans = all_spans(row, tokenizer)
@@ -112,16 +108,17 @@ class AttentionReader:
 
     def _lens_of(self, row: TextRow, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the predictions of the layers for the masks, or for every word but the first."""
-        if self.no_lens or not (self._task.reads_forward or row.masked):
+        reads_forward = self.model.task.reads_forward
+        if self.no_lens or not (reads_forward or row.masked):
             return {}
-        if self._task.reads_forward:
-            places = positions = row.word_positions - 1
+        if reads_forward:
+            places = positions = predicted_positions(row) - 1
         else:
             places, positions = np.arange(len(row.masked)), np.array(row.masked, np.int32)
         pieces = np.array(self.model.tokenizer.pieces)
         return {
             "lens_positions": positions,
-            "lens_offset": np.array(int(self._task.reads_forward), np.int32),
+            "lens_offset": np.array(int(reads_forward), np.int32),
             "lens_tokens": pieces[found["top_ids"][:, places]],
             "lens_probabilities": found["top_probabilities"][:, places],
             "lens_answers": pieces[found["answers"][places]],
@@ -218,12 +215,13 @@ def _probability_config(config: EncoderConfig) -> TransformerConfig:
     return dataclasses.replace(config, attention="einsum", remat=False)
 
 
-def _why_no_lens(row: TaskRow, task: str, untrained: tuple[str, ...]) -> str:
-    if not (row.fills_masks or row.reads_forward):
+def _why_no_lens(model: TrainedModel) -> str:
+    if not (model.task.fills_masks or model.task.reads_forward):
+        task = model.config.task
         return (
             f"The model was trained for config.task={task!r}: it has no head that predicts words."
         )
-    if any(name.startswith("masked_lm/") for name in untrained):
+    if any(name.startswith("masked_lm/") for name in model.untrained):
         return "The weights were imported without a head that predicts words."
     return ""
 

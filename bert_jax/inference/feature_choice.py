@@ -1,14 +1,11 @@
-"""Which features are extracted: settings and their validation.
-
-`models.layer_choice` describes the choices of layers.
-"""
+"""Which features are extracted: settings and their validation. Does not import jax."""
 
 import dataclasses
 import math
 
 from bert_jax.files.errors import UserError
 
-# Of `models.layer_choice.LAYER_CHOICES`, which needs jax: names that features may have.
+# Names of layers, as in `models.layer_choice.LAYER_CHOICES` (which needs jax).
 FEATURE_LAYERS = (
     "last",
     "second_to_last",
@@ -18,7 +15,7 @@ FEATURE_LAYERS = (
     "all",
     "directions",
 )
-# Of these, those with several vectors for each token.
+# Those of them with several vectors for each token.
 SEVERAL = ("all", "directions")
 LEVELS = ("subword", "word", "sentence")
 WORDS = ("first", "mean")
@@ -27,19 +24,20 @@ POOLING = ("cls", "mean", "max")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Which features.
+    """Which features are extracted.
 
     Attributes:
-      layers: of FEATURE_LAYERS.
-      weights: of `weighted_sum`.
-      level: what a vector represents, of LEVELS.
-      word: a word is its first piece or the mean of its pieces.
-      pooling: a sentence is its [CLS], or the mean or the maximum over all its tokens, [CLS] and
-        [SEP] included.
+      layers: one of FEATURE_LAYERS; or the number of a layer, 0 the embeddings' output, -1 the last
+        layer.
+      weights: weights of the last layers for `weighted_sum`, the last layer's last.
+      level: what a vector represents, one of LEVELS.
+      word: whether a word is its first piece or the mean of its pieces.
+      pooling: whether a sentence is its [CLS], or the mean or maximum over all its tokens, [CLS]
+        and [SEP] included.
       normalize: whether each vector is scaled to length 1.
     """
 
-    layers: str = "last"
+    layers: str | int = "last"
     weights: tuple[float, ...] = ()
     level: str = "subword"
     word: str = "mean"
@@ -47,14 +45,15 @@ class Choice:
     normalize: bool = False
 
     def __post_init__(self):
+        layers = FEATURE_LAYERS if isinstance(self.layers, str) else (self.layers,)
         for name, allowed in (
-            ("layers", FEATURE_LAYERS),
+            ("layers", layers),
             ("level", LEVELS),
             ("word", WORDS),
             ("pooling", POOLING),
         ):
             if (got := getattr(self, name)) not in allowed:
-                raise UserError(f"--{name}={got} is none of {', '.join(allowed)}.")
+                raise UserError(f"--{name}={got} must be one of {', '.join(allowed)}.")
         if (self.layers == "weighted_sum") != bool(self.weights):
             raise UserError(
                 "--layers=weighted_sum and --weights go together, for example"

@@ -13,21 +13,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.config.encoders import TransformerConfig
-from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.inference.model import check_single_process, load_fitting_tokenizer
+from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMDecoder
 from bert_jax.models.stack_encoder import make_cache
-from bert_jax.tasks import find_task
-from bert_jax.tasks.causal_lm import CausalLM
-from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_model_config, make_task_data
-from bert_jax.training.state import abstract_params, make_key
-from bert_jax.training.workdir import untrained_params, untrained_rows
+from bert_jax.training.state import make_key
 
 # Rows that are continued together.
 _BATCH_ROWS = 32
@@ -49,46 +42,33 @@ class Prompt:
 
 
 class Generator:
-    """The chosen checkpoint of a workdir, ready to continue texts.
+    """Continues texts with a model that predicts next tokens.
 
     Attributes:
-      model: configuration of the encoder.
-      tokenizer: of the run.
+      encoder: configuration of the encoder.
+      tokenizer: the run's.
     """
 
-    def __init__(self, config: ConfigDict, workdir: str, params: Any = None):
-        """Loads vocabulary and parameters.
+    def __init__(self, model: TrainedModel):
+        """Finds the tokens that begin and end texts.
 
         Args:
-          config: of the workdir.
-          workdir: of a run, or of imported weights.
-          params: of the same workdir, which are on the devices already; None: they are read.
+          model: on the devices.
 
         Raises:
-          UserError: the model does not predict next words, or there is no checkpoint.
+          UserError: the model does not predict next tokens, or its head was not trained.
         """
-        check_single_process()
-        self.model = _generating_model(config, workdir)
-        make_task_data(config).check_trained(untrained_params(workdir), workdir)
-        self.tokenizer = load_fitting_tokenizer(config, workdir, self.model)
-        self._params = params or self._load_params(config, workdir)
-        # Of imported weights: special tokens that the model has never seen.
-        words = [word for words in untrained_rows(workdir).values() for word in words]
-        unseen = set(map(self.tokenizer.pieces.index, words))
-        running = config.data.get("segments") == "running_text"
+        self.encoder = _generating_encoder(model)
+        model.data.check_trained(model.untrained, model.folder)
+        self.tokenizer, self._params = model.tokenizer, model.params
+        running = model.config.data.get("segments") == "running_text"
+        # Special tokens that the model has never seen have the id -1.
         self._marker = self.tokenizer.sep_id if running else self.tokenizer.cls_id
-        if self._marker in unseen:
-            self._marker = -1
-        self._ends = tuple(sorted({self.tokenizer.sep_id, self.tokenizer.end_id} - unseen))
-        others = {self.tokenizer.cls_id, self.tokenizer.mask_id, self.tokenizer.pad_id} | unseen
-        never = others - {*self._ends, self.tokenizer.unk_id, -1}
-        is_word = np.arange(self.model.padded_vocab_size) < len(self.tokenizer.pieces)
+        self._ends = tuple(sorted({self.tokenizer.sep_id, self.tokenizer.end_id} - {-1}))
+        others = {self.tokenizer.cls_id, self.tokenizer.mask_id, self.tokenizer.pad_id}
+        never = (others | model.unseen_ids) - {*self._ends, self.tokenizer.unk_id, -1}
+        is_word = np.arange(self.encoder.padded_vocab_size) < len(self.tokenizer.pieces)
         self._is_choice = is_word & ~np.isin(np.arange(len(is_word)), list(never))
-
-    def _load_params(self, config: ConfigDict, workdir: str) -> Any:
-        task, mesh = CausalLM(self.model), sharding.make_mesh()
-        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-            return checkpoints.restore_params(step, abstract_params(task, mesh))
 
     def prompt(self, text: str, max_new_tokens: int) -> Prompt:
         """Tokenizes the beginning of a text.
@@ -103,7 +83,7 @@ class Generator:
                 f"The prompt {text!r} has no tokens, and this model has no token that begins a"
                 " text: give a word."
             )
-        tokens, longest = len(marker + ids), self.model.max_position_embeddings
+        tokens, longest = len(marker + ids), self.encoder.max_position_embeddings
         if tokens + max_new_tokens > longest:
             room = longest - tokens
             fix = f"set --max_new_tokens={room} or less" if room > 0 else "shorten it"
@@ -150,7 +130,7 @@ class Generator:
                 lengths,
                 keys,
                 self._is_choice,
-                model=self.model,
+                model=self.encoder,
                 sampling=sampling,
                 max_new_tokens=max_new_tokens,
                 ends=self._ends,
@@ -227,14 +207,14 @@ def continue_rows(
     return jax.lax.while_loop(go_on, add_word, state)[1]
 
 
-def _generating_model(config: ConfigDict, workdir: str) -> TransformerConfig:
-    """Returns the encoder's configuration, or refuses a model that does not predict next words."""
-    model = make_model_config(config)
-    if isinstance(model, TransformerConfig) and find_task(config.task).reads_forward:
-        return model
-    mask = getattr(model, "attention_pattern", "none")
+def _generating_encoder(model: TrainedModel) -> TransformerConfig:
+    """Returns the encoder's configuration, or refuses a model that does not predict next tokens."""
+    encoder = model.encoder
+    if isinstance(encoder, TransformerConfig) and model.task.reads_forward:
+        return encoder
+    mask = getattr(encoder, "attention_pattern", "none")
     raise UserError(
-        f"{workdir} is for config.task={config.task!r}, with"
-        f" config.model.attention_pattern={mask!r}: only a"
-        " model that was trained to predict the next word (config.task='causal_lm') generates text."
+        f"{model.folder} is for config.task={model.config.task!r}, with"
+        f" config.model.attention_pattern={mask!r}: only a model that was trained to predict the"
+        " next token (config.task='causal_lm') generates text."
     )

@@ -10,22 +10,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.config.encoders import TransformerConfig
 from bert_jax.config.fields import data_dir, has_corpus
-from bert_jax.config.phases import phase_entries
 from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
-from bert_jax.inference.model import BATCH_TOKENS, TrainedModel
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.predictor import BATCH_TOKENS, Predictor
 from bert_jax.models.layers.masks import is_visible
 from bert_jax.scores.attention import STATISTICS
-from bert_jax.tasks.task import TaskData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.open import VALIDATION
-from bert_jax.training.run import make_task_data, read_labels
 
 _FIELDS = ("input_ids", "token_type_ids", "position_ids", "example_ids")
 
@@ -97,40 +94,35 @@ def mean_statistics(sums: np.ndarray, attending: float, where: str) -> np.ndarra
     return (sums / attending).astype(np.float32)
 
 
-def sample_batches(
-    config: ConfigDict, workdir: str, model: TrainedModel, path: str, most: int
-) -> Iterator[Batch]:
+def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Batch]:
     """Yields batches of int32[batch, seq] fields with some texts of a file or held-out split.
 
     Args:
-      config: of the workdir.
-      workdir: of a run, or of imported weights.
-      model: of the workdir.
+      model: on the devices.
       path: a file as `predict` reads it for the task; "" is the held-out split of a corpus, or
         config.data.eval.
-      most: the most rows of the corpus, or examples of the file.
+      max_rows: maximum number of rows of the corpus, or examples of the file.
 
     Raises:
       UserError: there is no such split or file, or nothing in it.
     """
+    config, data = model.config, model.data
     if not path and has_corpus(config):
-        yield from _corpus_batches(config, workdir, model, most)
+        yield from _corpus_batches(model, max_rows)
         return
-    data = _task_data(config, workdir)
     source = path or buckets.local(config.data.eval)
     if not source:
-        raise UserError(f"{workdir} has no config.data.eval: give a file, --input=FILE.")
+        raise UserError(f"{model.folder} has no config.data.eval: give a file, --input=FILE.")
     count = sum(1 for _ in data.read(source, Counter(), labelled=not path))
-    chosen = {*_evenly(count, most).tolist()}
+    chosen = {*_evenly(count, max_rows).tolist()}
     read = enumerate(data.read(source, Counter(), labelled=not path))
     examples = [example for number, example in read if number in chosen]
     if not examples:
         raise UserError(f"{source} holds no text: there is nothing to do.")
     for example in examples:
-        data.check_example(example, model.tokenizer, model.config)
+        data.check_example(example, model.tokenizer, model.encoder)
     rows = data.encode(examples, model.tokenizer, Counter())
-    for batch in data.prediction_batches(rows, model.config, model.batch_shards):
-        local = batch.read(0, len(batch.row_numbers))
+    for local in Predictor(model).host_batches(rows, packs=False):
         # Rows of a multiple choice are [batch, choices, seq].
         yield {name: local[name].reshape(-1, local[name].shape[-1]) for name in _FIELDS}
 
@@ -160,32 +152,21 @@ def sample_statistics(
     return mean_statistics(total, attending, "The sample"), rows, round(attending)
 
 
-def _evenly(count: int, most: int) -> np.ndarray:
-    """int64[...]: at most `most` of the numbers from 0 to count - 1, at even distances."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+def _evenly(count: int, maximum: int) -> np.ndarray:
+    """int64[...]: at most `maximum` of the numbers from 0 to count - 1, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, maximum)).round().astype(np.int64))
 
 
-def _corpus_batches(
-    config: ConfigDict, workdir: str, model: TrainedModel, most: int
-) -> Iterator[Batch]:
-    manifest = Manifest.load(data_dir(config, workdir))
+def _corpus_batches(model: TrainedModel, max_rows: int) -> Iterator[Batch]:
+    manifest = Manifest.load(data_dir(model.config, model.folder))
     if VALIDATION not in manifest.splits:
         raise UserError(f"{manifest.folder} has no held-out split: give a file, --input=FILE.")
     length = manifest.sequence_lengths[-1]
     rows = manifest.rows(VALIDATION, length)
     shards = model.batch_shards
     size = max(1, BATCH_TOKENS // length // shards) * shards
-    numbers = _evenly(len(rows), most)
+    numbers = _evenly(len(rows), max_rows)
     for start in range(0, len(numbers), size):
         part = numbers[start : start + size]
         batch = rows.read(np.pad(part, (0, size - len(part)), constant_values=-1))
         yield {name: batch[name] for name in _FIELDS}
-
-
-def _task_data(config: ConfigDict, workdir: str) -> TaskData:
-    """The host side of a workdir's task with its labels, and with small batches of rows."""
-    config = config.copy_and_resolve_references()
-    with config.unlocked():
-        config.eval.batch_size = max(1, BATCH_TOKENS // phase_entries(config)[0][0])
-    data = make_task_data(config, batch_tokens=BATCH_TOKENS)
-    return data if data.labels is None else data.with_labels(read_labels(workdir))

@@ -11,6 +11,9 @@ that of many exp(-(sum of PLL) / (sum of n)) (equation 2 there).
 A model that predicts next tokens gives the log-likelihood itself, in one pass:
 
     LL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | the tokens before it)
+
+Where nothing begins a text (a GPT whose `_start_` was never trained), its first token has no
+probability and is left out.
 """
 
 import functools
@@ -23,57 +26,62 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
-from bert_jax.data.labelled.texts import TextRow
-from bert_jax.inference.model import (
-    BATCH_TOKENS,
-    Progress,
-    TrainedModel,
-    check_fills_masks,
-    in_order,
-)
-from bert_jax.tasks import find_task
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text
+from bert_jax.files.errors import UserError
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.progress import Progress
+from bert_jax.tasks.causal_lm import predicted_positions
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.run import make_task_data
 from bert_jax.training.step import predict_step
-from bert_jax.training.workdir import untrained_params
 
 
-def make_scorer(
-    config: ConfigDict, workdir: str, batch_tokens: int = BATCH_TOKENS
-) -> "Scorer | CausalScorer":
-    """Returns what scores texts with the model of a workdir.
+def make_scorer(predictor: Predictor) -> "Scorer | CausalScorer":
+    """Returns the scorer for a model that fills masks or predicts next tokens.
 
     Raises:
-      UserError: if there is no checkpoint, or no head in it that predicts words.
+      UserError: the model has no trained head that predicts words.
     """
-    reads_forward = find_task(config.task).reads_forward
-    return (CausalScorer if reads_forward else Scorer)(config, workdir, batch_tokens)
+    return (CausalScorer if predictor.model.task.reads_forward else Scorer)(predictor)
+
+
+def check_fills_masks(model: TrainedModel) -> None:
+    """Raises UserError if a model has no trained masked-LM head."""
+    if not model.task.fills_masks:
+        raise UserError(
+            f"{model.folder} is for config.task={model.config.task!r}: it has no masked-LM head."
+        )
+    model.data.check_trained(model.untrained, model.folder)
 
 
 class Scorer:
     """Scores texts with a masked language model.
 
     Attributes:
-      model: with its parameters.
-      name: of the score, in what `score` yields.
-      short_name: of the score, in tables.
+      name: name of the score in the dicts that `score` yields.
+      short_name: its name in tables.
     """
 
     name, short_name = "pseudo_log_likelihood", "PLL"
 
-    def __init__(self, config: ConfigDict, workdir: str, batch_tokens: int = BATCH_TOKENS):
-        """Loads vocabulary and parameters.
+    def __init__(self, predictor: Predictor):
+        """Compiles on first use.
 
         Raises:
-          UserError: if there is no checkpoint, or no masked-LM head in it.
+          UserError: the model has no trained masked-LM head.
         """
-        check_fills_masks(config, workdir)
-        self.model = TrainedModel(config, workdir, batch_tokens)
-        network = self.model.task.make_model()
-        num_pieces = len(self.model.tokenizer.pieces)
-        self._forward = self.model.compile(functools.partial(_forward, network, num_pieces))
+        check_fills_masks(predictor.model)
+        self._predictor, self._model = predictor, predictor.model
+        task = self._model.data.make_task(self._model.encoder, self._model.tokenizer)
+        num_pieces = len(self._model.tokenizer.pieces)
+        self._forward = self._model.compile(
+            functools.partial(_forward, task.make_model(), num_pieces)
+        )
+
+    def row(self, text: Text) -> TextRow:
+        """Tokenizes a text or a pair; raises UserError if the model has too few positions."""
+        return encode_text(text, self._model.tokenizer, self._model.encoder.max_position_embeddings)
 
     def score(
         self, rows: Iterable[TextRow], progress: Progress | None = None
@@ -87,13 +95,13 @@ class Scorer:
           text without a token are null.
         """
         rows, again = itertools.tee(rows)
-        questions = itertools.chain.from_iterable(map(self._masked_in_turn, rows))
-        results = self.model.run(self._forward, questions, progress)
-        values = in_order((n, float(out["log_probabilities"][0])) for n, _, out in results)
+        masked = itertools.chain.from_iterable(map(self._masked_in_turn, rows))
+        results = self._predictor.stream(self._forward, masked, progress)
+        values = (float(found["mask_log_probabilities"][0]) for _, found in results)
         for row in again:
             ids = row.input_ids[row.word_positions].tolist()
             scores = list(itertools.islice(values, len(ids)))
-            yield _describe(self.model.tokenizer, self.name, ids, scores)
+            yield _describe(self._model.tokenizer, self.name, ids, scores)
 
     def count_passes(self, row: TextRow) -> int:
         """Returns how often a text goes through the model."""
@@ -102,7 +110,7 @@ class Scorer:
     def _masked_in_turn(self, row: TextRow) -> Iterator[TextRow]:
         for position in row.word_positions.tolist():
             ids = row.input_ids.copy()
-            ids[position] = self.model.tokenizer.mask_id
+            ids[position] = self._model.tokenizer.mask_id
             answer = int(row.input_ids[position])
             yield replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
 
@@ -112,17 +120,25 @@ class CausalScorer:
 
     name, short_name = "log_likelihood", "LL"
 
-    def __init__(self, config: ConfigDict, workdir: str, batch_tokens: int = BATCH_TOKENS):
-        """Loads vocabulary and parameters.
+    def __init__(self, predictor: Predictor):
+        """Compiles on first use.
 
         Raises:
-          UserError: if there is no checkpoint, or no trained head in it.
+          UserError: the model has no trained head.
         """
-        self._data: Any = make_task_data(config)
-        self._data.check_trained(untrained_params(workdir), workdir)
-        self.model = TrainedModel(config, workdir, batch_tokens)
-        task = self._data.make_task(self.model.config, self.model.tokenizer)
-        self._forward = self.model.compile(functools.partial(predict_step, task=task))
+        self._predictor, self._model = predictor, predictor.model
+        self._data: Any = self._model.data
+        self._data.check_trained(self._model.untrained, self._model.folder)
+        task = self._data.make_task(self._model.encoder, self._model.tokenizer)
+        self._forward = self._model.compile(
+            lambda params, batch: predict_step(params, batch, task=task)
+        )
+
+    def row(self, text: Text) -> TextRow:
+        """Tokenizes a text or a pair; raises UserError if the model has too few positions."""
+        model = self._model
+        row = encode_text(text, model.tokenizer, model.encoder.max_position_embeddings)
+        return self._data.begin(row, model.tokenizer)
 
     def score(
         self, rows: Iterable[TextRow], progress: Progress | None = None
@@ -132,14 +148,12 @@ class CausalScorer:
         Yields:
           As `Scorer.score`, with `log_likelihood` in place of `pseudo_log_likelihood`.
         """
-        begun = (self._data.begin(row, self.model.tokenizer) for row in rows)
-        results = self.model.run(self._forward, begun, progress)
-        for row, values in in_order((n, (row, out)) for n, row, out in results):
+        for row, found in self._predictor.stream(self._forward, rows, progress):
             # Position i has the probability of token i + 1.
-            places = row.word_positions
-            scores = values["log_probabilities"][places - 1].tolist()
+            places = predicted_positions(row)
+            scores = found["log_probabilities"][places - 1].tolist()
             ids = row.input_ids[places].tolist()
-            yield _describe(self.model.tokenizer, self.name, ids, scores)
+            yield _describe(self._model.tokenizer, self.name, ids, scores)
 
     def count_passes(self, row: TextRow) -> int:
         """Returns how often a text goes through the model."""
@@ -170,4 +184,4 @@ def _forward(network: nn.Module, num_pieces: int, params: Any, batch: Any) -> di
     # The table of the model may have more rows than the vocabulary has pieces.
     log_probs = jax.nn.log_softmax(outputs.masked_lm_logits[..., :num_pieces])
     answers = batch["masked_lm_ids"][:, :, None]
-    return {"log_probabilities": jnp.take_along_axis(log_probs, answers, axis=2)[:, :, 0]}
+    return {"mask_log_probabilities": jnp.take_along_axis(log_probs, answers, axis=2)[:, :, 0]}

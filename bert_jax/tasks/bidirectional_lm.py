@@ -22,7 +22,6 @@ import jax.numpy as jnp
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
-from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
@@ -174,7 +173,6 @@ class BidirectionalLMData(PretrainingData):
             next_sentence=False,
             judges_pairs=False,
             top_k=1,
-            batch_tokens=settings.batch_tokens,
             vocab_size=settings.model["vocab_size"],
             num_samples=head["num_samples"] if head["softmax"] == "sampled" else 0,
             sum_over_time=head["sum_over_time"],
@@ -274,11 +272,6 @@ class BidirectionalLMData(PretrainingData):
 
     def collect(self, examples: Sequence[Text], rows: WholeTexts) -> TextAnswers:  # pyright: ignore[reportIncompatibleMethodOverride]
         return TextAnswers(rows)
-
-    def prediction_batches(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, rows: WholeTexts, model: EncoderConfig, shards: int
-    ) -> Iterator[EvaluationBatch]:
-        return rows.batches(self.batch_tokens, shards)
 
 
 BIDIRECTIONAL_LM = TaskRow(

@@ -13,7 +13,7 @@ is the probability of the text, given only its beginning marker:
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,9 +22,8 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.phases import Phase
-from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.labelled.texts import Text, TextRow, encode_text, text_batches
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
@@ -105,7 +104,6 @@ class CausalLMData(PretrainingData):
             next_sentence=False,
             judges_pairs=False,
             top_k=1,
-            batch_tokens=settings.batch_tokens,
         )
 
     def make_task(
@@ -147,34 +145,20 @@ class CausalLMData(PretrainingData):
 
     def encode(
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> "EncodedTexts":
+    ) -> EncodedTexts:
         rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
-        return EncodedTexts(rows, tokenizer.pad_id)
+        return EncodedTexts(rows, tokenizer)
 
     def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
         """Returns a text with the marker that texts begin with in the training rows."""
-        if self.data["segments"] != "running_text":
+        if self.data["segments"] != "running_text" or tokenizer.cls_id < 0:
             return row
         ids = row.input_ids.copy()
         ids[0] = tokenizer.sep_id
         return dataclasses.replace(row, input_ids=ids)
 
-    def collect(self, examples: Sequence[Text], rows: "EncodedTexts") -> "TextAnswers":
+    def collect(self, examples: Sequence[Text], rows: EncodedTexts) -> "TextAnswers":
         return TextAnswers(rows)
-
-    def prediction_batches(
-        self, rows: "EncodedTexts", model: EncoderConfig, shards: int
-    ) -> Iterator[EvaluationBatch]:
-        longest = model.max_position_embeddings
-        return text_batches(rows.rows, longest, self.batch_tokens, shards, rows.pad_id)
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedTexts:
-    """Texts as ids, and the id that fills rows."""
-
-    rows: list[TextRow]
-    pad_id: int
 
 
 class TextAnswers:
@@ -188,12 +172,17 @@ class TextAnswers:
         for place, number in enumerate(row_numbers.tolist()):
             if number >= 0:
                 row = self._texts.rows[number]
-                values = answers["log_probabilities"][place][row.word_positions - 1]
+                values = answers["log_probabilities"][place][predicted_positions(row) - 1]
                 self._predictions[number] = _describe(values.tolist())
 
     def predictions(self) -> list[Prediction]:
         """`tokens`, `log_probability` and `perplexity` of each text."""
         return self._predictions
+
+
+def predicted_positions(row: TextRow) -> np.ndarray:
+    """int32[...]: the positions of a text's tokens, but a first one with nothing before it."""
+    return row.word_positions[row.word_positions > 0]
 
 
 def _describe(values: list[float]) -> Prediction:

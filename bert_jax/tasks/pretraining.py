@@ -22,9 +22,8 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
 from bert_jax.config.phases import Phase, most_masks
-from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.labelled.texts import Text, encode_text, read_texts, text_batches
+from bert_jax.data.labelled.texts import EncodedTexts, Text, encode_text, read_texts
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import (
     PreTrainingModel,
@@ -43,7 +42,7 @@ from bert_jax.tasks.task import (
     example_batch,
     windows,
 )
-from bert_jax.tasks.text_answers import MaskAnswers, MaskedTexts
+from bert_jax.tasks.text_answers import MaskAnswers
 from bert_jax.text.tokenization import Tokenizer, count_characters
 
 
@@ -93,14 +92,14 @@ class Pretraining(Task):
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        """float32[batch, masks, top_k] `probabilities`, their `tokens`; [batch, 2] for pairs."""
+        """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
         if not self.top_k:
             return {}
         logits = outputs.masked_lm_logits[..., : self.num_pieces]
         probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), self.top_k)
         answers = {"probabilities": probabilities, "tokens": tokens}
         if outputs.next_sentence_logits is not None:
-            answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)[:, 0]
+            answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)
         return answers
 
     def head_flops_per_token(self) -> float:
@@ -117,8 +116,6 @@ class PretrainingData:
       next_sentence: whether next sentences are predicted.
       judges_pairs: whether that head is trained.
       top_k: candidates for each mask.
-      batch_tokens: positions of a batch of texts, padding included.
-      least_slots: for masks, of a row of such a batch.
       labels: None, there are no classes.
     """
 
@@ -127,9 +124,12 @@ class PretrainingData:
     next_sentence: bool
     judges_pairs: bool
     top_k: int
-    batch_tokens: int
-    least_slots: int = 1
     labels: None = None
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples."""
+        return True
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "PretrainingData":
@@ -141,8 +141,6 @@ class PretrainingData:
             next_sentence=settings.model["next_sentence"],
             judges_pairs="next_sentence" not in untrained,
             top_k=settings.top_k,
-            batch_tokens=settings.batch_tokens,
-            least_slots=settings.least_slots,
         )
 
     def with_labels(self, labels: tuple[str, ...]) -> Self:
@@ -257,19 +255,12 @@ class PretrainingData:
 
     def encode(
         self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> MaskedTexts:
+    ) -> EncodedTexts:
         rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
-        return MaskedTexts(rows, tokenizer)
+        return EncodedTexts(rows, tokenizer)
 
-    def collect(self, examples: Sequence[Text], rows: MaskedTexts) -> MaskAnswers:
+    def collect(self, examples: Sequence[Text], rows: EncodedTexts) -> MaskAnswers:
         return MaskAnswers(rows, self.judges_pairs)
-
-    def prediction_batches(
-        self, rows: MaskedTexts, model: EncoderConfig, shards: int
-    ) -> Iterator[EvaluationBatch]:
-        longest, pad_id = model.max_position_embeddings, rows.tokenizer.pad_id
-        sizes = self.batch_tokens, shards, pad_id, self.least_slots
-        return text_batches(rows.rows, longest, *sizes)
 
 
 def _check_has_mask(tokenizer: Tokenizer) -> None:

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_jax.data.batch import EvaluationBatch
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.models.model import EncoderConfig
@@ -154,13 +153,6 @@ class Labelled:
 
     def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
         return windows(examples)
-
-    def prediction_batches(
-        self, rows: Any, model: EncoderConfig, shards: int
-    ) -> Iterator[EvaluationBatch]:
-        batch_size = -(-self.prediction_batch_size // shards) * shards
-        unnamed = LabelledRows("", "", "", (), rows, {}, self.bucket_lengths)
-        return unnamed.evaluation_batches(batch_size)
 
 
 def shared_fields(settings: TaskSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.batch import EvaluationBatch, Rows
+from bert_jax.data.batch import Rows
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.losses import Sums
 from bert_jax.text.tokenization import Tokenizer
@@ -101,6 +101,11 @@ class TaskData(Protocol):
 
     @property
     def labels(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples."""
+        ...
 
     def with_labels(self, labels: tuple[str, ...]) -> "TaskData":
         """Returns the same with these labels."""
@@ -195,18 +200,6 @@ class TaskData(Protocol):
         """Returns the collector for the predictions of these examples."""
         ...
 
-    def prediction_batches(
-        self, rows: Any, model: EncoderConfig, shards: int
-    ) -> Iterator[EvaluationBatch]:
-        """Yields batches with all rows once.
-
-        Args:
-          rows: as `encode` returns them.
-          model: its longest row is `max_position_embeddings`.
-          shards: the number of rows of a batch is a multiple of it.
-        """
-        ...
-
 
 class CorpusData(TaskData, Protocol):
     """The host side of a task on a corpus."""
@@ -232,11 +225,6 @@ class LabelledData(TaskData, Protocol):
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Returns scores of labelled examples, `metrics` first."""
-        ...
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether a row may have several examples."""
         ...
 
     def describe(self) -> tuple[str, ...]:
@@ -265,8 +253,6 @@ class TaskSettings:
       frozen_encoder: whether the encoder is not trained.
       prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
       top_k: candidates for each masked position.
-      batch_tokens: positions of a batch of texts, padding included.
-      least_slots: for masks, of a row of a batch of texts.
       untrained: names of the parameters that an import did not find.
     """
 
@@ -278,8 +264,6 @@ class TaskSettings:
     frozen_encoder: bool = False
     prediction_batch_size: int = 32
     top_k: int = 5
-    batch_tokens: int = 4096
-    least_slots: int = 1
     untrained: tuple[str, ...] = ()
 
 

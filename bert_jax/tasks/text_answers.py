@@ -1,34 +1,21 @@
 """Predictions on texts: candidates for masks, and probabilities of whole texts."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.streams import StreamFormat
-from bert_jax.data.labelled.texts import TextRow
+from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.scores.language_model import perplexity
 from bert_jax.tasks.task import Prediction
 from bert_jax.text.tokenization import Tokenizer
-
-# A batch is padded to a power of two, at least to this one.
-_SHORTEST = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedTexts:
-    """Texts as ids, with the tokenizer that made them."""
-
-    rows: list[TextRow]
-    tokenizer: Tokenizer
 
 
 class MaskAnswers:
     """The candidates for the masks of all texts."""
 
-    def __init__(self, texts: MaskedTexts, judges_pairs: bool):
+    def __init__(self, texts: EncodedTexts, judges_pairs: bool):
         self._texts, self._judges_pairs = texts, judges_pairs
         self._predictions: list[Prediction] = [{}] * len(texts.rows)
 
@@ -70,29 +57,18 @@ class WholeTexts:
     ids: list[list[int]]
     tokenizer: Tokenizer
 
-    def batches(self, batch_tokens: int, shards: int) -> Iterator[EvaluationBatch]:
-        """Yields batches of all texts, the longest first, padded to powers of two.
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[texts] in slots of a stream, one more than the text has tokens."""
+        return np.array([len(ids) + 1 for ids in self.ids], np.int64)
 
-        Args:
-          batch_tokens: positions of a batch, padding included.
-          shards: the number of rows of a batch is a multiple of it.
-        """
-        order = np.argsort([-len(ids) for ids in self.ids], kind="stable")
-        while order.size:
-            slots = len(self.ids[order[0]]) + 1
-            length = max(_SHORTEST, 1 << (slots - 1).bit_length())
-            size = max(1, batch_tokens // length // shards) * shards
-            numbers, order = order[:size], order[size:]
-            numbers = np.pad(numbers, (0, size - numbers.size), constant_values=-1)
-            yield EvaluationBatch(numbers, length, functools.partial(self.read, numbers, length))
-
-    def read(self, numbers: np.ndarray, length: int, start: int, stop: int) -> Batch:
-        """Returns texts numbers[start:stop] as rows of streams of `length` slots; -1: padding."""
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Returns texts as rows of streams of `length` slots; -1: padding."""
         first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
         size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
         form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
         rows = []
-        for number in numbers[start:stop].tolist():
+        for number in row_numbers.tolist():
             ids = self.ids[number]
             both = [first, *ids, first], [last, *reversed(ids), last]
             rows.append(form.padding if number < 0 else tuple(map(np.array, both)))

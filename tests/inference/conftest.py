@@ -13,8 +13,11 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices import sharding
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
 from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.listener import Listener
 from bert_jax.training.run import (
     load_workdir_tokenizer,
     make_model_config,
@@ -71,6 +74,27 @@ def _small_config(name: str, changes: dict[str, Any]) -> ConfigDict:
     sizes |= FINE_TUNING if "head" in config else {}
     config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
     return config
+
+
+class Lines(Listener):
+    """Keeps the lines and the last progress that are reported."""
+
+    def __init__(self):
+        self.lines: list[str] = []
+        self.last = (0, 0)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def progress(self, step: int, steps: int) -> None:
+        self.last = (step, steps)
+
+
+def open_model(
+    workdir: str, batch_tokens: int = 4096, config: ConfigDict | None = None
+) -> Predictor:
+    """Returns a predictor of a workdir; `config` replaces the workdir's."""
+    return Predictor(load_workdir(config or store.load(workdir), workdir), batch_tokens)
 
 
 @pytest.fixture(scope="session")

@@ -7,26 +7,25 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.attention import AttentionReader
-from bert_jax.inference.predict import Predictor
+from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import make_scorer
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tools.cli import attention
 from bert_jax.tools.pages.attention import encode_weights
-from configs import elmo
+from tests.inference.conftest import open_model
 
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
 
 
 @pytest.fixture(scope="module")
 def reader(workdir) -> AttentionReader:
-    return AttentionReader(store.load(workdir), workdir, top_k=3)
+    return AttentionReader(open_model(workdir), top_k=3)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +114,7 @@ def test_each_layer_predicts_what_the_head_of_transformers_makes_of_its_states(
 
 
 def test_the_last_layer_predicts_what_the_model_predicts(arrays, workdir):
-    predictor = Predictor(store.load(workdir), workdir, top_k=3)
+    predictor = TaskPredictor(open_model(workdir), top_k=3)
     ((prediction,),) = predictor.predict([PAIR])
     for number, mask in enumerate(prediction["masks"]):
         assert mask["position"] == arrays["lens_positions"][number]
@@ -130,11 +129,12 @@ def test_models_that_predict_next_tokens(make_run, name):
     """No token attends to a later one; the last layer's probabilities are those of `score`."""
     workdir = make_run(name, model__vocab_size=20, model__num_layers=2)[1]
     text = Text("the list is unaffable")
-    reader = AttentionReader(store.load(workdir), workdir, top_k=2)
+    reader = AttentionReader(open_model(workdir), top_k=2)
     arrays = reader.read(reader.encode(text))
     np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
     assert not np.triu(arrays["attention"], 1).any()
-    (score,) = make_scorer(store.load(workdir), workdir).score([reader.model.row(text)])
+    scorer = make_scorer(open_model(workdir))
+    (score,) = scorer.score([scorer.row(text)])
     tokens = [entry["token"] for entry in score["log_probabilities"]]
     assert arrays["lens_answers"].tolist() == tokens
     assert arrays["lens_positions"].tolist() == list(range(len(tokens)))
@@ -156,7 +156,7 @@ def test_a_modern_encoder(make_run):
         "model__first_layer_norm": False,
     }
     workdir = make_run("fast:tiny", **changes)[1]
-    reader = AttentionReader(store.load(workdir), workdir, top_k=3)
+    reader = AttentionReader(open_model(workdir), top_k=3)
     arrays = reader.read(reader.encode(PAIR))
     np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
     distance = np.abs(np.subtract.outer(np.arange(16), np.arange(16)))
@@ -182,7 +182,7 @@ def test_a_modern_encoder(make_run):
 
 def test_a_fine_tuned_model_has_attention_and_no_lens(classifier):
     config, workdir = classifier
-    reader = AttentionReader(config, workdir)
+    reader = AttentionReader(open_model(workdir, config=config))
     arrays = reader.read(reader.encode(PAIR))
     assert "lens_tokens" not in arrays
     assert reader.no_lens == (
@@ -200,17 +200,15 @@ def test_a_text_without_masks_has_no_lens(reader):
 def test_other_implementations_of_attention_are_replaced(make_workdir):
     changes = {"model__attention": "dot_product", "model__attention_dropout_rate": 0.0}
     workdir = make_workdir(**changes)
-    other = AttentionReader(store.load(workdir), workdir)
-    assert dataclasses.replace(other.config, attention="dot_product") == other.model.config
+    other = AttentionReader(open_model(workdir))
+    assert dataclasses.replace(other.config, attention="dot_product") == other.model.encoder
     attention = other.read(other.encode(PAIR))["attention"]
     np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-5)
 
 
-def test_what_has_no_attention(reader):
+def test_texts_without_words_or_with_too_many(reader):
     with pytest.raises(ValueError, match="The text has no token but special ones: give a text"):
         reader.read(reader.encode(Text("")))
-    with pytest.raises(ValueError, match="config.model.name='elmo' has no attention: give a"):
-        AttentionReader(elmo.get_config(), "nowhere")
     with pytest.raises(ValueError, match="A text has 41 tokens, .* at most 40"):
         reader.encode(Text("is " * 39))
 

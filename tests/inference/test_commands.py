@@ -35,7 +35,7 @@ INVALID = {
         "--output=x.npz --pooling=max": "--pooling is for --level=sentence, but --level is sub",
         "--output=x.npz --word=first": "--word is for --level=word, but --level is subword.",
         "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
-        "--output=x.npz --layers=lst": "--layers=lst is none of last, second_to_last,",
+        "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
         "--output=x.npz --input=lost": "--input=lost: there is no such file.",
         "--output=x.npz --batch_tokens=0": "argument --batch_tokens: 0 must be at least 1",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor, check_directions, extract
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.features import FeatureExtractor, check_layers, extract
 from bert_jax.tools.convert.conversions import convert
+from tests.inference.conftest import open_model
 from tests.models import elmo_numpy
 from tests.tiny import make_model
 from tests.tools.convert.bilm_folder import make_weights, write_folder
@@ -17,11 +17,10 @@ TEXTS = ("Words by characters", "né", "U.S. cats don't sleep .")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from bert_jax.config import store
 
     folder = tmp_path_factory.mktemp("elmo")
     convert(str(write_folder(folder / "bilm")), str(folder / "run"))
-    return TrainedModel(store.load(str(folder / "run")), str(folder / "run"), batch_tokens=64)
+    return open_model(str(folder / "run"), batch_tokens=64)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +61,6 @@ def test_words_are_as_the_text_has_them_without_markers(model, tmp_path, expecte
 
 def test_directions_are_for_models_that_have_them():
     with pytest.raises(ValueError, match="is for models that read in two directions, such as elmo"):
-        check_directions(Choice(layers="directions"), make_model())
+        check_layers(Choice(layers="directions"), make_model())
     with pytest.raises(ValueError, match="--layers=directions gives no single vector"):
         Choice(layers="directions", level="sentence")

@@ -7,13 +7,14 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import store
-from bert_jax.data.labelled.texts import Text
+from bert_jax.data.labelled.texts import Text, encode_text
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_choice import FEATURE_LAYERS, Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor, check_layers, extract
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.features import FeatureExtractor, check_layers, extract
+from bert_jax.inference.predictor import Predictor
 from bert_jax.models.pooling import EncoderWithPooler
+from tests import tiny
+from tests.inference.conftest import Lines, open_model
 
 HIDDEN = 16
 LINES = [
@@ -30,8 +31,8 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model(workdir) -> TrainedModel:
-    return TrainedModel(store.load(workdir), workdir, batch_tokens=128)
+def model(workdir) -> Predictor:
+    return open_model(workdir, batch_tokens=128)
 
 
 @pytest.fixture
@@ -51,11 +52,11 @@ def write(model, tmp_path):
 @pytest.fixture(scope="module")
 def one_by_one(model):
     """Ids, [layers + 1, tokens, hidden] and pooled output of each text by itself, not padded."""
-    params = jax.device_get(model.params)
-    network = EncoderWithPooler(model.config)
+    params = jax.device_get(model.model.params)
+    network = EncoderWithPooler(model.model.encoder)
     outputs = []
     for text_a, text_b in TEXTS:
-        row = model.row(Text(text_a, text_b))
+        row = encode_text(Text(text_a, text_b), model.model.tokenizer, 40)
         ids = row.input_ids[None]
         batch = {
             "input_ids": ids,
@@ -193,15 +194,13 @@ def test_json_lines_and_safetensors_hold_the_same_numbers(choice, write):
         assert same[name].dtype == array.dtype
 
 
-def test_each_length_is_compiled_once(model, tmp_path, capsys):
-    extractor = FeatureExtractor(model, Choice(level="sentence"))
+def test_many_texts_in_order_and_the_reported_speed(model, tmp_path):
+    extractor, reported = FeatureExtractor(model, Choice(level="sentence")), Lines()
     lines = ["the " * (1 + n % 38) for n in range(300)]
     (tmp_path / "in.txt").write_text("\n".join(lines))
-    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
-    assert extractor.compiled == 3  # 16, 32 and 40, the longest that the model takes
-    printed = capsys.readouterr().out
-    assert "300 texts of" in printed
-    assert "texts/s" in printed
+    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"), reported)
+    assert reported.last == (300, 300)
+    assert "300 texts of" in reported.lines[-1] and "texts/s" in reported.lines[-1]
     embeddings = np.load(tmp_path / "out.npz")["embeddings"]
     for n in range(300):
         close(embeddings[n], embeddings[n % 38])
@@ -211,7 +210,7 @@ def test_each_length_is_compiled_once(model, tmp_path, capsys):
 def test_a_model_without_a_pooler_has_no_pooled_output(make_workdir, tmp_path):
     workdir = make_workdir(model__next_sentence=False)
     (tmp_path / "in.txt").write_text("the list\n")
-    extractor = FeatureExtractor(TrainedModel(store.load(workdir), workdir), Choice())
+    extractor = FeatureExtractor(open_model(workdir), Choice())
     extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
     assert set(np.load(tmp_path / "out.npz")) == {"input_ids", "attention_mask", "hidden_states"}
 
@@ -226,10 +225,10 @@ def test_equal_features_are_equal_bytes(write):
 @pytest.mark.parametrize(
     "choice, message",
     [
-        ({"layers": "lost"}, "--layers=lost is none of last, second_to_last, concat_last_4"),
-        ({"level": "line"}, "--level=line is none of subword, word, sentence"),
-        ({"word": "last"}, "--word=last is none of first, mean"),
-        ({"pooling": "min"}, "--pooling=min is none of cls, mean, max"),
+        ({"layers": "lost"}, "--layers=lost must be one of last, second_to_last, concat_last_4"),
+        ({"level": "line"}, "--level=line must be one of subword, word, sentence"),
+        ({"word": "last"}, "--word=last must be one of first, mean"),
+        ({"pooling": "min"}, "--pooling=min must be one of cls, mean, max"),
         ({"layers": "weighted_sum"}, "--weights go together"),
         ({"weights": (1.0,)}, "--weights go together"),
         ({"layers": "weighted_sum", "weights": (float("nan"),)}, "not all finite"),
@@ -243,11 +242,11 @@ def test_an_invalid_choice_is_refused(choice, message):
 
 def test_layers_that_the_model_lacks_are_refused():
     with pytest.raises(ValueError, match="concat_last_4 needs 4 layers, and the model has 2"):
-        check_layers(Choice(layers="concat_last_4"), 2)
+        check_layers(Choice(layers="concat_last_4"), tiny.make_model(num_layers=2))
     weights = Choice(layers="weighted_sum", weights=(1.0,) * 4)
-    check_layers(weights, 3)
+    check_layers(weights, tiny.make_model(num_layers=3))
     with pytest.raises(ValueError, match="4 numbers, and the model only 2 layers and the emb"):
-        check_layers(weights, 2)
+        check_layers(weights, tiny.make_model(num_layers=2))
 
 
 @pytest.mark.parametrize("ending", [".npz", ".jsonl"])

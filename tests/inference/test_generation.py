@@ -15,6 +15,7 @@ from bert_jax.models.heads import CausalLMModel
 from bert_jax.tools.cli import generate
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.state import make_key
+from tests.inference.conftest import open_model
 
 PROMPTS = ["the list", "", "naive una ##ffable returned the list is", "is"]
 SAMPLINGS = {
@@ -33,7 +34,7 @@ def slowly(workdir, generator, prompt, sampling, key, count, ends, never):
     config = store.load(workdir)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = checkpoints.read_params(step)
-    model, ids = CausalLMModel(generator.model), prompt.ids.tolist()
+    model, ids = CausalLMModel(generator.encoder), prompt.ids.tolist()
     length = len(ids) + count
 
     @jax.jit
@@ -64,13 +65,13 @@ def slowly(workdir, generator, prompt, sampling, key, count, ends, never):
 @pytest.mark.parametrize("name", SAMPLINGS)
 def test_the_text_is_that_of_a_loop_without_a_cache(workdir, name):
     """Prompts of different lengths in one batch, two samples each; some rows end early."""
-    generator, sampling, count = Generator(store.load(workdir), workdir), SAMPLINGS[name], 8
+    generator, sampling, count = Generator(open_model(workdir).model), SAMPLINGS[name], 8
     prompts = [generator.prompt(text, count) for text in PROMPTS]
     found = generator.generate(prompts, sampling, max_new_tokens=count, seed=3, num_samples=2)
     tokenizer = generator.tokenizer
     ends = {tokenizer.sep_id}
     never = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.mask_id]
-    never += list(range(len(tokenizer.pieces), generator.model.padded_vocab_size))
+    never += list(range(len(tokenizer.pieces), generator.encoder.padded_vocab_size))
     key, lengths = make_key(3, "generation"), []
     for number, (prompt, new) in enumerate(found):
         assert prompt is prompts[number // 2]
@@ -84,7 +85,7 @@ def test_the_text_is_that_of_a_loop_without_a_cache(workdir, name):
 
 def test_a_text_depends_on_its_own_row_only(workdir):
     """The first rows are the same without the others, and another seed gives other texts."""
-    generator = Generator(store.load(workdir), workdir)
+    generator = Generator(open_model(workdir).model)
     prompts = [generator.prompt(text, 8) for text in PROMPTS]
 
     def texts(prompts, seed=0):
@@ -100,7 +101,7 @@ def test_a_text_depends_on_its_own_row_only(workdir):
 def test_rows_begin_as_in_training(workdir):
     """With the separator in running text, otherwise with [CLS]; the text is without both."""
     config = store.load(workdir)
-    generator = Generator(config, workdir)
+    generator = Generator(open_model(workdir, config=config).model)
     prompt = generator.prompt("The list", 5)
     marker = 3 if config.data.segments == "running_text" else 2
     assert prompt.ids.tolist() == [marker, 5, 6]
@@ -126,7 +127,7 @@ def test_special_tokens_that_an_import_made_are_neither_read_nor_written(make_ru
     certificate = {"tensors": {"fresh": [], "fresh_rows": rows}}
     with open(f"{workdir}/certificate.json", "w") as file:
         json.dump(certificate, file)
-    generator = Generator(store.load(workdir), workdir)
+    generator = Generator(open_model(workdir).model)
     prompt = generator.prompt("the list", 8)
     assert prompt.ids.tolist() == [5, 6]
     samples = list(generator.generate([prompt], Sampling(), max_new_tokens=8, num_samples=20))
@@ -162,7 +163,7 @@ def test_a_model_that_reads_both_sides_is_refused(make_run):
     message = (
         "is for config.task='pretraining', with config.model.attention_pattern='bidirectional':"
         " only a model"
-        " that was trained to predict the next word (config.task='causal_lm') generates text."
+        " that was trained to predict the next token (config.task='causal_lm') generates text."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         generate.main(["generate", f"--workdir={workdir}", "the list"])

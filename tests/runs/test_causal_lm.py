@@ -15,9 +15,10 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predict import predict
+from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import make_scorer
 from bert_jax.tools.cli.score import write_scores
 from bert_jax.training import metrics, reporting
@@ -172,8 +173,8 @@ def test_likely_texts_are_more_probable(run, tmp_path):
     assert empty == {"tokens": 0, "log_probability": 0.0, "perplexity": None}
 
     texts = [Text(line) for line in (run.folder / "texts.txt").read_text().splitlines()]
-    scorer = make_scorer(config, run.workdir, batch_tokens=64)
-    scores = list(scorer.score(map(scorer.model.row, texts)))
+    scorer = make_scorer(Predictor(load_workdir(config, run.workdir), batch_tokens=64))
+    scores = list(scorer.score(map(scorer.row, texts)))
     for score, prediction in zip(scores, (likely, unlikely, empty), strict=True):
         assert score["tokens"] == prediction["tokens"] == len(score["log_probabilities"])
         expected = pytest.approx(prediction["log_probability"], rel=1e-5)
@@ -184,18 +185,18 @@ def test_likely_texts_are_more_probable(run, tmp_path):
 
 
 def test_scores_are_written_with_their_name(run, tmp_path, capsys):
-    scorer = make_scorer(store.load(run.workdir), run.workdir)
+    scorer = make_scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
     texts = [Text("the cat saw a tree."), Text("dog")]
     write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
-    assert rows == list(scorer.score(map(scorer.model.row, texts)))
+    assert rows == list(scorer.score(map(scorer.row, texts)))
     assert "all 7 tokens together: perplexity" in capsys.readouterr().out
 
 
 def test_it_gives_features(run):
-    model = TrainedModel(store.load(run.workdir), run.workdir)
-    extractor = FeatureExtractor(model, Choice(level="sentence", pooling="mean"))
-    ((_, _, features),) = extractor.run([model.row(Text("the cat"))])
+    predictor = Predictor(load_workdir(store.load(run.workdir), run.workdir))
+    extractor = FeatureExtractor(predictor, Choice(level="sentence", pooling="mean"))
+    ((_, features),) = extractor.run([extractor.row(Text("the cat"))])
     assert features["embeddings"].shape == (16,)
 
 

@@ -14,7 +14,9 @@ from bert_jax.config import store
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.held_out import held_out_sentences
-from bert_jax.inference.predict import Predictor, predict
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import make_scorer
 from bert_jax.tools.cli import fill_mask, report
 from bert_jax.training import evaluate as evaluate_lib
@@ -115,8 +117,8 @@ def static_run(train) -> Run:
 
 
 @pytest.fixture(scope="module")
-def predictor(run) -> Predictor:
-    return Predictor(store.load(run.workdir), run.workdir, top_k=3)
+def predictor(run) -> TaskPredictor:
+    return TaskPredictor(Predictor(load_workdir(store.load(run.workdir), run.workdir)), top_k=3)
 
 
 def start(module: str, *flags: str) -> subprocess.CompletedProcess:
@@ -234,7 +236,7 @@ def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) ->
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def answer_all(predictor: Predictor, texts: list[Text]) -> list[dict]:
+def answer_all(predictor: TaskPredictor, texts: list[Text]) -> list[dict]:
     return [answer for window in predictor.predict(texts) for answer in window]
 
 
@@ -359,11 +361,11 @@ def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
     found = held_out_sentences(Manifest.load(store.load(run.workdir).data.dir), 3)
     assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]
-    scorer = make_scorer(store.load(run.workdir), run.workdir)
+    scorer = make_scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
     texts = [Text(text.replace("[MASK]", word)) for text, word in found]
     expected = [
         f"{item['token']}: {math.exp(item['log_probability']):.2%}"
-        for score in scorer.score(map(scorer.model.row, texts))
+        for score in scorer.score(map(scorer.row, texts))
         for item in score["log_probabilities"]
     ]
     tips = [token.attributes.get("data-tip", "") for token in page.find("span", class_="token")]

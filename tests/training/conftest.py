@@ -10,8 +10,8 @@ import random
 import pytest
 
 from bert_jax.config import checks, store
+from bert_jax.data import init_from
 from bert_jax.devices.trees import flatten
-from bert_jax.tools.cli.flags import init_from
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate

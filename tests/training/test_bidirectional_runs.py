@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config import checks, store
+from bert_jax.data import init_from
 from bert_jax.inference.predict import predict
-from bert_jax.tools.cli.flags import init_from
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate

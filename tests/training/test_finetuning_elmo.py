@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.inference.predict import Predictor
-from bert_jax.tools.cli.flags.init_from import resolve
+from bert_jax.data.init_from import resolve
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tools.convert.conversions import convert
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_model
@@ -68,7 +69,7 @@ def test_the_encoder_stays_and_the_mix_of_its_layers_is_trained(run):
 
 def test_words_that_training_never_saw_are_read(run):
     config, folder = run
-    predictor = Predictor(config, str(folder / "run"))
+    predictor = TaskPredictor(Predictor(load_workdir(config, str(folder / "run"))))
     (folder / "new.conll").write_text("Unseen\nwords-here\n.\n")
     examples = list(predictor.data.read(str(folder / "new.conll"), Counter(), labelled=False))
     ((prediction,),) = predictor.predict(examples)

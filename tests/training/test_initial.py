@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.data.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.classification import Classification
-from bert_jax.tools.cli.flags.init_from import resolve
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
 from bert_jax.training.run import make_model_config

@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from bert_jax.config import checks, store
-from bert_jax.tools.cli.flags import init_from
+from bert_jax.data import init_from
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.report.evaluated import spread_of
 from bert_jax.tools.report.workdir import load

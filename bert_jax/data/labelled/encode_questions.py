@@ -7,7 +7,7 @@ it has most context. Answers are mapped to tokens by characters.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from bert_jax.data.labelled.sequences import (
     flat,
     max_context_windows,
     pick,
+    unpack_runs,
 )
 from bert_jax.files.errors import UserError
 from bert_jax.text.offsets import character_spans
@@ -77,6 +78,16 @@ class QuestionRows(EncodedRows):
             "start_positions": pick(self.start_positions, row_numbers) + begins,
             "end_positions": pick(self.end_positions, row_numbers) + begins,
             "weights": pick(self.weights, row_numbers),
+        }
+
+    def unpack(
+        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Splits answers [batch, seq], one for each token."""
+        is_row, counts = row_numbers >= 0, self.lengths[row_numbers]
+        width = int(counts[is_row].max(initial=1))
+        return row_numbers[is_row], {
+            name: unpack_runs(array, is_row, counts, width) for name, array in answers.items()
         }
 
     def windows(self, example: int) -> list[Window]:

@@ -10,7 +10,7 @@ predicted there.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, count, groupby, islice, pairwise
@@ -25,6 +25,7 @@ from bert_jax.data.labelled.sequences import (
     SequenceWriter,
     flat,
     max_context_windows,
+    unpack_runs,
 )
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
@@ -81,6 +82,16 @@ class WordRows(EncodedRows):
             "is_word": is_word,
             "labels": np.where(is_word, self.labels[words], 0),
             "weights": np.where(is_word, weights, np.float32(0)),
+        }
+
+    def unpack(
+        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Splits answers [batch, words], one for each word."""
+        is_row, counts = row_numbers >= 0, np.diff(self.starts)[row_numbers]
+        return row_numbers[is_row], {
+            name: unpack_runs(array, is_row, counts, min(array.shape[1], self.width))
+            for name, array in answers.items()
         }
 
     def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:

@@ -6,7 +6,7 @@ one or several in a row of the batch.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -192,6 +192,39 @@ class EncodedRows:
         """
         is_packed = row_numbers.ndim == 2
         return self.sequences.take(row_numbers if is_packed else row_numbers[:, None], length)
+
+    def unpack(
+        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Returns the answers to a packed batch in the form of those to an unpacked one.
+
+        Args:
+          row_numbers: int64[batch, N], as `take` takes them.
+          answers: arrays [batch, N, ...]; rows with answers for tokens or words override this.
+
+        Returns:
+          int64[rows], the numbers of the rows, without -1; and arrays [rows, ...].
+        """
+        is_row = row_numbers >= 0
+        return row_numbers[is_row], {name: array[is_row] for name, array in answers.items()}
+
+
+def unpack_runs(
+    array: np.ndarray, is_row: np.ndarray, counts: np.ndarray, width: int
+) -> np.ndarray:
+    """Splits packed rows: [batch, places, ...] -> [rows, width, ...].
+
+    Args:
+      array: the values of the parts of each row, end to end.
+      is_row: bool[batch, N], whether there is a part.
+      counts: int64[batch, N], places of each part.
+      width: places of a result, of which a part fills the first ones.
+    """
+    rows, columns = np.nonzero(is_row)
+    counts = np.where(is_row, counts, 0)
+    begins = (np.cumsum(counts, axis=1) - counts)[rows, columns]
+    places = np.minimum(begins[:, None] + np.arange(width), array.shape[1] - 1)
+    return array[rows[:, None], places]
 
 
 def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:

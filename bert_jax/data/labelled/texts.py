@@ -1,20 +1,19 @@
-"""Texts without labels: read from files, as rows of ids, and their batches by length.
-
-A window's rows are batched longest first, in one shape for each of a few lengths, so that each
-shape is compiled once and every batch has about the same number of positions.
-"""
+"""Texts without labels: read from files, encoded as ids, and as rows that the predictor packs."""
 
 import dataclasses
+import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from bert_jax.data.batch import Batch, EvaluationBatch
-from bert_jax.data.labelled.batching import bucket_lengths
+from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
+
+Answers = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,20 +65,17 @@ def _parse(line: str, where: str) -> Text:
     return Text(text_a, text_b, where)
 
 
-# A batch is padded to the first of these that is long enough: with few texts, compiling a shape
-# takes longer than padding; with many it is the other way round.
-FEW_LENGTHS = (16, 32, 64, 128, 256, 512)
-MANY_LENGTHS = (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
-
-
 @dataclasses.dataclass(frozen=True)
 class TextRow:
-    """A text or a pair as ids: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+    """An encoded text or pair: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+
+    Special tokens that the tokenizer does not have (id -1) are left out.
 
     Attributes:
       text: where it comes from.
       input_ids: int32[tokens].
-      first_length: of [CLS] A [SEP].
+      first_length: number of tokens in [CLS] A [SEP].
+      word_positions: int32[...], the positions of all tokens but the special ones.
       masked: positions to fill in.
       masked_ids: original ids at these positions, if known.
     """
@@ -87,49 +83,51 @@ class TextRow:
     text: Text
     input_ids: np.ndarray
     first_length: int
+    word_positions: np.ndarray
     masked: tuple[int, ...] = ()
     masked_ids: tuple[int, ...] = ()
 
     @property
     def is_pair(self) -> bool:
-        return len(self.input_ids) > self.first_length
-
-    @property
-    def word_positions(self) -> np.ndarray:
-        """int32[...]: the positions of all tokens but [CLS] and [SEP]."""
-        is_special = np.zeros(len(self.input_ids), bool)
-        is_special[[0, self.first_length - 1, -1]] = True
-        return np.flatnonzero(~is_special).astype(np.int32)
+        return self.text.text_b is not None
 
 
 def encode_text(
-    text: Text, tokenizer: Tokenizer, longest: int | None, *, masks: bool = False
+    text: Text, tokenizer: Tokenizer, max_length: int | None, *, masks: bool = False
 ) -> TextRow:
     """Tokenizes a text or a pair.
 
     Args:
       text: the text.
-      tokenizer: of the model.
-      longest: the most tokens that the model takes; None: not checked.
+      tokenizer: the model's; its special tokens with id -1 are left out.
+      max_length: maximum number of tokens; None: not checked.
       masks: whether "[MASK]" and other special tokens are encoded as such; `masked` has the masks.
 
     Raises:
-      UserError: it has more tokens than `longest`.
+      UserError: it has more tokens than `max_length`, or none at all.
     """
-    first = [tokenizer.cls_id, *tokenizer.encode(text.text_a, masks), tokenizer.end_id]
-    second = []
+    parts = [([tokenizer.cls_id], False), (tokenizer.encode(text.text_a, masks), True)]
     if text.text_b is not None:
-        first[-1] = tokenizer.sep_id
-        second = [*tokenizer.encode(text.text_b, masks), tokenizer.end_id]
-    length = len(first) + len(second)
-    if longest is not None and length > longest:
+        parts.append(([tokenizer.sep_id], False))
+        parts.append((tokenizer.encode(text.text_b, masks), True))
+    parts.append(([tokenizer.end_id], False))
+    parts = [(ids if is_text else [i for i in ids if i >= 0], is_text) for ids, is_text in parts]
+    ids = np.array([i for part, _ in parts for i in part], np.int32)
+    is_word = np.repeat([is_text for _, is_text in parts], [len(part) for part, _ in parts])
+    if max_length is not None and len(ids) > max_length:
         raise UserError(
-            f"{text.where} has {length} tokens, special ones included, and the model takes at"
-            f" most {longest}: shorten it. It begins {text.text_a[:40]!r}."
+            f"{text.where} has {len(ids)} tokens, special ones included, and the model takes at"
+            f" most {max_length}: shorten it. It begins {text.text_a[:40]!r}."
         )
-    ids = np.array(first + second, np.int32)
+    if not len(ids):
+        raise UserError(
+            f"{text.where} has no tokens, and this model has no token that begins a text: give a"
+            " word."
+        )
+    first_length = sum(len(part) for part, _ in parts[:3])
     masked = np.flatnonzero(ids == tokenizer.mask_id)
-    return TextRow(text, ids, len(first), tuple(masked.tolist()))
+    words = np.flatnonzero(is_word).astype(np.int32)
+    return TextRow(text, ids, first_length, words, tuple(masked.tolist()))
 
 
 def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
@@ -139,77 +137,91 @@ def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
     """
     positions = row.word_positions
     continues = tokenizer.continues(row.input_ids[positions])
-    after_special = np.diff(positions, prepend=0) > 1
+    after_special = (np.diff(positions, prepend=0) > 1) | (positions == row.first_length)
     after_special[:1] = True
     starts = np.flatnonzero(~continues | after_special)
     sizes = np.diff(np.append(starts, len(positions)))
     return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
 
 
-def text_batches(
-    rows: Sequence[TextRow],
-    longest: int,
-    batch_tokens: int,
-    shards: int,
-    pad_id: int,
-    least_slots: int = 1,
-    pad_lengths: Sequence[int] = FEW_LENGTHS,
-) -> Iterator[EvaluationBatch]:
-    """Yields batches with all rows once, the longest first.
+# Answers of models for texts: those for each mask, and those for each example. All others are for
+# each token.
+_FOR_MASKS = ("probabilities", "tokens", "mask_log_probabilities")
+_FOR_EXAMPLES = ("next_sentence", "embeddings", "pooled")
 
-    Args:
-      rows: a window of texts, all in memory.
-      longest: the most tokens that the model takes.
-      batch_tokens: positions of a batch, padding included.
-      shards: the number of rows of a batch is a multiple of it.
-      pad_id: fills rows.
-      least_slots: for masks, of a row.
-      pad_lengths: lengths below `longest` that batches are padded to.
 
-    Yields:
-      Batches in the form of `data.batch`, with int32[batch, slots] `masked_lm_positions` and
-      `masked_lm_ids`.
-    """
-    lengths = bucket_lengths(pad_lengths, longest)
-    sequences = _sequences(rows, pad_id)
-    order = np.argsort(-sequences.lengths, kind="stable")
-    while len(order):
-        length = next(n for n in lengths if n >= sequences.lengths[order[0]])
-        size = max(1, batch_tokens // length // shards) * shards
-        numbers, order = order[:size], order[size:]
-        # A power of two slots, so that few shapes are compiled.
-        most = max(least_slots, *(len(rows[number].masked) for number in numbers))
+@dataclasses.dataclass(frozen=True)
+class EncodedTexts:
+    """Encoded texts in memory, as rows that may be packed; see `EncodedRows`."""
+
+    rows: Sequence[TextRow]
+    tokenizer: Tokenizer
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """int64[texts] in tokens, special ones included."""
+        return np.array([len(row.input_ids) for row in self.rows], np.int64)
+
+    @functools.cached_property
+    def _sequences(self) -> Sequences:
+        return Sequences(
+            ids=np.concatenate([row.input_ids for row in self.rows]),
+            starts=np.append(0, np.cumsum(self.lengths)),
+            first_lengths=np.array([row.first_length for row in self.rows], np.int32),
+            pad_id=self.tokenizer.pad_id,
+        )
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Returns a batch with several texts in each row.
+
+        Args:
+          row_numbers: int64[batch, N], numbers of texts; -1: absent, which only the last may be.
+          length: tokens of a row, padding included.
+
+        Returns:
+          The fields of `Sequences.take`, and int32[batch, slots] `masked_lm_positions` and
+          `masked_lm_ids` of the masks of all texts of a row, in order.
+        """
+        batch = self._sequences.take(row_numbers, length)
+        counts = self._mask_counts(row_numbers)
+        # A power of two, at least N, so that few shapes are compiled.
+        most = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
         slots = 1 << (most - 1).bit_length()
-        numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)
+        positions, ids = np.zeros((2, len(row_numbers), slots), np.int32)
+        for place, numbers in enumerate(row_numbers):
+            filled = 0
+            for begin, number in zip(batch["cls_positions"][place], numbers, strict=True):
+                row, stop = self.rows[number], filled + len(self.rows[number].masked)
+                if number >= 0 and row.masked:
+                    positions[place, filled:stop] = np.add(row.masked, begin)
+                    ids[place, filled : filled + len(row.masked_ids)] = row.masked_ids
+                    filled = stop
+        return batch | {"masked_lm_positions": positions, "masked_lm_ids": ids}
 
-        def read(
-            start: int,
-            stop: int,
-            numbers: np.ndarray = numbers,
-            length: int = length,
-            slots: int = slots,
-        ) -> Batch:
-            part = numbers[start:stop]
-            return sequences.take(part[:, None], length) | _masks(rows, part, slots)
+    def unpack(self, row_numbers: np.ndarray, answers: Answers) -> tuple[np.ndarray, Any]:
+        """Returns the numbers of the texts of a packed batch, and for each name a list of arrays.
 
-        yield EvaluationBatch(numbers, length, read)
+        Args:
+          row_numbers: int64[batch, N], as in `take`.
+          answers: arrays [batch, N, ...], [batch, slots, ...] or [batch, seq, ...]; the results
+            have the part of one text, without the axis of the batch.
+        """
+        rows, columns = np.nonzero(row_numbers >= 0)
+        numbers = row_numbers[rows, columns]
+        sizes = np.where(row_numbers >= 0, self.lengths[row_numbers], 0)
+        runs = {False: sizes, True: self._mask_counts(row_numbers)}
+        found = {}
+        for name, array in answers.items():
+            if name in _FOR_EXAMPLES:
+                found[name] = array[rows, columns]
+                continue
+            counts = runs[name in _FOR_MASKS]
+            stops = np.cumsum(counts, axis=1)
+            places = zip(rows, stops[rows, columns], counts[rows, columns], strict=True)
+            found[name] = [array[row, stop - count : stop] for row, stop, count in places]
+        return numbers, found
 
-
-def _sequences(rows: Sequence[TextRow], pad_id: int) -> Sequences:
-    lengths = [len(row.input_ids) for row in rows]
-    return Sequences(
-        ids=np.concatenate([row.input_ids for row in rows]),
-        starts=np.append(0, np.cumsum(lengths)),
-        first_lengths=np.array([row.first_length for row in rows], np.int32),
-        pad_id=pad_id,
-    )
-
-
-def _masks(rows: Sequence[TextRow], numbers: np.ndarray, slots: int) -> Batch:
-    positions, ids = np.zeros((2, len(numbers), slots), np.int32)
-    for i, number in enumerate(numbers.tolist()):
-        if number >= 0:
-            row = rows[number]
-            positions[i, : len(row.masked)] = row.masked
-            ids[i, : len(row.masked_ids)] = row.masked_ids
-    return {"masked_lm_positions": positions, "masked_lm_ids": ids}
+    def _mask_counts(self, row_numbers: np.ndarray) -> np.ndarray:
+        """int64[batch, N]: masks of each text."""
+        counts = np.array([len(row.masked) for row in self.rows], np.int64)
+        return np.where(row_numbers >= 0, counts[row_numbers], 0)

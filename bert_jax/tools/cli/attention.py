@@ -52,9 +52,11 @@ def main(argv: Sequence[str]) -> None:
 
     run_flags.use_cache(flags)
     from bert_jax.inference.attention import AttentionReader
+    from bert_jax.inference.loading import load_workdir
+    from bert_jax.inference.predictor import Predictor
 
-    reader = AttentionReader(config, flags.workdir, flags.top_k)
-    arrays, sample = _compute(reader, config, flags)
+    reader = AttentionReader(Predictor(load_workdir(config, flags.workdir)), flags.top_k)
+    arrays, sample = _compute(reader, flags)
     _print_heads(arrays)
     if flags.text and reader.no_lens:
         print(f"no predictions of the layers: {reader.no_lens}")
@@ -94,7 +96,7 @@ def _is_page(flags: argparse.Namespace) -> bool:
 
 
 def _compute(
-    reader: "AttentionReader", config: ConfigDict, flags: argparse.Namespace
+    reader: "AttentionReader", flags: argparse.Namespace
 ) -> tuple[dict[str, np.ndarray], str]:
     """Returns the arrays of the text, of the sample or of both, and what the sample is."""
     from bert_jax.inference.attention import make_statistics
@@ -108,7 +110,7 @@ def _compute(
         arrays |= reader.read(row)
     if not flags.held_out and not flags.input:
         return arrays, ""
-    batches = sample_batches(config, flags.workdir, reader.model, flags.input, flags.sample)
+    batches = sample_batches(reader.model, flags.input, flags.sample)
     values, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
     where = flags.input or "the held-out split"
     return (

@@ -55,12 +55,13 @@ def main(argv: Sequence[str]) -> None:
     check_ending(flags.output)
 
     run_flags.use_cache(flags)
-    from bert_jax.inference.feature_extraction import FeatureExtractor, extract
-    from bert_jax.inference.model import TrainedModel
+    from bert_jax.inference.features import FeatureExtractor, extract
+    from bert_jax.inference.loading import load_workdir
+    from bert_jax.inference.predictor import Predictor
     from bert_jax.tools.listeners.terminal import Terminal
 
-    model = TrainedModel(config, flags.workdir, flags.batch_tokens)
-    extract(FeatureExtractor(model, choice), flags.input, flags.output, Terminal())
+    predictor = Predictor(load_workdir(config, flags.workdir), flags.batch_tokens)
+    extract(FeatureExtractor(predictor, choice), flags.input, flags.output, Terminal())
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -13,9 +13,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
-# Positions of a batch: a single text is answered sooner than in a large batch.
-_BATCH_TOKENS = 256
-
 
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax fill_mask", __doc__)
@@ -36,19 +33,21 @@ def main(argv: Sequence[str]) -> None:
     from bert_jax.data.corpus.manifest import Manifest
     from bert_jax.data.labelled.texts import Text
     from bert_jax.inference.held_out import held_out_sentences
-    from bert_jax.inference.model import check_fills_masks
-    from bert_jax.inference.predict import Predictor
+    from bert_jax.inference.loading import load_workdir
+    from bert_jax.inference.predictor import Predictor, TaskPredictor
+    from bert_jax.inference.scoring import check_fills_masks
 
     run_flags.use_cache(flags)
-    check_fills_masks(config, flags.workdir)
-    predictor = Predictor(config, flags.workdir, flags.top_k, _BATCH_TOKENS)
+    model = load_workdir(config, flags.workdir)
+    check_fills_masks(model)
+    predictor = TaskPredictor(Predictor(model), flags.top_k)
     texts = [(text, "") for text in flags.text]
     if flags.held_out:
         manifest = Manifest.load(data_dir(config, flags.workdir))
         texts += held_out_sentences(manifest, flags.held_out)
     examples = [Text(text) for text, _ in texts]
     for example in examples:
-        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
+        predictor.check(example)
     windows = predictor.predict(examples)
     predictions = (prediction for window in windows for prediction in window)
     for (text, word), prediction in zip(texts, predictions, strict=True):

@@ -40,10 +40,11 @@ def main(argv: Sequence[str]) -> None:
 
     run_flags.use_cache(flags)
     from bert_jax.inference.generation import Generator
+    from bert_jax.inference.loading import load_workdir
     from bert_jax.inference.sampling import Sampling
 
     sampling = Sampling(flags.greedy, flags.temperature, flags.top_k, flags.top_p)
-    generator = Generator(config, flags.workdir)
+    generator = Generator(load_workdir(config, flags.workdir))
     prompts = [generator.prompt(text, flags.max_new_tokens) for text in flags.prompt]
     samples = generator.generate(
         prompts,

@@ -26,8 +26,6 @@ from bert_jax.tools.report.report import report
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.page import sweep_page
 
-_BATCH_TOKENS = 1024  # positions of a batch: the sentences are few
-
 
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax report", __doc__)
@@ -74,7 +72,8 @@ def _sentences(workdir: str, count: int) -> list[Section]:
     """
     from bert_jax.data.labelled.texts import Text
     from bert_jax.inference.held_out import held_out_sentences
-    from bert_jax.inference.predict import Predictor
+    from bert_jax.inference.loading import load_workdir
+    from bert_jax.inference.predictor import Predictor, TaskPredictor
     from bert_jax.inference.scoring import make_scorer
     from bert_jax.tasks import find_task
 
@@ -86,14 +85,13 @@ def _sentences(workdir: str, count: int) -> list[Section]:
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
         )
     texts = held_out_sentences(Manifest.load(data_dir(config, workdir)), count)
-    found = []
+    predictor, found = Predictor(load_workdir(config, workdir)), []
     if row.fills_masks:
-        predictor = Predictor(config, workdir, batch_tokens=_BATCH_TOKENS)
-        windows = predictor.predict([Text(text) for text, _ in texts])
+        windows = TaskPredictor(predictor).predict([Text(text) for text, _ in texts])
         predictions = [prediction for window in windows for prediction in window]
         found.append(Section("Masked words", sentences.filled(texts, predictions)))
-    scorer = make_scorer(config, workdir, _BATCH_TOKENS)
+    scorer = make_scorer(predictor)
     whole = [Text(text.replace("[MASK]", word, 1)) for text, word in texts]
-    scores = list(scorer.score(map(scorer.model.row, whole)))
+    scores = list(scorer.score(map(scorer.row, whole)))
     given = "given all others" if row.fills_masks else "given those before it"
     return [*found, Section("Sentences", sentences.colored(scores, given))]

@@ -28,7 +28,7 @@ from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
 if TYPE_CHECKING:
-    from bert_jax.inference.model import Progress
+    from bert_jax.inference.progress import Progress
     from bert_jax.inference.scoring import CausalScorer, Scorer
 
     AnyScorer = Scorer | CausalScorer
@@ -55,9 +55,11 @@ def main(argv: Sequence[str]) -> None:
         return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
     run_flags.use_cache(flags)
+    from bert_jax.inference.loading import load_workdir
+    from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.scoring import make_scorer
 
-    scorer = make_scorer(config, flags.workdir, flags.batch_tokens)
+    scorer = make_scorer(Predictor(load_workdir(config, flags.workdir), flags.batch_tokens))
     if flags.output:
         write_scores(scorer, texts, flags.output)
     else:
@@ -95,16 +97,16 @@ def _score(
     what: str,
 ) -> None:
     """Calls `take` with each text and its score; all texts are validated first."""
-    from bert_jax.inference.model import Progress
+    from bert_jax.inference.progress import Progress
     from bert_jax.tools.listeners.terminal import Terminal
 
     lengths, passes = [], 0
-    for row in map(scorer.model.row, texts()):
+    for row in map(scorer.row, texts()):
         lengths.append(len(row.word_positions))
         passes += scorer.count_passes(row)
     progress = Progress(passes, Terminal())
     total = 0.0
-    scores = scorer.score(map(scorer.model.row, texts()), progress)
+    scores = scorer.score(map(scorer.row, texts()), progress)
     for text, score in zip(texts(), scores, strict=True):
         total += score[scorer.name]
         take(text, score, progress)

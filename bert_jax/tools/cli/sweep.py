@@ -20,10 +20,11 @@ from collections.abc import Mapping, Sequence
 from ml_collections import ConfigDict
 
 from bert_jax.config import checks
+from bert_jax.data import init_from
 from bert_jax.files.atomic import write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import configuration, init_from
+from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.sweep import (
     jobs,

@@ -12,10 +12,9 @@ from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
-from bert_jax.inference.feature_extraction import FeatureExtractor
+from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator, Prompt
-from bert_jax.inference.model import in_order
-from bert_jax.inference.predict import Predictor
+from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 from bert_jax.tools.serve.forms import SENTENCES, Form
@@ -62,59 +61,55 @@ class Ability:
 class Predictions:
     """The predictions of the task that the model was trained for."""
 
-    def __init__(self, predictor: Predictor):
-        self._predictor = predictor
+    def __init__(self, predictor: Predictor, task: TaskPredictor):
+        self._predictor, self._task = predictor, task
 
     def check(self, example: Any) -> None:
         """Encodes the example: a task's encoder says what it cannot take."""
-        predictor = self._predictor
-        predictor.data.check_example(example, predictor.tokenizer, predictor.model)
+        self._task.check(example)
+        model = self._predictor.model
         if isinstance(example, Text):
             # A recurrent model would take any length, and each is compiled for.
-            longest = predictor.model.max_position_embeddings
-            encode_text(example, predictor.tokenizer, longest, masks=True)
-        predictor.data.encode([example], predictor.tokenizer, Counter())
+            encode_text(example, model.tokenizer, model.encoder.max_position_embeddings, masks=True)
+        self._encode(example, Counter())
 
     def run(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         """As `predict` writes them, without `id`; with `counts` where something was cut off."""
         counts = Counter()
-        found = self._predictor.predict_window(list(examples), counts)
+        found = self._task.predict_window(list(examples), counts)
         predictions = [{k: v for k, v in one.items() if k != "id"} for one in found]
         if any(counts.values()):
             for example, prediction in zip(examples, predictions, strict=True):
-                of_one = Counter()
-                self._predictor.data.encode([example], self._predictor.tokenizer, of_one)
+                self._encode(example, of_one := Counter())
                 if cut := {name: count for name, count in of_one.items() if count}:
                     prediction["counts"] = cut
         return predictions
 
     def shapes(self, example: Any) -> Iterator[tuple[int, int]]:
-        predictor = self._predictor
-        rows = predictor.data.encode([example], predictor.tokenizer, Counter())
-        shards = predictor.batch_shards
-        for batch in predictor.data.prediction_batches(rows, predictor.model, shards):
-            yield batch.length, len(batch.row_numbers)
+        lengths = self._encode(example, Counter()).lengths
+        return self._predictor.shapes(lengths, self._task.data.can_pack)
+
+    def _encode(self, example: Any, counts: Counter) -> Any:
+        return self._task.data.encode([example], self._predictor.model.tokenizer, counts)
 
 
 class Vectors:
     """Vectors of texts: the means of their hidden states, as `features --level=sentence`."""
 
-    def __init__(self, extractor: FeatureExtractor):
-        self._extractor = extractor
+    def __init__(self, predictor: Predictor, extractor: FeatureExtractor):
+        self._predictor, self._extractor = predictor, extractor
 
     def check(self, example: Text) -> None:
-        self._extractor.model.row(example)
+        self._extractor.row(example)
 
     def run(self, examples: Sequence[Text]) -> list[np.ndarray]:
         """float32[features] of each text."""
-        rows = map(self._extractor.model.row, examples)
-        found = self._extractor.run(rows)
-        return list(in_order((n, features["embeddings"]) for n, _, features in found))
+        found = self._extractor.run(map(self._extractor.row, examples))
+        return [features["embeddings"] for _, features in found]
 
     def shapes(self, example: Text) -> Iterator[tuple[int, int]]:
-        model = self._extractor.model
-        for batch in model.batches([model.row(example)]):
-            yield batch.length, len(batch.row_numbers)
+        lengths = np.array([len(self._extractor.row(example).input_ids)])
+        return self._predictor.shapes(lengths, True)
 
 
 class Attention:
@@ -140,8 +135,7 @@ class Attention:
         return list(map(self._page, examples))
 
     def shapes(self, example: Text) -> Iterator[tuple[int, int]]:
-        for batch in self._reader.model.batches([self._reader.encode(example)]):
-            yield batch.length, 1
+        yield self._reader.length(self._reader.encode(example)), 1
 
     def _page(self, example: Text) -> str:
         texts = [example.text_a, *([] if example.text_b is None else [example.text_b])]
@@ -155,7 +149,7 @@ class Generation:
 
     def __init__(self, generator: Generator):
         self._generator = generator
-        longest = generator.model.max_position_embeddings - NEW_TOKENS
+        longest = generator.encoder.max_position_embeddings - NEW_TOKENS
         self._lengths = bucket_lengths(GENERAL_LENGTHS, longest)
 
     def check(self, example: Text) -> None:

@@ -11,11 +11,10 @@ from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor
+from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
-from bert_jax.inference.model import TrainedModel
-from bert_jax.inference.predict import Predictor, make_predicting_data
-from bert_jax.tasks import find_task
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tools.serve.abilities import (
     NEW_TOKENS,
     Ability,
@@ -87,51 +86,41 @@ class Service:
         self.about = describe_model(config)
         self.missing: dict[str, str] = {}
         self.abilities: list[Ability] = []
-        predictor = self._add_predictions(config, workdir, limits, top_k)
-        self._model = TrainedModel(
-            config,
-            workdir,
-            _BATCH_TOKENS,
-            for_requests=True,
-            params=predictor and predictor.params,
-        )
-        self._add_generation(config, workdir, predictor)
+        self._predictor = Predictor(load_workdir(config, workdir), _BATCH_TOKENS)
+        self._model = self._predictor.model
+        self._add_predictions(limits, top_k)
+        self._add_generation()
         self._add_vectors()
-        self._add_attention(config, workdir, top_k)
+        self._add_attention(top_k)
 
-    def _add_predictions(
-        self, config: ConfigDict, workdir: str, limits: Limits, top_k: int
-    ) -> Predictor | None:
+    def _add_predictions(self, limits: Limits, top_k: int) -> None:
         try:
-            make_predicting_data(config, workdir)
+            predictor = TaskPredictor(self._predictor, top_k)
         except UserError as error:  # imported weights may have no head
             self.missing["predict"] = str(error)
-            return None
-        predictor = Predictor(config, workdir, top_k, _BATCH_TOKENS, for_requests=True)
-        form = prediction_form(config.task, predictor.data, limits)
+            return
+        task = self._model.config.task
+        form = prediction_form(task, predictor.data, limits)
         if form is None:
-            self.missing["predict"] = f"config.task={config.task!r} has no form for requests."
-            return predictor
+            self.missing["predict"] = f"config.task={task!r} has no form for requests."
+            return
         about = "The predictions of the task that the model was trained for."
-        computation = Predictions(predictor)
+        computation = Predictions(self._predictor, predictor)
         self.abilities.append(
             Ability("predict", about, form, computation, lambda found: {"predictions": found})
         )
-        return predictor
 
-    def _add_generation(
-        self, config: ConfigDict, workdir: str, predictor: Predictor | None
-    ) -> None:
-        if predictor is None or not find_task(config.task).reads_forward:
+    def _add_generation(self) -> None:
+        if not self._model.task.reads_forward or "predict" in self.missing:
             return
-        positions = self._model.config.max_position_embeddings
+        positions = self._model.encoder.max_position_embeddings
         if positions <= NEW_TOKENS + 1:
             self.missing["generate"] = (
                 f"Texts are not continued: {positions} positions have no room for {NEW_TOKENS}"
                 " more tokens."
             )
             return
-        generation = Generation(Generator(config, workdir, predictor.params))
+        generation = Generation(Generator(self._model))
         about = f"A text continued by the {NEW_TOKENS} most probable tokens, or to its end."
         form = text_form(CONTINUATION_VIEW)
         self.abilities.append(
@@ -140,7 +129,7 @@ class Service:
 
     def _add_vectors(self) -> None:
         choice = Choice(level="sentence", pooling="mean")
-        vectors = Vectors(FeatureExtractor(self._model, choice))
+        vectors = Vectors(self._predictor, FeatureExtractor(self._predictor, choice))
         about = "The cosine of the vectors of each pair of texts."
         form = text_form(SIMILARITY_VIEW)
         self.abilities.append(Ability("similarity", about, form, vectors, similarities, least=2))
@@ -151,11 +140,12 @@ class Service:
 
         self.abilities.append(Ability("features", about, text_form(is_pair=True), vectors, respond))
 
-    def _add_attention(self, config: ConfigDict, workdir: str, top_k: int) -> None:
-        if not isinstance(self._model.config, TransformerConfig):
-            self.missing["attention"] = f"The model {config.model.name!r} has no attention."
+    def _add_attention(self, top_k: int) -> None:
+        if not isinstance(self._model.encoder, TransformerConfig):
+            name = self._model.encoder.name
+            self.missing["attention"] = f"The model {name!r} has no attention."
             return
-        reader = AttentionReader(config, workdir, top_k, self._model)
+        reader = AttentionReader(self._predictor, top_k)
         attention = Attention(reader, self.name, self.about)
         about = "A page with the attention of all heads in a text or a pair."
         self.abilities.append(
@@ -181,7 +171,7 @@ class Service:
                 ability.computation,
                 lambda text, form=form: form.make(form.fill(text), "A text"),
                 self._model.tokenizer,
-                min(_LONGEST, self._model.config.max_position_embeddings),
+                min(_LONGEST, self._model.encoder.max_position_embeddings),
                 self._model.batch_shards,
             )
             seconds = time.perf_counter() - start

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from bert_jax.config import checks
-from bert_jax.tools.cli.flags import init_from
+from bert_jax.data import init_from
 from bert_jax.tools.doctor.examine import examine
 from bert_jax.tools.doctor.finding import Finding
 from tests import tiny

@@ -9,10 +9,11 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor, extract
+from bert_jax.inference.features import FeatureExtractor, extract
 from bert_jax.inference.generation import Generator
-from bert_jax.inference.model import TrainedModel
+from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predict import predict
+from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.serve.abilities import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
@@ -124,7 +125,7 @@ def test_vectors_and_similarities_are_those_of_features(workdir, tmp_path, make_
     texts = [*TEXTS, "the list"]
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
     config = store.load(workdir).lock()
-    extractor = FeatureExtractor(TrainedModel(config, workdir), Choice(level="sentence"))
+    extractor = FeatureExtractor(Predictor(load_workdir(config, workdir)), Choice(level="sentence"))
     extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
     expected = np.load(tmp_path / "out.npz")["embeddings"]
     with opened(load(workdir)) as client:
@@ -148,7 +149,10 @@ def test_texts_are_continued_as_by_generate(make_run):
     """A prompt that is padded, alone and with others."""
     sizes = {"phases": ((60, 1.0),), "model__max_position_embeddings": 60}
     config, workdir = make_run("left_to_right", **sizes)
-    generator, prompts = Generator(config, workdir), ["the list is", "naive", "una " * 9]
+    generator, prompts = (
+        Generator(load_workdir(config, workdir)),
+        ["the list is", "naive", "una " * 9],
+    )
     greedy = Sampling(greedy=True)
     expected = [
         generator.text(prompt, new)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.batching import Batcher, ClosedError, FullError, InputError
 from bert_jax.tools.serve.limits import RateLimiter
 
@@ -17,7 +18,7 @@ class Doubles:
 
     def check(self, example):
         if example == "wrong":
-            raise ValueError("it is wrong")
+            raise UserError("it is wrong")
 
     def run(self, examples):
         self.groups.append(list(examples))

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
 from bert_jax.inference.generation import Generator
+from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predict import predict
 from bert_jax.inference.sampling import Sampling
 from bert_jax.text.gpt_vocabulary import pack
@@ -121,7 +122,7 @@ def test_what_a_language_model_can_do(make, missing, make_run):
 def test_texts_are_continued_in_pieces_of_gpt(make_run):
     """Pieces that end words, contractions and unknown characters."""
     config, workdir = make_gpt(make_run, "text")
-    generator, greedy = Generator(config, workdir), Sampling(greedy=True)
+    generator, greedy = Generator(load_workdir(config, workdir)), Sampling(greedy=True)
     texts = ["The list", "it isn't", "\u00e9\u4e2d"]
     expected = [
         generator.text(prompt, new)

@@ -11,9 +11,9 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_extraction import FeatureExtractor
-from bert_jax.inference.model import TrainedModel
-from bert_jax.inference.predict import Predictor
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
 
 
 def build(
@@ -46,20 +46,18 @@ def build(
 
 
 def _vectors(config: Any, workdir: str) -> Callable[[list[str]], Any]:
-    model = TrainedModel(config, workdir)
-    extractor = FeatureExtractor(model, Choice(level="sentence"))
+    predictor = Predictor(load_workdir(config, workdir))
+    extractor = FeatureExtractor(predictor, Choice(level="sentence"))
 
     def compute(lines: list[str]) -> list[np.ndarray]:
-        vectors = [np.empty(0)] * len(lines)
-        for number, _, features in extractor.run(model.row(Text(line)) for line in lines):
-            vectors[number] = features["embeddings"]
-        return vectors
+        found = extractor.run(extractor.row(Text(line)) for line in lines)
+        return [features["embeddings"] for _, features in found]
 
     return compute
 
 
 def _classes(config: Any, workdir: str) -> Callable[[list[str]], Any]:
-    predictor = Predictor(config, workdir)
+    predictor = TaskPredictor(Predictor(load_workdir(config, workdir)))
 
     def compute(lines: list[str]) -> list[list[float]]:
         examples = [TextExample("", str(i), line) for i, line in enumerate(lines)]

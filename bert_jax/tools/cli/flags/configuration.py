@@ -81,11 +81,9 @@ def resolve(path: str, texts: Mapping[str, str]) -> ConfigDict:
 
 
 def _complete(config: ConfigDict, given: Collection[str], workdir: str, data_dir: str) -> None:
-    from bert_jax.tools.cli.flags import init_from  # takes time: --help does without it
+    from bert_jax.data import init_from  # takes time: --help does without it
 
-    presets.apply(config, given)
-    init_from.resolve(config, given, workdir, data_dir)
-    checks.check(config)
+    init_from.complete(config, given, workdir, data_dir)
 
 
 def _split(argv: Sequence[str], config: ConfigDict) -> tuple[dict[str, str], list[str]]:

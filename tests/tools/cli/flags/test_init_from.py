@@ -9,7 +9,7 @@ from bert_jax.config import defaults, store
 from bert_jax.config.data import data_config
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.tools.cli.flags.init_from import resolve
+from bert_jax.data.init_from import resolve
 from tests.tools.convert.conftest import SIZES, VOCABULARY
 from tests.tools.convert.hf_folders import new_config
 

@@ -8,16 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.labelled.texts import TextRow, read_texts, word_spans
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text, read_texts, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
 from bert_jax.inference.input_files import check_files
-from bert_jax.inference.model import Progress, TrainedModel, in_order
+from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.progress import Progress
 from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
-from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.models.pooling import EncoderWithPooler, pool
 from bert_jax.text.offsets import character_spans
 from bert_jax.training.listener import Listener
 
@@ -27,37 +28,45 @@ Features = dict[str, np.ndarray]
 class FeatureExtractor:
     """Extracts features with a trained model."""
 
-    def __init__(self, model: TrainedModel, choice: Choice):
-        """Makes the program that is compiled for each length.
+    def __init__(self, predictor: Predictor, choice: Choice):
+        """Compiles on first use.
+
+        Args:
+          predictor: of the model.
+          choice: which features.
 
         Raises:
-          UserError: if the model has too few layers.
+          UserError: the model has too few layers, or one direction where two are needed.
         """
-        check_layers(choice, model.config.num_layers)
-        check_directions(choice, model.config)
-        self.model = model
-        self.choice = choice
-        make = EncoderWithPooler if model.has_pooler else make_encoder
-        self._forward = model.compile(functools.partial(_forward, make(model.config), choice))
+        self.model, self.choice = predictor.model, choice
+        check_layers(choice, self.model.encoder)
+        make = EncoderWithPooler if self.model.has_pooler else make_encoder
+        self._predictor = predictor
+        self._forward = self.model.compile(
+            functools.partial(_forward, make(self.model.encoder), choice)
+        )
 
-    @property
-    def compiled(self) -> int:
-        """How many shapes have been compiled."""
-        return self._forward._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
+    def row(self, text: Text) -> TextRow:
+        """Tokenizes a text or a pair.
+
+        Raises:
+          UserError: it has more tokens than the model has positions.
+        """
+        return encode_text(text, self.model.tokenizer, self.model.encoder.max_position_embeddings)
 
     def run(
         self, rows: Iterable[TextRow], progress: Progress | None = None
-    ) -> Iterator[tuple[int, TextRow, Features]]:
-        """Yields the number of each row, the row and its features, some out of order.
+    ) -> Iterator[tuple[TextRow, Features]]:
+        """Yields each text, in order, with its features.
 
         The features are those of `array_specs`, without the axis of the texts and without padding.
         """
-        for number, row, output in self.model.run(self._forward, rows, progress):
+        for row, output in self._predictor.stream(self._forward, rows, progress):
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
                 features["embeddings"] = self._scaled(output["embeddings"])
             else:
-                hidden = output["hidden_states"][:, : len(row.input_ids)]
+                hidden = output["hidden_states"].swapaxes(0, 1)  # [layers, seq, features]
                 if self.choice.level == "word":
                     spans = word_spans(row, self.model.tokenizer)
                     hidden = self._of_words(hidden, spans)
@@ -66,7 +75,7 @@ class FeatureExtractor:
                 features["hidden_states"] = self._scaled(hidden)
             if "pooled" in output:
                 features["pooled"] = output["pooled"]
-            yield number, row, features
+            yield row, features
 
     def _scaled(self, vectors: np.ndarray) -> np.ndarray:
         """float32[..., features], of length 1 if requested; zeros stay zeros."""
@@ -93,6 +102,8 @@ class FeatureExtractor:
             return hidden[:, spans[:, 0]]
         # From each start to the next one; the [SEP] between two texts is cut off by its own start.
         edges = spans.ravel()
+        if edges[-1] == hidden.shape[1]:  # no special token follows the last word
+            edges = edges[:-1]
         sums = np.add.reduceat(hidden, edges, axis=1)[:, ::2]
         return sums / (spans[:, 1] - spans[:, 0])[None, :, None].astype(np.float32)
 
@@ -110,7 +121,7 @@ class FeatureExtractor:
 
     def array_specs(self, texts: int, tokens: int, words: int) -> dict[str, ArraySpec]:
         """Returns the arrays for `texts` texts of at most `tokens` tokens and `words` words."""
-        model, choice = self.model.config, self.choice
+        model, choice = self.model.encoder, self.choice
         layers = {"all": model.num_layers + 1, "directions": 2 * model.num_layers + 1}
         layers = layers.get(choice.layers, 1)
         size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
@@ -132,62 +143,61 @@ class FeatureExtractor:
         return specs
 
 
-def check_layers(choice: Choice, num_layers: int) -> None:
-    """Raises UserError if `num_layers` are too few for a choice."""
-    if num_layers < (needed := LAYER_CHOICES[choice.layers].least_layers):
-        raise UserError(
-            f"--layers={choice.layers} needs {needed} layers, and the model has {num_layers}."
-        )
+def check_layers(choice: Choice, model: EncoderConfig) -> None:
+    """Raises UserError if a model lacks the chosen layers, or directions of reading."""
+    layers, num_layers = choice.layers, model.num_layers
+    if isinstance(layers, int):
+        if not -num_layers - 1 <= layers <= num_layers:
+            raise UserError(
+                f"layer={layers} must be from {-num_layers - 1} to {num_layers}: the model has"
+                f" {num_layers} layers and the embeddings' output, 0."
+            )
+        return
+    if num_layers < (needed := LAYER_CHOICES[layers].least_layers):
+        raise UserError(f"--layers={layers} needs {needed} layers, and the model has {num_layers}.")
     if len(choice.weights) > num_layers + 1:
         raise UserError(
             f"--weights has {len(choice.weights)} numbers, and the model only {num_layers}"
             " layers and the embeddings' output."
         )
-
-
-def check_directions(choice: Choice, model: EncoderConfig) -> None:
-    """Raises UserError if a choice needs two directions of reading and the model has one."""
-    if choice.layers == "directions" and not model.has_directions:
+    if layers == "directions" and not model.has_directions:
         raise UserError(
             f"--layers=directions is for models that read in two directions, such as elmo, and not"
             f" for {model.name}: use --layers=all."
         )
 
 
-def combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
+def _combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
     """[batch, seq, hidden] of the embeddings and each layer -> float32[batch, layers, ...]."""
     states = [hidden.astype(jnp.float32) for hidden in all_hidden]
+    if isinstance(choice.layers, int):
+        return states[choice.layers][:, None]
     features = choose(choice.layers, states, weights=choice.weights)
     return features if choice.layers in SEVERAL else features[:, None]
-
-
-def pool(pooling: str, hidden: jax.Array, is_token: jax.Array) -> jax.Array:
-    """float32[batch, seq, features], bool[batch, seq, 1] -> float32[batch, features]."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    if pooling == "max":
-        return jnp.where(is_token, hidden, -jnp.inf).max(axis=1)
-    return (hidden * is_token).sum(axis=1) / is_token.sum(axis=1)
 
 
 def _forward(
     encoder: Any, choice: Choice, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """float32: `hidden_states` [batch, layers, seq, features] or `embeddings`, and `pooled`."""
+    """Returns float32 features of packed rows.
+
+    Returns:
+      `hidden_states` [batch, seq, layers, features] or `embeddings` [batch, N, features], and
+      `pooled` [batch, N, hidden], if there is a pooler.
+    """
     encoded = encoder.apply(
         {"params": params[encoder.config.name]}, batch, deterministic=True, keep_all=True
     )
     pooled = None
     if isinstance(encoded, tuple):
         encoded, pooled = encoded
-    hidden = combine(choice, encoded.all_hidden)
+    hidden = _combine(choice, encoded.all_hidden)
     if choice.level == "sentence":
-        is_token = (batch["example_ids"] > 0)[:, :, None]
-        features = {"embeddings": pool(choice.pooling, hidden[:, 0], is_token)}
+        features = {"embeddings": pool(choice.pooling, hidden[:, 0], batch)}
     else:
-        features = {"hidden_states": hidden}
+        features = {"hidden_states": hidden.swapaxes(1, 2)}
     if pooled is not None:
-        features["pooled"] = pooled[:, 0].astype(jnp.float32)
+        features["pooled"] = pooled.astype(jnp.float32)
     return features
 
 
@@ -211,7 +221,7 @@ def extract(
     is_word = extractor.choice.level == "word"
 
     def rows() -> Iterator[TextRow]:
-        return map(extractor.model.row, read_texts(input_path))
+        return map(extractor.row, read_texts(input_path))
 
     # Only these numbers stay in memory: the texts are read again later.
     sizes = np.array(
@@ -228,11 +238,11 @@ def extract(
     results = extractor.run(rows(), progress)
     if ending == ".jsonl":
         with open_json_lines(output_path) as file:
-            for row, features in in_order((n, (row, found)) for n, row, found in results):
+            for row, features in results:
                 file.write(extractor.names(row, features) | features)
     else:
         with open_arrays(output_path, specs) as arrays:
-            for number, _, features in results:
+            for number, (_, features) in enumerate(results):
                 arrays.place(number, features)
         for name, spec in specs.items():
             shape = ", ".join(map(str, spec.shape))

@@ -1,6 +1,7 @@
-"""Resolves config.init_from: the source of the parameters determines model and vocabulary.
+"""Completes the settings of a run: its preset, its `init_from`, and all checks.
 
-Does not import jax.
+The source of `config.init_from` determines the model's sizes and the vocabulary. The command line
+and `bert_jax.train` both call `complete`. Does not import jax.
 """
 
 import os
@@ -9,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import model_choices, store
+from bert_jax.config import checks, model_choices, presets, store
 from bert_jax.config.fields import data_dir as data_dir_of
 from bert_jax.config.fields import has_corpus
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
@@ -30,6 +31,25 @@ _OF_ANY_MODEL = (
     *("dropout_rate", "attention_dropout_rate", "remat", "remat_policy", "scan_layers"),
     "attention",
 )
+
+
+def complete(
+    config: ConfigDict, explicit: Collection[str], workdir: str, data_dir: str = ""
+) -> None:
+    """Applies the preset and `init_from` of a new run's configuration, then checks all values.
+
+    Args:
+      config: is changed.
+      explicit: dotted names of the fields that the user set; they keep their values.
+      workdir: folder of the run; "" if it has none.
+      data_dir: folder of prepared data; see `resolve`.
+
+    Raises:
+      ValueError: for an unknown preset, an unusable `init_from` or an invalid value.
+    """
+    presets.apply(config, explicit)
+    resolve(config, explicit, workdir, data_dir)
+    checks.check(config)
 
 
 def resolve(

@@ -1,0 +1,229 @@
+"""A trained model on the devices, with everything that it needs to read text."""
+
+import copy
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.data.batch import Batch
+from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten, unflatten
+from bert_jax.exchange.foreign import open_foreign, with_new_parameters
+from bert_jax.files.errors import UserError
+from bert_jax.models import make_add_fields, reads_new_words
+from bert_jax.models.model import AddFields, EncoderConfig
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import TaskData, TaskRow
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.run import (
+    load_workdir_tokenizer,
+    make_model_config,
+    make_task_data,
+    read_labels,
+)
+from bert_jax.training.state import abstract_params
+from bert_jax.training.workdir import untrained_params, untrained_rows
+
+# (params, batch) -> arrays whose first dimension is the batch.
+Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
+_SPECIAL_IDS = ("cls_id", "sep_id", "end_id")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """The chosen checkpoint of a workdir, or the weights of another program, on the devices.
+
+    Attributes:
+      config: configuration of the run.
+      folder: where the model was loaded from.
+      encoder: configuration of the encoder.
+      data: host side of the task, with its labels.
+      tokenizer: the run's. Special tokens that an import initialized at random have the id -1, and
+        are therefore not put around texts: the model has never seen them.
+      unseen_ids: ids of these tokens.
+      params: all parameters, those of the heads included.
+      untrained: paths of the parameters that an import initialized at random.
+      fingerprint: hash of the checkpoint.
+      mesh: all devices.
+      add_fields: completes a batch on the host with what only this encoder reads.
+    """
+
+    config: ConfigDict
+    folder: str
+    encoder: EncoderConfig
+    data: TaskData
+    tokenizer: Tokenizer
+    unseen_ids: frozenset[int]
+    params: Any
+    untrained: tuple[str, ...]
+    fingerprint: str
+    mesh: Mesh
+    add_fields: AddFields
+
+    @property
+    def task(self) -> TaskRow:
+        """The row of TASKS of the task that the model was trained for."""
+        return find_task(self.config.task)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the model has a trained pooler of [CLS]."""
+        head = self.config.get("head", {})
+        reads_cls = self.task.pools and head.get("pool", "cls") == "cls"
+        has_params = "pooler" in self.params[self.encoder.name]
+        return reads_cls and self.config.model.next_sentence and has_params
+
+    @property
+    def packs(self) -> bool:
+        """Whether the encoder keeps several texts of a row apart."""
+        return isinstance(self.encoder, TransformerConfig)
+
+    @property
+    def batch_shards(self) -> int:
+        """The number of rows of a batch is a multiple of it."""
+        return sharding.batch_shards(self.mesh)
+
+    def compile(self, forward: Forward) -> Forward:
+        """Returns `forward`, jitted over all devices; its results are replicated."""
+        forward = sharding.on_mesh(self.mesh, forward)
+        return jax.jit(forward, out_shardings=sharding.replicated(self.mesh))
+
+    def put(self, batch: Batch) -> dict[str, jax.Array]:
+        """Completes a batch of the host and puts it on the devices."""
+        size = len(batch["input_ids"])
+        return sharding.shard_batch(self.mesh, self.add_fields(batch), size, 0)
+
+    def call(self, forward: Forward, batch: Batch) -> dict[str, np.ndarray]:
+        """Returns what a compiled function computes for a batch of the host."""
+        return jax.device_get(forward(self.params, self.put(batch)))
+
+
+def load_workdir(config: ConfigDict, workdir: str) -> TrainedModel:
+    """Loads the chosen checkpoint of a workdir; only its folder is needed.
+
+    Args:
+      config: configuration of the workdir.
+      workdir: folder of a run, or of imported weights.
+
+    Raises:
+      UserError: there is no checkpoint or vocabulary, or it does not fit; or several processes were
+        started.
+    """
+    _check_single_process()
+    encoder = make_model_config(config)
+    tokenizer = load_fitting_tokenizer(config, workdir, encoder)
+    data = make_labelled_data(config, workdir)
+    mesh = sharding.make_mesh()
+    like = abstract_params(data.make_task(encoder, tokenizer), mesh)
+    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+        params = checkpoints.restore_params(step, like)
+        fingerprint = checkpoints.fingerprint(step)
+    unseen = _unseen_ids(tokenizer, untrained_rows(workdir))
+    return TrainedModel(
+        config=config,
+        folder=os.path.abspath(workdir),
+        encoder=encoder,
+        data=data,
+        tokenizer=_without(tokenizer, unseen),
+        unseen_ids=unseen,
+        params=params,
+        untrained=untrained_params(workdir),
+        fingerprint=fingerprint,
+        mesh=mesh,
+        add_fields=make_add_fields(encoder, tokenizer),
+    )
+
+
+def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
+    """Loads the checkpoint of another program, without writing a workdir.
+
+    Args:
+      folder: folder of Hugging Face, google-research/bert, bilm-tf or OpenAI.
+      dtype: value for config.dtype; None: the default.
+
+    Raises:
+      UserError: there is no such checkpoint, it is corrupt, or several processes were started.
+    """
+    _check_single_process()
+    loaded = with_new_parameters(open_foreign(folder))
+    config = loaded.config
+    config.dtype = dtype or config.dtype
+    encoder, tokenizer = make_model_config(config), loaded.tokenizer
+    data = make_task_data(config, untrained=loaded.missing)
+    data = data if data.labels is None else data.with_labels(loaded.labels)
+    mesh = sharding.make_mesh()
+    like = flatten(abstract_params(data.make_task(encoder, tokenizer), mesh))
+    params = {
+        path: jax.device_put(loaded.params[path], leaf.sharding) for path, leaf in like.items()
+    }
+    unseen = _unseen_ids(tokenizer, loaded.new_rows)
+    return TrainedModel(
+        config=config,
+        folder=os.path.abspath(folder),
+        encoder=encoder,
+        data=data,
+        tokenizer=_without(tokenizer, unseen),
+        unseen_ids=unseen,
+        params=unflatten(params),
+        untrained=tuple(loaded.missing),
+        fingerprint="",
+        mesh=mesh,
+        add_fields=make_add_fields(encoder, tokenizer),
+    )
+
+
+def _check_single_process() -> None:
+    if jax.process_count() > 1:
+        raise UserError("A trained model is used in one process: leave out --num_processes.")
+
+
+def _unseen_ids(tokenizer: Tokenizer, new_rows: Mapping[str, Sequence[str]]) -> frozenset[int]:
+    """Returns the ids of tokens whose embeddings an import drew at random."""
+    return frozenset(tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
+
+
+def make_labelled_data(config: ConfigDict, workdir: str) -> TaskData:
+    """Returns the host side of a workdir's task, with its labels.
+
+    Raises:
+      UserError: the workdir has no labels, and the task needs them.
+    """
+    data = make_task_data(config, untrained=untrained_params(workdir))
+    return data if data.labels is None else data.with_labels(read_labels(workdir))
+
+
+def load_fitting_tokenizer(config: ConfigDict, workdir: str, encoder: EncoderConfig) -> Tokenizer:
+    """Returns the tokenizer of a workdir.
+
+    Raises:
+      UserError: there is none, or it has more pieces than the model.
+    """
+    can_grow = reads_new_words(encoder)
+    tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, can_grow)
+    if can_grow:
+        return tokenizer
+    if (pieces := len(tokenizer.pieces)) > encoder.padded_vocab_size:
+        raise UserError(
+            f"The vocabulary in {workdir} has {pieces} pieces, the model only"
+            f" {encoder.padded_vocab_size}: it is another model's vocabulary."
+        )
+    return tokenizer
+
+
+def _without(tokenizer: Tokenizer, unseen_ids: frozenset[int]) -> Tokenizer:
+    """Returns the tokenizer without those of its special tokens, which get the id -1."""
+    if not unseen_ids:
+        return tokenizer
+    tokenizer = copy.copy(tokenizer)
+    for name in _SPECIAL_IDS:
+        if getattr(tokenizer, name) in unseen_ids:
+            setattr(tokenizer, name, -1)
+    return tokenizer

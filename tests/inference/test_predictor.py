@@ -1,0 +1,187 @@
+"""The predictor: packed rows, few shapes, answers in order, and workdirs that it refuses."""
+
+import json
+import pathlib
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.config import store
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.data.labelled.texts import Text, encode_text
+from bert_jax.inference import loading
+from bert_jax.inference.examples import make_examples
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
+from tests.inference.conftest import WORDS, make_texts, open_model
+
+
+@pytest.fixture(scope="module")
+def model(workdir) -> Predictor:
+    return open_model(workdir, batch_tokens=256)
+
+
+def token_ids(params, batch):
+    """A "model" that returns its input."""
+    return {"ids": batch["input_ids"], "positions": batch["position_ids"]}
+
+
+def rows_of(model: Predictor, sizes):
+    texts = (Text(" ".join([WORDS[n % 3]] * (size - 2))) for n, size in enumerate(sizes))
+    return [encode_text(text, model.model.tokenizer, None) for text in texts]
+
+
+def test_texts_come_in_order_each_with_its_own_tokens_in_few_shapes(model):
+    rows = rows_of(model, np.random.default_rng(0).integers(2, 41, 500).tolist())
+    forward = model.model.compile(token_ids)
+    results = list(model.stream(forward, iter(rows)))
+    assert [row for row, _ in results] == rows
+    for row, found in results:
+        np.testing.assert_array_equal(found["ids"], row.input_ids)
+        np.testing.assert_array_equal(found["positions"], np.arange(len(row.input_ids)))
+    assert forward._cache_size() <= 2  # the batches of windows, and the last one
+
+
+@pytest.mark.parametrize("packs", [True, False])
+def test_batches_have_every_row_once_and_hardly_any_padding(model, packs):
+    lengths = np.random.default_rng(0).integers(3, 20, 300)
+    filled = 0
+    seen = []
+    for numbers, length in model.batches(lengths, packs):
+        assert numbers.ndim == 2 and len(numbers) % model.model.batch_shards == 0
+        row_lengths = np.where(numbers >= 0, lengths[numbers], 0).sum(axis=1)
+        assert row_lengths.max() <= length <= 40
+        filled += len(numbers) * length
+        seen += numbers[numbers >= 0].tolist()
+    assert sorted(seen) == list(range(300))
+    assert lengths.sum() / filled > (0.8 if packs else 0.5)
+
+
+def test_rows_are_read_a_window_at_a_time(model, monkeypatch):
+    read = 0
+
+    def rows():
+        nonlocal read
+        for row in rows_of(model, [32] * 600):
+            read += 1
+            yield row
+
+    results = model.stream(model.model.compile(token_ids), rows())
+    ahead = [read - done for done, _ in enumerate(results)]
+    assert max(ahead) == 16 * 256 // 32
+
+
+def test_a_single_short_text_is_one_short_row(make_workdir):
+    long = open_model(make_workdir(model__max_position_embeddings=600, phases=((40, 1.0),)))
+    ((numbers, length),) = long.batches(np.array([9]), packs=True)
+    assert (length, len(numbers)) == (64, long.model.batch_shards)
+    lengths = {length for _, length in long.batches(np.array([9, 64, 65, 256, 257, 600]), True)}
+    assert lengths == {64, 256, 600}
+
+
+# ------------------------------------------------------------------ packing changes no result
+
+QUESTIONS = [{"question": "is the list ?", "context": text} for text in make_texts(9, seed=1)]
+CHOICES = [(text, ["the list", "is returned", "naive"]) for text in make_texts(5, seed=2)]
+MASKED = [f"the list {text[:20]} [MASK] , is {text[:9]} [MASK]" for text in make_texts(9, seed=3)]
+TEXTS = make_texts(40)
+TASKS = {
+    "classification": (("classification", {}), TEXTS),
+    "layers": (("classification", {"head__layers": "scalar_mix", "head__pool": "mean"}), TEXTS),
+    "bilstm": (("classification", {"head__type": "bilstm", "head__lstm_size": 4}), TEXTS),
+    "pairs": (("glue:mrpc", {}), list(zip(TEXTS, reversed(TEXTS), strict=True))),
+    "tagging": (("tagging", {}), TEXTS),
+    "crf": (("tagging", {"head__type": "crf"}), TEXTS),
+    "span": (("span", {}), QUESTIONS),
+    "choice": (("multiple_choice", {}), CHOICES),
+    "masks": (("base", {}), [*MASKED, *((text, "naive") for text in MASKED)]),
+    "next_tokens": (("left_to_right", {}), TEXTS),
+}
+
+
+def check_close(ours, others, where=""):
+    """Asserts that JSON values are equal, numbers up to 1e-5."""
+    if isinstance(ours, dict):
+        assert ours.keys() == others.keys(), where
+        for name in ours:
+            check_close(ours[name], others[name], f"{where}.{name}")
+    elif isinstance(ours, list):
+        assert len(ours) == len(others), where
+        for number, pair in enumerate(zip(ours, others, strict=True)):
+            check_close(*pair, f"{where}[{number}]")
+    elif isinstance(ours, float):
+        assert ours == pytest.approx(others, rel=1e-5, abs=1e-5), where
+    else:
+        assert ours == others, where
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_packed_predictions_are_those_of_one_example_in_each_row(name, make_run, monkeypatch):
+    (config, changes), inputs = TASKS[name]
+    run = make_run(config, **changes)
+    opened = open_model(run[1], config=run[0])
+    task = TaskPredictor(opened)
+    examples = list(make_examples(opened.model.task.example, inputs))
+    packed = task.predict_window(examples, Counter())
+    monkeypatch.setattr(loading.TrainedModel, "packs", False)
+    alone = [
+        found
+        for example in examples
+        for found in TaskPredictor(opened).predict_window([example], Counter())
+    ]
+    assert len(packed) == len(inputs)
+    check_close(json.loads(json.dumps(packed)), json.loads(json.dumps(alone)))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"level": "sentence", "pooling": "max"},
+        {"level": "sentence", "pooling": "cls", "layers": 0},
+        {"level": "word", "layers": "all"},
+    ],
+    ids=str,
+)
+def test_packed_features_are_those_of_one_text_in_each_row(workdir, choice, monkeypatch):
+    extractor = FeatureExtractor(open_model(workdir, 256), Choice(**choice))
+    rows = [extractor.row(Text(text)) for text in TEXTS]
+    packed = [found for _, found in extractor.run(rows)]
+    monkeypatch.setattr(loading.TrainedModel, "packs", False)
+    extractor = FeatureExtractor(open_model(workdir, 256), Choice(**choice))
+    alone = [found for row in rows for _, found in extractor.run([row])]
+    for ours, others in zip(packed, alone, strict=True):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), ours, others)
+
+
+# ------------------------------------------------------------------ workdirs
+
+
+def test_a_vocabulary_that_is_too_large_is_refused(make_workdir):
+    workdir = make_workdir()
+    vocabulary = pathlib.Path(workdir, "vocab.txt")
+    vocabulary.write_text(vocabulary.read_text() + "".join(f"w{n}\n" for n in range(4)))
+    with pytest.raises(ValueError, match="has 21 pieces, the model only 20: it is another model's"):
+        open_model(workdir)
+
+
+def test_only_one_process_uses_a_model(workdir, monkeypatch):
+    monkeypatch.setattr(loading.jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match="in one process: leave out --num_processes"):
+        load_workdir(store.load(workdir), workdir)
+
+
+@pytest.mark.parametrize("field, value", [("pool", "mean"), ("pooler", False)])
+def test_a_classifier_without_a_pooler_of_its_first_token_has_no_pooled_vector(
+    make_run, field, value
+):
+    config, workdir = make_run("classification", **{f"head__{field}": value})
+    assert config.model.next_sentence
+    opened = open_model(workdir)
+    assert isinstance(opened.model.encoder, TransformerConfig) and not opened.model.has_pooler
+    extractor = FeatureExtractor(opened, Choice(level="sentence"))
+    ((_, features),) = extractor.run([extractor.row(Text("the list"))])
+    assert "embeddings" in features and "pooled" not in features
