@@ -19,7 +19,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.heads import CausalLMDecoder
-from bert_jax.models.stack_encoder import make_cache
+from bert_jax.models.layers.cache import make_cache
 from bert_jax.training.state import make_key
 
 # Rows that are continued together.

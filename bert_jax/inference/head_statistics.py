@@ -19,7 +19,7 @@ from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import BATCH_TOKENS, Predictor
-from bert_jax.models.layers.masks import is_visible
+from bert_jax.models.layers.masks import can_attend
 from bert_jax.scores.attention import STATISTICS
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.open import VALIDATION
@@ -69,7 +69,7 @@ def sum_heads(
     layers = []
     for number, probs in enumerate(attention):
         mask = "bidirectional" if config.is_global(number) else config.attention_pattern
-        visible = is_visible(examples, places, mask, config.attention_window)[:, 0].sum(-1)
+        visible = can_attend(examples, places, mask, config.attention_window)[:, 0].sum(-1)
         entropy = jax.scipy.special.entr(probs).sum(-1)  # [batch, heads, seq]
         evenness = entropy / jnp.log(jnp.maximum(visible, 2))[:, None]
         values = {

@@ -1,48 +1,281 @@
-"""BERT's encoder (Devlin et al. 2019; google-research/bert `modeling.py`)."""
+"""BERT's encoder (Devlin et al. 2019; google-research/bert `modeling.py`) on one page.
+
+Embeddings -> Stack of Blocks; a block is self-attention and a feed-forward network. GPT and
+ModernBERT are the same modules with other values of the configuration. The details are in layers/:
+attention.py, feed_forward.py, norm.py, dense.py, positions.py, masks.py.
+
+    ids = jnp.array([[101, 7592, 102]])
+    bert = Bert(BertConfig.tiny())
+    params = bert.init(jax.random.key(0), {"input_ids": ids})["params"]
+    hidden = bert.apply({"params": params}, {"input_ids": ids}).hidden  # float32[1, 3, 128]
+
+Shapes: B batch, S seq, D hidden, H heads, F intermediate, V padded vocab.
+"""
+
+from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
-from bert_jax.config.encoders import BertConfig
-from bert_jax.models.layers.block import flops_per_token
+from bert_jax.config.encoders import BertConfig, TransformerConfig
+from bert_jax.models.batch import complete_batch
+from bert_jax.models.layers.attention import Extend, SelfAttention
+from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.dense import embedding
-from bert_jax.models.layers.norm import layer_norm
-from bert_jax.models.model import Batch, Model
-from bert_jax.models.stack_encoder import RULES, Embeddings, StackEncoder
+from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.feed_forward import feed_forward
+from bert_jax.models.layers.masks import AttentionMask, cache_mask, make_mask
+from bert_jax.models.layers.norm import layer_norm, residual
+from bert_jax.models.layers.positions import Rotation, rotation, sinusoidal
+from bert_jax.models.layers.scan import remat_policy, scan_blocks
+from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules
+
+# Kernels are [in, out]. Those that fan out are split over `tensor` by column, those that fan in by
+# row, so that a sub-layer needs one sum over devices.
+RULES: Rules = (
+    (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
+    (r"(position|token_type)_embeddings/embedding$", PartitionSpec(None, "fsdp")),
+    (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)(intermediate|gate)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"(^|/)(intermediate|gate)/bias$", PartitionSpec("tensor")),
+    (r"(^|/)output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"(^|/)output/bias$", PartitionSpec()),
+    (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
+)
 
 
-class BertEmbeddings(Embeddings):
-    """Word + position + token type, if any -> layer norm -> dropout; see `Embeddings`."""
+class Embeddings(nn.Module):
+    """Word + position + token type -> layer norm -> dropout.
 
-    config: BertConfig
+    Sinusoidal positions replace learned ones; rotary ones are applied to queries and keys.
+
+    Attributes:
+      config: the encoder's configuration.
+      num_token_types: rows of the table of token types; 0: there is none.
+      has_norm: whether there is a layer norm.
+    """
+
+    config: TransformerConfig
+    num_token_types: int = 0
+    has_norm: bool = False
 
     def setup(self):
-        super().setup()
-        if self.config.type_vocab_size:
-            self.token_type_embeddings = embedding(self.config, self.config.type_vocab_size)
-        self.layer_norm = layer_norm(self.config)
+        config = self.config
+        self.word_embeddings = embedding(config, config.padded_vocab_size)  # [V, D]
+        if config.positions == "learned":
+            self.position_embeddings = embedding(config, config.max_position_embeddings)
+        if self.num_token_types:
+            self.token_type_embeddings = embedding(config, self.num_token_types)
+        if self.has_norm:
+            self.layer_norm = layer_norm(config)
+        self.dropout = Dropout(config.dropout_rate, config.prng_impl)
 
     def __call__(self, batch: Batch, deterministic: bool) -> jax.Array:
         """int32[batch, seq] ids -> float[batch, seq, hidden]."""
-        x = self.words_and_positions(batch)
-        if self.config.type_vocab_size:
-            x += self.token_type_embeddings(batch["token_type_ids"])
-        return self.dropout(self.layer_norm(x), deterministic)
+        config = self.config
+        x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
+        if config.positions == "learned":
+            x += self.position_embeddings(batch["position_ids"])  # [B, S, D]
+        elif config.positions == "sinusoidal":
+            x += sinusoidal(batch["position_ids"], config.hidden_size)  # [B, S, D]
+        if self.num_token_types:
+            x += self.token_type_embeddings(batch["token_type_ids"])  # [B, S, D]
+        if self.has_norm:
+            x = self.layer_norm(x)
+        return self.dropout(x, deterministic)
 
 
-class Bert(StackEncoder):
+class Block(nn.Module):
+    """A Transformer block: self-attention, then a feed-forward network.
+
+    Each sub-layer is `norm(x + sub_layer(x))` with norm_place="post", as in BERT, and
+    `x + sub_layer(norm(x))` with norm_place="pre".
+
+    Attributes:
+      config: the encoder's configuration.
+      number: the block's number from 0. Without `config.first_layer_norm` the first block has no
+        norm before its attention.
+    """
+
+    config: TransformerConfig
+    number: int = 0
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        mask: AttentionMask,
+        rotation: Rotation | None,
+        deterministic: bool,
+        keep_attention: bool,
+        extend: Extend | None = None,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the hidden states and, if requested, the attention probabilities.
+
+        Args:
+          x: float[batch, seq, hidden].
+          mask: which positions attend to which.
+          rotation: the rotation of queries and keys; None unless positions are rotary.
+          deterministic: no dropout.
+          keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
+            what a rematerialised block returns is stored.
+          extend: prepends the keys and values of earlier positions; None: there are none.
+        """
+        config = self.config
+        has_norm = config.first_layer_norm or self.number > 0
+        x, probs = SelfAttention(config, has_norm, name="attention")(  # [B, S, D], [B, H, S, S]
+            x, mask, rotation, deterministic, keep_attention, extend
+        )
+        dropout = Dropout(config.dropout_rate, config.prng_impl)
+        x = residual(  # [B, S, D] -> [B, S, F] -> [B, S, D]
+            config, x, lambda x: dropout(feed_forward(config, x), deterministic)
+        )
+        return x, probs
+
+
+class Stack(nn.Module):
+    """`num_layers` blocks and, with norm_place="pre", a last layer norm."""
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        batch: Batch,
+        deterministic: bool,
+        keep_all: bool,
+        keep_attention: bool,
+        cache: Cache | None = None,
+    ) -> Encoded:
+        """Encodes embeddings.
+
+        Args:
+          x: float[batch, seq, hidden], the embeddings.
+          batch: int32[batch, seq] `example_ids` and `position_ids`.
+          deterministic: no dropout.
+          keep_all, keep_attention: see `Encoder`.
+          cache: the keys and values of earlier positions, with attention_pattern="causal" and one
+            example per row; None: the batch has all positions.
+        """
+        config, extend = self.config, None
+        args = deterministic, keep_attention
+        if cache is not None:
+            is_token = batch["example_ids"] > 0  # [B, S]
+            extend = Extender(cache, batch["position_ids"], is_token)
+        views = [self._view(batch, cache, is_global) for is_global in self._kinds()]
+        if config.scan_layers and cache is None and not self.is_initializing():
+            # Compiles one block and loops over the parameters of all.
+            block = Block(config, parent=None)
+            all_hidden, attention = scan_blocks(self, block, x, (*views[0], *args), keep_all)
+        else:
+            make_block: Any = Block
+            if config.remat and cache is None:
+                # Counted from `self`: `deterministic` and `keep_attention` are Python bools.
+                policy = remat_policy(config)
+                make_block = nn.remat(Block, static_argnums=(4, 5), policy=policy)
+            all_hidden, attention = [x], []
+            for i in range(config.num_layers):
+                mask, turn = views[config.is_global(i)]
+                x, probs = make_block(config, i, name=f"layer_{i}")(x, mask, turn, *args, extend)
+                all_hidden.append(x)  # [B, S, D]
+                attention.append(probs)  # [B, H, S, S] or None
+        if config.norm_place == "pre":
+            all_hidden[-1] = layer_norm(config, "layer_norm")(all_hidden[-1])  # [B, S, D]
+        return Encoded(
+            all_hidden[-1],
+            tuple(all_hidden) if keep_all else (),
+            tuple(attention) if keep_attention else (),
+            extend.cache() if extend else None,
+        )
+
+    def _kinds(self) -> tuple[bool, ...]:
+        """Returns the values of `is_global` of the blocks: local ones first, or all alike."""
+        return (False, True) if self.config.global_every else (False,)
+
+    def _view(
+        self, batch: Batch, cache: Cache | None, is_global: bool
+    ) -> tuple[AttentionMask, Rotation | None]:
+        """Returns the attention mask and the rotation of local or of global blocks."""
+        config, positions = self.config, batch["position_ids"]
+        pattern, window, base = (
+            config.attention_pattern,
+            config.attention_window,
+            config.rotary_base,
+        )
+        if is_global:
+            pattern, window = "bidirectional", 0
+        else:
+            base = config.window_rotary_base or base
+        if cache is None:
+            mask = make_mask(batch["example_ids"], positions, pattern, window, config.mask_value)
+        else:
+            mask = cache_mask(positions, cache.capacity, config.mask_value)
+        rotates = config.positions == "rotary"
+        return mask, rotation(positions, config.head_dim, base) if rotates else None
+
+
+class Bert(Encoder):
     """Embeddings and a stack of Transformer blocks."""
 
     config: BertConfig
 
-    @nn.nowrap
-    def make_embeddings(self) -> Embeddings:
-        return BertEmbeddings(self.config)
+    def setup(self):
+        self.embeddings = Embeddings(self.config, self.config.type_vocab_size, has_norm=True)
+        self.encoder = Stack(self.config)
+
+    def __call__(
+        self,
+        batch: Batch,
+        *,
+        deterministic: bool = True,
+        keep_all: bool = False,
+        keep_attention: bool = False,
+    ) -> Encoded:
+        """Encodes a batch; see `Encoder`."""
+        batch = complete_batch(batch)
+        x = self.embeddings(batch, deterministic)  # [B, S] -> [B, S, D]
+        return self.encoder(x, batch, deterministic, keep_all, keep_attention)  # [B, S, D]
+
+    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Encodes the positions that follow those of a cache, without dropout.
+
+        Args:
+          batch: int32[batch, seq] `input_ids`, `example_ids` (1: token, 0: padding, which follows
+            the tokens of its row; a row may be padding only) and, for BERT, `token_type_ids`. The
+            stored and the new tokens of a row must fit into the cache.
+          cache: the result of `layers.cache.make_cache`, or of the previous call.
+
+        Returns:
+          float[batch, seq, hidden], equal to that of `__call__` on the whole rows, and the cache
+          with the new positions.
+        """
+        batch = complete_batch(batch)
+        is_token = batch["example_ids"] > 0  # [B, S]
+        after = cache.lengths[:, None] + jnp.arange(is_token.shape[1])[None]  # [B, S]
+        batch = {**batch, "position_ids": jnp.where(is_token, after, 0)}
+        x = self.embeddings(batch, True)  # [B, S, D]
+        encoded = self.encoder(x, batch, True, False, False, cache)
+        assert encoded.cache is not None  # there was one
+        return encoded.hidden, encoded.cache
+
+    def word_embedding(self) -> jax.Array:
+        """float32[padded vocab, hidden]."""
+        return self.embeddings.word_embeddings.embedding
 
 
-BERT = Model(
-    config=BertConfig,
-    encoder=Bert,
-    rules=RULES,
-    flops_per_token=flops_per_token,
-)
+def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
+    """Returns the FLOPs per token of the encoder's matrix products in a forward pass.
+
+    A product with a kernel [in, out] takes 2 * in * out FLOPs per token. Attention computes all
+    pairs of positions, whatever the mask.
+    """
+    hidden, kernels = config.hidden_size, 3 if config.feed_forward == "gated" else 2
+    layer = 4 * hidden**2 + kernels * hidden * config.intermediate_size
+    return 2.0 * config.num_layers * (layer + 2 * hidden * sequence_length)
+
+
+BERT = Model(config=BertConfig, encoder=Bert, rules=RULES, flops_per_token=flops_per_token)

@@ -5,21 +5,18 @@ and 40,478 pieces. Unlike BERT's, its embeddings have neither token types nor a 
 """
 
 from bert_jax.config.encoders import GptConfig
-from bert_jax.models.layers.block import flops_per_token
+from bert_jax.models.bert import RULES, Bert, Embeddings, Stack, flops_per_token
 from bert_jax.models.model import Model
-from bert_jax.models.stack_encoder import RULES, StackEncoder
 
 
-class Gpt(StackEncoder):
-    """Embeddings of words and positions, and a stack of Transformer blocks."""
+class Gpt(Bert):
+    """BERT's modules, whose embeddings have neither token types nor a layer norm."""
 
     config: GptConfig
 
+    def setup(self):
+        self.embeddings = Embeddings(self.config)
+        self.encoder = Stack(self.config)
 
-GPT = Model(
-    config=GptConfig,
-    encoder=Gpt,
-    rules=RULES,
-    flops_per_token=flops_per_token,
-    renews_special_tokens=True,
-)
+
+GPT = Model(GptConfig, Gpt, RULES, flops_per_token, renews_special_tokens=True)

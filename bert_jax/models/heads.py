@@ -212,7 +212,7 @@ class CausalLMDecoder(nn.Module):
         """Returns float32[batch, padded vocab], of the word after each row, and the new cache.
 
         Args:
-          batch: the next tokens of each row; see `StackEncoder.decode`.
+          batch: the next tokens of each row; see `Bert.decode`.
           cache: of the tokens before.
         """
         encoder = make_encoder(self.model, name=self.model.name)

@@ -1,7 +1,7 @@
 """What an encoder is: its configuration, its output, its module and its row in `MODELS`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -12,10 +12,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import EncoderConfig
-from bert_jax.models.layers.cache import Cache
+from bert_jax.models.batch import Batch as Batch
 from bert_jax.text.tokenization import Tokenizer
 
-Batch = Mapping[str, jax.Array]
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
 # The first row that matches decides.
 Rules = tuple[tuple[str, PartitionSpec], ...]
@@ -39,7 +38,7 @@ class Encoded:
     hidden: jax.Array
     all_hidden: tuple[jax.Array, ...] = ()
     attention: tuple[jax.Array, ...] = ()
-    cache: Cache | None = None
+    cache: Any = None
 
 
 def activation_dtype(config: EncoderConfig) -> jnp.dtype:
@@ -60,15 +59,14 @@ class Encoder(nn.Module):
         self,
         batch: Batch,
         *,
-        deterministic: bool,
+        deterministic: bool = True,
         keep_all: bool = False,
         keep_attention: bool = False,
     ) -> Encoded:
         """Encodes a batch.
 
         Args:
-          batch: int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids` and `example_ids`
-            (0 is padding, otherwise the number of the example in the row).
+          batch: int32[batch, seq] `input_ids`; `complete_batch` fills in missing fields.
           deterministic: no dropout; otherwise a key "dropout" is required.
           keep_all: also return the embeddings and the hidden states of each layer.
           keep_attention: also return the attention probabilities of each layer.
@@ -78,10 +76,10 @@ class Encoder(nn.Module):
         """
         raise NotImplementedError
 
-    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+    def decode(self, batch: Batch, cache: Any) -> tuple[jax.Array, Any]:
         """Encodes the positions after those of a cache; of encoders that read from left to right.
 
-        Returns float[batch, seq, hidden] and the new cache; see `StackEncoder.decode`.
+        Returns float[batch, seq, hidden] and the new cache; see `Bert.decode`.
         """
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from bert_jax.config.presets import PRESETS
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.inference.predict import predict
 from bert_jax.models.layers.feed_forward import activate
-from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.masks import attention_bias, can_attend
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking
 from bert_jax.tasks.losses import loss_names
@@ -229,7 +229,7 @@ def test_layer_norm_of_values_so_small_that_epsilon_counts(name, known):
 @of_each_preset
 def test_what_is_added_to_a_score_that_must_not_be_seen(name, known):
     config = make_model_config(make_config(name))
-    visible = is_visible(jnp.array([[1, 1, 0]]), jnp.arange(3)[None], "bidirectional")
+    visible = can_attend(jnp.array([[1, 1, 0]]), jnp.arange(3)[None], "bidirectional")
     bias = np.asarray(attention_bias(visible, config.mask_value))[0, 0]
     assert bias[0].tolist() == [0, 0, known.mask_value]
     # With float32 scores some 10,000 apart, -10000 is seen and the lowest number is not.

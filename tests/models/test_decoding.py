@@ -10,8 +10,7 @@ import pytest
 
 from bert_jax.models import MODELS
 from bert_jax.models.gpt import GptConfig
-from bert_jax.models.layers.cache import Cache
-from bert_jax.models.stack_encoder import make_cache
+from bert_jax.models.layers.cache import Cache, make_cache
 
 TINY_GPT = GptConfig(
     vocab_size=97,
@@ -105,7 +104,7 @@ def test_a_cache_is_a_value(models, make_batch, random_params):
     piece = {name: jnp.asarray(batch[name]) for name in ("input_ids", "example_ids")}
     first, cache = encoder.apply(params, piece, empty, method="decode")
     assert isinstance(cache, Cache) and not np.asarray(empty.lengths).any()
-    assert all(not np.asarray(layer.key_BTHK).any() for layer in empty.layers)
+    assert all(not np.asarray(layer[0]).any() for layer in empty.layers)
     again, _ = encoder.apply(params, piece, empty, method="decode")
     np.testing.assert_array_equal(first, again)
 
@@ -114,8 +113,8 @@ def test_a_cache_has_the_dtype_of_the_activations(models):
     config = dataclasses.replace(models["gpt"], dtype="bfloat16")
     cache = make_cache(config, batch_size=2, capacity=8)
     assert len(cache.layers) == 2 and cache.capacity == 8
-    assert cache.layers[0].value_BTHK.shape == (2, 8, 4, 8)
-    assert cache.layers[0].value_BTHK.dtype == jnp.bfloat16
+    assert cache.layers[0][1].shape == (2, 8, 4, 8)
+    assert cache.layers[0][1].dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize(

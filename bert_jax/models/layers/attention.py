@@ -14,7 +14,7 @@ from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.layers.masks import Visible
+from bert_jax.models.layers.masks import AttentionMask
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotate
 from bert_jax.models.layers.splash import has_splash, splash_attention
@@ -27,7 +27,7 @@ def attention(
     query_BSHK: jax.Array,
     key_BTHK: jax.Array,
     value_BTHK: jax.Array,
-    visible: Visible,
+    mask: AttentionMask,
     *,
     implementation: str = "einsum",
     dropout: Callable[[jax.Array], jax.Array] | None = None,
@@ -41,7 +41,7 @@ def attention(
       query_BSHK: float[batch, seq, heads, head_dim].
       key_BTHK: the same of the keys.
       value_BTHK: the same of the values.
-      visible: which positions attend to which.
+      mask: which positions attend to which.
       implementation: `einsum`, the formula itself; `dot_product` and `cudnn`,
         `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`; `splash`, see
         `splash_attention`, the formula where `has_splash` is False.
@@ -64,9 +64,9 @@ def attention(
             )
         heads = query_BSHK, key_BTHK, value_BTHK
         if implementation != "splash":
-            return _dot_product(*heads, visible.bias, implementation), None
-        if has_splash(query_BSHK.shape, visible):
-            return splash_attention(*heads, visible), None
+            return _dot_product(*heads, mask.bias, implementation), None
+        if has_splash(query_BSHK.shape, mask):
+            return splash_attention(*heads, mask), None
     # Transposed first: as einsums from and to BSHK, the forward pass takes XLA up to twice as long
     # on CPUs.
     query_BHSK, key_BHTK, value_BHTK = (
@@ -75,7 +75,7 @@ def attention(
     scores_BHST = jnp.einsum(
         "bhsk,bhtk->bhst", query_BHSK, key_BHTK, preferred_element_type=jnp.float32
     )
-    scores_BHST = scores_BHST / math.sqrt(query_BSHK.shape[-1]) + visible.bias
+    scores_BHST = scores_BHST / math.sqrt(query_BSHK.shape[-1]) + mask.bias
     probs_BHST = nn.softmax(scores_BHST)
     dropped_BHST = probs_BHST if dropout is None else dropout(probs_BHST)
     y_BHSK = jnp.einsum("bhst,bhtk->bhsk", dropped_BHST.astype(value_BTHK.dtype), value_BHTK)
@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         x_BSD: jax.Array,
-        visible: Visible,
+        mask: AttentionMask,
         rotation: Rotation | None,
         deterministic: bool,
         keep_attention: bool,
@@ -122,7 +122,7 @@ class SelfAttention(nn.Module):
 
         Args:
           x_BSD: float[batch, seq, hidden].
-          visible: which positions attend to which.
+          mask: which positions attend to which.
           rotation: of queries and keys; None for other positions than rotary ones.
           deterministic: no dropout.
           keep_attention: return float32[batch, heads, seq, key seq] probabilities, before dropout.
@@ -154,7 +154,7 @@ class SelfAttention(nn.Module):
                 query_BSHK,
                 key_BTHK,
                 value_BTHK,
-                visible,
+                mask,
                 implementation=config.attention,
                 dropout=(lambda p: drop_probs(p, deterministic)) if has_dropout else None,
                 keep_probabilities=keep_attention,

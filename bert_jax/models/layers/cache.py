@@ -1,7 +1,7 @@
 """Keys and values of the positions that a left-to-right model has already read.
 
-With them, the next words of a text cost the work of these words only. A cache is a value: `append`
-and the encoder's `decode` take one and return another.
+With a cache, the next words of a text cost the work of these words only. It is a value: the
+encoder's `decode` takes a cache and returns another.
 
 Shape suffixes: B batch, S new positions, T capacity, H heads, K head_dim.
 """
@@ -10,33 +10,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-
-@flax.struct.dataclass
-class LayerCache:
-    """The keys and values of one layer.
-
-    Attributes:
-      key_BTHK: float[batch, capacity, heads, head_dim]; slot t is that of position t.
-      value_BTHK: the same of the values.
-    """
-
-    key_BTHK: jax.Array
-    value_BTHK: jax.Array
-
-    def append(
-        self, key_BSHK: jax.Array, value_BSHK: jax.Array, slots_BS: jax.Array
-    ) -> "LayerCache":
-        """Returns the cache with new keys and values in their slots.
-
-        Args:
-          key_BSHK, value_BSHK: float[batch, new positions, heads, head_dim].
-          slots_BS: int32[batch, new positions]; what has a slot past the last one is not stored.
-        """
-        rows_BS = jnp.broadcast_to(jnp.arange(len(slots_BS))[:, None], slots_BS.shape)
-        return LayerCache(
-            self.key_BTHK.at[rows_BS, slots_BS].set(key_BSHK, mode="drop"),
-            self.value_BTHK.at[rows_BS, slots_BS].set(value_BSHK, mode="drop"),
-        )
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.files.errors import UserError
+from bert_jax.models.model import activation_dtype
 
 
 @flax.struct.dataclass
@@ -44,43 +20,51 @@ class Cache:
     """The keys and values of all layers.
 
     Attributes:
-      layers: one for each layer, the first one first.
-      lengths: int32[batch], positions of each row that are stored; they are 0 to length - 1.
+      layers: (keys, values) of each layer, float[batch, capacity, heads, head_dim] each; slot t
+        belongs to position t.
+      lengths: int32[batch], the number of stored positions of each row.
     """
 
-    layers: tuple[LayerCache, ...]
+    layers: tuple[tuple[jax.Array, jax.Array], ...]
     lengths: jax.Array
 
     @property
     def capacity(self) -> int:
         """The largest number of positions of a row."""
-        return self.layers[0].key_BTHK.shape[1]
+        return self.layers[0][0].shape[1]
 
 
 class Extender:
     """Adds new keys and values to a cache, one layer after the other.
 
-    A layer calls it with those of the new positions, and attends to what it returns. It lives as
-    long as one call of an encoder, which stays a pure function from cache to cache.
+    A layer calls it with its new keys and values, and attends to what it returns. It lives as long
+    as one call of an encoder, which stays a pure function from cache to cache.
     """
 
     def __init__(self, cache: Cache, position_ids: jax.Array, is_token: jax.Array):
         """Begins at the first layer.
 
         Args:
-          cache: of the positions before.
+          cache: the earlier positions.
           position_ids: int32[batch, new positions].
           is_token: bool[batch, new positions]; padding is not stored.
         """
         self._cache, self._grown = cache, []
         self._is_token = is_token
+        # A slot past the last one is dropped.
         self._slots_BS = jnp.where(is_token, position_ids, cache.capacity)
 
     def __call__(self, key_BSHK: jax.Array, value_BSHK: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns the keys and values of all slots of the next layer."""
-        layer = self._cache.layers[len(self._grown)].append(key_BSHK, value_BSHK, self._slots_BS)
+        slots_BS = self._slots_BS
+        rows_BS = jnp.broadcast_to(jnp.arange(len(slots_BS))[:, None], slots_BS.shape)
+        keys_BTHK, values_BTHK = self._cache.layers[len(self._grown)]
+        layer = (
+            keys_BTHK.at[rows_BS, slots_BS].set(key_BSHK, mode="drop"),
+            values_BTHK.at[rows_BS, slots_BS].set(value_BSHK, mode="drop"),
+        )
         self._grown.append(layer)
-        return layer.key_BTHK, layer.value_BTHK
+        return layer
 
     def cache(self) -> Cache:
         """Returns the cache with the new positions, after the last layer."""
@@ -88,25 +72,33 @@ class Extender:
         return Cache(tuple(self._grown), lengths)
 
 
-def empty_cache(
-    *,
-    num_layers: int,
-    batch_size: int,
-    capacity: int,
-    num_heads: int,
-    head_dim: int,
-    dtype: jnp.dtype,
-) -> Cache:
-    """Returns an empty cache.
+def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cache:
+    """Returns an empty cache for `Bert.decode`.
 
     Args:
-      num_layers, num_heads, head_dim: of the encoder.
-      batch_size: rows.
+      config: the encoder's configuration.
+      batch_size: number of rows.
       capacity: the largest number of positions of a row.
-      dtype: of the encoder's activations.
+
+    Raises:
+      UserError: positions attend to later ones, or the encoder has fewer positions.
     """
-    shape = (batch_size, capacity, num_heads, head_dim)
-    layers = (
-        LayerCache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(num_layers)
-    )
-    return Cache(tuple(layers), jnp.zeros(batch_size, jnp.int32))
+    if config.attention_pattern != "causal":
+        raise UserError(
+            f"config.model.attention_pattern={config.attention_pattern!r}: hidden states depend"
+            " on later words too, so text"
+            " cannot be continued word by word; that needs a model trained with"
+            " attention_pattern='causal'."
+        )
+    if capacity > (longest := config.max_position_embeddings):
+        raise UserError(
+            f"{capacity} positions are more than the model's {longest}"
+            " (config.model.max_position_embeddings)."
+        )
+    shape = (batch_size, capacity, config.num_heads, config.head_dim)
+
+    def zeros() -> jax.Array:
+        return jnp.zeros(shape, activation_dtype(config))
+
+    layers = tuple((zeros(), zeros()) for _ in range(config.num_layers))
+    return Cache(layers, jnp.zeros(batch_size, jnp.int32))

@@ -1,4 +1,4 @@
-"""Which positions attend to which, as a function of positions and example ids."""
+"""Attention masks: which positions attend to which, from positions and example ids."""
 
 import flax.struct
 import jax
@@ -6,70 +6,72 @@ import jax.numpy as jnp
 
 
 @flax.struct.dataclass
-class Visible:
+class AttentionMask:
     """Which positions attend to which.
 
     Attributes:
       bias: float32[batch, 1, seq, key seq], added to attention scores.
-      example_ids, mask, window: what the bias follows from, see `is_visible`, for implementations
-        that do without it; example_ids is None if it follows from something else.
+      example_ids, pattern, window: the arguments of `can_attend`, for kernels that read these
+        instead of a bias; example_ids is None if the bias has another source.
     """
 
     bias: jax.Array
     example_ids: jax.Array | None = None
-    mask: str = flax.struct.field(default="bidirectional", pytree_node=False)
+    pattern: str = flax.struct.field(default="bidirectional", pytree_node=False)
     window: int = flax.struct.field(default=0, pytree_node=False)
 
 
-def make_visible(
-    example_ids: jax.Array, position_ids: jax.Array, mask: str, window: int, mask_value: float
-) -> Visible:
-    """Returns what positions attend to; the arguments are those of the two functions below."""
-    bias = attention_bias(is_visible(example_ids, position_ids, mask, window), mask_value)
-    return Visible(bias, example_ids, mask, window)
+def make_mask(
+    example_ids: jax.Array, position_ids: jax.Array, pattern: str, window: int, mask_value: float
+) -> AttentionMask:
+    """Returns the attention mask of whole rows; see `can_attend` and `attention_bias`."""
+    allowed = can_attend(example_ids, position_ids, pattern, window)
+    return AttentionMask(attention_bias(allowed, mask_value), example_ids, pattern, window)
 
 
-def is_visible(
-    example_ids: jax.Array, position_ids: jax.Array, mask: str, window: int = 0
-) -> jax.Array:
-    """bool[batch, 1, seq, seq]: whether a position (third dimension) attends to another (fourth).
+def cache_mask(position_ids: jax.Array, capacity: int, mask_value: float) -> AttentionMask:
+    """Returns the mask of new positions over the slots of a cache.
 
-    Positions attend to positions of their own example only, and never to padding. With one example
-    in a row and mask="bidirectional" this is, at all positions that are not padding, the mask
-    of the keys in BERT's `modeling.py`.
-
-    Args:
-      example_ids: int32[batch, seq]; 0 is padding, otherwise the number of the example in the row.
-      position_ids: int32[batch, seq], within the example; padding may have any.
-      mask: `bidirectional`, all positions of the example; `causal`, the position itself and
-        those before; `window`, those at most `window` positions before or after.
-      window: see `mask`.
-    """
-    query, key = example_ids[:, None, :, None], example_ids[:, None, None, :]
-    visible = (query == key) & (key != 0)
-    if mask == "bidirectional":
-        return visible
-    distance = position_ids[:, None, :, None] - position_ids[:, None, None, :]
-    if mask == "causal":
-        return visible & (distance >= 0)
-    return visible & (jnp.abs(distance) <= window)
-
-
-def is_cached_visible(position_ids: jax.Array, capacity: int) -> jax.Array:
-    """bool[batch, 1, seq, capacity]: whether a position attends to a slot of a cache.
-
-    With mask="causal" and one example in a row, a position attends to itself and those before.
+    Attention is causal and a row has one example: a position attends to itself and earlier ones.
 
     Args:
       position_ids: int32[batch, seq]; position t is in slot t of the cache.
-      capacity: slots of the cache; those that are not filled yet are after every position.
+      capacity: the number of slots; those that are still empty are after every position.
+      mask_value: see `attention_bias`.
     """
-    return jnp.arange(capacity)[None, None, None] <= position_ids[:, None, :, None]
+    allowed = jnp.arange(capacity)[None, None, None] <= position_ids[:, None, :, None]
+    return AttentionMask(attention_bias(allowed, mask_value))
 
 
-def attention_bias(visible: jax.Array, mask_value: float) -> jax.Array:
-    """What is added to attention scores: 0 where visible, otherwise `mask_value`.
+def can_attend(
+    example_ids: jax.Array, position_ids: jax.Array, pattern: str, window: int = 0
+) -> jax.Array:
+    """bool[batch, 1, seq, seq]: whether a position (third axis) attends to another (fourth axis).
 
-    bool[batch, 1, seq, seq] -> float32[batch, 1, seq, seq].
+    Positions attend to positions of their own example only, and never to padding. With one example
+    per row and pattern="bidirectional" this is, at all positions that are not padding, the key
+    mask of BERT's `modeling.py`.
+
+    Args:
+      example_ids: int32[batch, seq]; 0 is padding, otherwise the number of the example in the row.
+      position_ids: int32[batch, seq], within the example; any values in padding.
+      pattern: `bidirectional`, all positions of the example; `causal`, the position itself and
+        those before; `window`, those at most `window` positions before or after.
+      window: see `pattern`.
     """
-    return jnp.where(visible, 0.0, jnp.float32(mask_value))
+    query, key = example_ids[:, None, :, None], example_ids[:, None, None, :]
+    allowed = (query == key) & (key != 0)
+    if pattern == "bidirectional":
+        return allowed
+    distance = position_ids[:, None, :, None] - position_ids[:, None, None, :]
+    if pattern == "causal":
+        return allowed & (distance >= 0)
+    return allowed & (jnp.abs(distance) <= window)
+
+
+def attention_bias(allowed: jax.Array, mask_value: float) -> jax.Array:
+    """Returns 0 where attention is allowed and `mask_value` elsewhere.
+
+    bool[batch, 1, seq, key seq] -> float32[batch, 1, seq, key seq].
+    """
+    return jnp.where(allowed, 0.0, jnp.float32(mask_value))

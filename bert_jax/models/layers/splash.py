@@ -10,14 +10,14 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from bert_jax.models.layers.masks import Visible
+from bert_jax.models.layers.masks import AttentionMask
 
 # Rows are processed in blocks; their lengths are multiples of the lanes of a TPU.
 _BLOCKS = (512, 256, 128)
 _ROWS = ("data", "fsdp")
 
 
-def has_splash(shape: tuple[int, ...], visible: Visible) -> bool:
+def has_splash(shape: tuple[int, ...], mask: AttentionMask) -> bool:
     """Returns whether `splash_attention` can be applied, on the devices of the mesh in use.
 
     They must be TPUs; rows a multiple of 128 tokens, one as long as another; and the mesh must
@@ -25,20 +25,20 @@ def has_splash(shape: tuple[int, ...], visible: Visible) -> bool:
 
     Args:
       shape: of the queries, (batch, seq, heads, head_dim).
-      visible: which positions attend to which.
+      mask: which positions attend to which.
     """
     batch, length, heads, _ = shape
     mesh = jax.sharding.get_abstract_mesh()
     rows, columns = _splits(mesh)
     fits = not (length % _BLOCKS[-1] or batch % rows or heads % columns)
-    return fits and visible.example_ids is not None and _on_tpu(mesh)
+    return fits and mask.example_ids is not None and _on_tpu(mesh)
 
 
 def splash_attention(
     query_BSHK: jax.Array,
     key_BSHK: jax.Array,
     value_BSHK: jax.Array,
-    visible: Visible,
+    mask: AttentionMask,
     *,
     interpret: bool = False,
 ) -> jax.Array:
@@ -49,7 +49,7 @@ def splash_attention(
 
     Args:
       query_BSHK, key_BSHK, value_BSHK: float[batch, seq, heads, head_dim].
-      visible: which positions attend to which. The tokens of an example are neighbours in a row.
+      mask: which positions attend to which. The tokens of an example are neighbours in a row.
       interpret: run the kernel step by step, without a TPU.
 
     Returns:
@@ -60,7 +60,7 @@ def splash_attention(
     query_BSHK = (query_BSHK / math.sqrt(query_BSHK.shape[-1])).astype(query_BSHK.dtype)
     heads_BHSK = [x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BSHK, value_BSHK)]
     attend: Any = functools.partial(
-        _on_a_device, mask=visible.mask, window=visible.window, interpret=interpret
+        _on_a_device, pattern=mask.pattern, window=mask.window, interpret=interpret
     )
     if not mesh.empty:
         heads, rows = PartitionSpec(_ROWS, "tensor"), PartitionSpec(_ROWS)
@@ -72,10 +72,10 @@ def splash_attention(
             out_specs=heads,
             check_vma=False,
         )
-    return attend(*heads_BHSK, visible.example_ids).transpose(0, 2, 1, 3)
+    return attend(*heads_BHSK, mask.example_ids).transpose(0, 2, 1, 3)
 
 
-def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpret) -> Any:
+def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, pattern, window, interpret) -> Any:
     # A TPU's kernels are not imported where they are not used.
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -87,7 +87,7 @@ def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, mask, window, interpr
         "bidirectional": lambda: masks.FullMask(square),
         "causal": lambda: masks.CausalMask(square),
         "window": lambda: masks.LocalMask(square, (window, window), 0),
-    }[mask]
+    }[pattern]
     block = next(size for size in _BLOCKS if length % size == 0)
     kernel = kernels.make_splash_mha(
         masks.MultiHeadMask([of_head() for _ in range(heads)]),

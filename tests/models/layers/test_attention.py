@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.bert import Bert
+from bert_jax.models.bert import Bert, Block
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.layers.attention import attention
-from bert_jax.models.layers.block import Block
-from bert_jax.models.layers.masks import Visible, make_visible
+from bert_jax.models.layers.masks import AttentionMask, make_mask
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def problem():
     heads = [jnp.asarray(rng.standard_normal((2, 10, 4, 8)), jnp.float32) for _ in range(3)]
     ids = jnp.asarray(np.repeat([[1, 2, 0]], [5, 3, 2], axis=1).repeat(2, 0))
     positions = jnp.broadcast_to(jnp.arange(10), (2, 10))
-    return (*heads, make_visible(ids, positions, "bidirectional", 0, -10_000.0))
+    return (*heads, make_mask(ids, positions, "bidirectional", 0, -10_000.0))
 
 
 def test_attention_is_softmax_of_products(problem):
@@ -42,11 +41,11 @@ def test_attention_is_softmax_of_products(problem):
 
 
 def test_dot_product_is_einsum_with_its_gradients(problem):
-    *heads, visible = problem
+    *heads, mask = problem
 
     def run(implementation):
         def total(*heads):
-            found, _ = attention(*heads, visible, implementation=implementation)
+            found, _ = attention(*heads, mask, implementation=implementation)
             return jnp.sin(found).sum(), found
 
         return jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))(*heads)
@@ -188,11 +187,11 @@ def test_no_call_of_a_training_step_returns_probabilities(make_step):
 def test_a_block_returns_probabilities_on_request_only(make_config, random_params):
     config = make_config()
     x = jnp.ones((1, 5, 32))
-    visible = Visible(jnp.zeros((1, 1, 5, 5)))
+    mask = AttentionMask(jnp.zeros((1, 1, 5, 5)))
     block = Block(config)
-    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, visible, None, True, False))
+    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, mask, None, True, False))
     for keep in (False, True):
         _, probs = jax.eval_shape(
-            lambda v, k=keep: block.apply(v, x, visible, None, True, k), variables
+            lambda v, k=keep: block.apply(v, x, mask, None, True, k), variables
         )
         assert (probs.shape == (1, 4, 5, 5)) if keep else (probs is None)

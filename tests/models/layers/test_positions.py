@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers.masks import attention_bias, is_visible
+from bert_jax.models.layers.masks import attention_bias, can_attend
 from bert_jax.models.layers.positions import rotate, rotation, sinusoidal
 
 
@@ -62,8 +62,8 @@ POSITION_IDS = np.array([[0, 1, 2, 3, 0, 1, 2, 0, 0, 5], list(range(10))], np.in
     ("mask", "window"),
     [("bidirectional", 0), ("causal", 0), ("window", 1), ("window", 2), ("window", 100)],
 )
-def test_what_is_visible_pair_by_pair(mask, window):
-    found = is_visible(jnp.asarray(EXAMPLE_IDS), jnp.asarray(POSITION_IDS), mask, window)
+def test_what_can_attend_pair_by_pair(mask, window):
+    found = can_attend(jnp.asarray(EXAMPLE_IDS), jnp.asarray(POSITION_IDS), mask, window)
     assert found.shape == (2, 1, 10, 10) and found.dtype == bool
     for row, i, j in np.ndindex(2, 10, 10):
         expected = EXAMPLE_IDS[row, i] == EXAMPLE_IDS[row, j] and EXAMPLE_IDS[row, j] > 0
@@ -76,7 +76,7 @@ def test_what_is_visible_pair_by_pair(mask, window):
 
 def test_nothing_crosses_examples_and_nothing_sees_padding():
     for mask in ("bidirectional", "causal", "window"):
-        found = np.asarray(is_visible(EXAMPLE_IDS, POSITION_IDS, mask, 100))[0, 0]
+        found = np.asarray(can_attend(EXAMPLE_IDS, POSITION_IDS, mask, 100))[0, 0]
         first, second, padding = slice(0, 4), slice(4, 7), slice(8, 10)
         assert found[first, first].any() and found[second, second].any()
         assert not found[first, second].any() and not found[second, first].any()
@@ -84,7 +84,7 @@ def test_nothing_crosses_examples_and_nothing_sees_padding():
 
 
 def test_the_bias_is_0_where_visible():
-    visible = is_visible(jnp.array([[1, 1, 2, 0]]), jnp.array([[0, 1, 0, 0]]), "bidirectional")
+    visible = can_attend(jnp.array([[1, 1, 2, 0]]), jnp.array([[0, 1, 0, 0]]), "bidirectional")
     expected = np.full((4, 4), -10_000.0, np.float32)
     expected[:2, :2] = expected[2, 2] = 0
     bias = attention_bias(visible, -10_000.0)

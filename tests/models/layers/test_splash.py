@@ -10,7 +10,7 @@ import pytest
 from bert_jax.devices import sharding
 from bert_jax.models.layers import splash
 from bert_jax.models.layers.attention import attention
-from bert_jax.models.layers.masks import Visible, make_visible
+from bert_jax.models.layers.masks import AttentionMask, make_mask
 
 BATCH, SEQ, HEADS = 4, 256, 2
 MASKS = [("bidirectional", 0), ("causal", 0), ("window", 40)]
@@ -48,18 +48,18 @@ def run(attend, heads, ids):
 
 @pytest.mark.parametrize("mask", MASKS, ids=[name for name, _ in MASKS])
 def test_the_kernel_is_the_formula_with_its_gradients(mask, rows, heads):
-    visible = make_visible(*map(jnp.asarray, rows), *mask, -10_000.0)
-    found = run(lambda *h: splash.splash_attention(*h, visible, interpret=True), heads, rows[0])
-    expected = run(lambda *h: attention(*h, visible)[0], heads, rows[0])
+    seen = make_mask(*map(jnp.asarray, rows), *mask, -10_000.0)
+    found = run(lambda *h: splash.splash_attention(*h, seen, interpret=True), heads, rows[0])
+    expected = run(lambda *h: attention(*h, seen)[0], heads, rows[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), found, expected)
 
 
 def test_the_kernel_runs_on_each_device_of_a_mesh(rows, heads):
     """Rows over data and fsdp, heads over tensor."""
-    visible = make_visible(*map(jnp.asarray, rows), *MASKS[0], -10_000.0)
+    seen = make_mask(*map(jnp.asarray, rows), *MASKS[0], -10_000.0)
 
     def attend(*heads):
-        return splash.splash_attention(*heads, visible, interpret=True)
+        return splash.splash_attention(*heads, seen, interpret=True)
 
     expected = run(attend, heads, rows[0])
     mesh = sharding.make_mesh(2, 2, 2)
@@ -86,12 +86,12 @@ def test_the_formula_is_used_where_the_kernel_cannot_be(changes, expected, monke
     sizes = {"data": 2, "fsdp": 1, "tensor": 2}
     mesh = types.SimpleNamespace(shape=sizes, empty=False, abstract_device=device)
     monkeypatch.setattr(jax.sharding, "get_abstract_mesh", lambda: mesh)
-    assert splash.has_splash(given["shape"], Visible(jnp.zeros(1), given["ids"])) is expected
+    assert splash.has_splash(given["shape"], AttentionMask(jnp.zeros(1), given["ids"])) is expected
 
 
 def test_without_a_tpu_a_model_with_splash_is_one_with_einsum(rows, heads):
-    visible = make_visible(*map(jnp.asarray, rows), *MASKS[0], -10_000.0)
+    seen = make_mask(*map(jnp.asarray, rows), *MASKS[0], -10_000.0)
     found, expected = (
-        attention(*heads, visible, implementation=name)[0] for name in ("splash", "einsum")
+        attention(*heads, seen, implementation=name)[0] for name in ("splash", "einsum")
     )
     np.testing.assert_array_equal(found, expected)
