@@ -35,7 +35,6 @@ from bert_jax.models.heads import WordScores
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.sampled_softmax import sampled_cross_entropy
 from bert_jax.scores.language_model import perplexity, text_scores
-from bert_jax.tasks import health
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
 from bert_jax.tasks.pretraining import PretrainingData
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings, example_batch
@@ -241,14 +240,6 @@ class BidirectionalLMData(PretrainingData):
             values[name] = perplexity(values[loss])
         values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
-
-    def verdict(
-        self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]
-    ) -> list[str]:
-        loss, accuracy = values["loss"], values.get("bidirectional_lm_accuracy")
-        return health.next_token_verdict(
-            loss, accuracy, training.statistics, evaluation[0].statistics
-        )
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("softmax/") for name in untrained):

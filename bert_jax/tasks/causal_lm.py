@@ -28,7 +28,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
-from bert_jax.tasks import health, losses
+from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.pretraining import PretrainingData
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
@@ -123,14 +123,6 @@ class CausalLMData(PretrainingData):
         if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
             values |= text_scores(loss, rows.text_counts)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
-
-    def verdict(
-        self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]
-    ) -> list[str]:
-        loss, accuracy = values["loss"], values.get("causal_lm_accuracy")
-        return health.next_token_verdict(
-            loss, accuracy, training.statistics, evaluation[0].statistics
-        )
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("masked_lm/") for name in untrained):

@@ -28,7 +28,7 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
-from bert_jax.scores import correlation, review
+from bert_jax.scores import correlation
 from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
@@ -236,56 +236,21 @@ class ClassificationData(Labelled):
     def score(
         self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        gold, found = self._gold(examples), self._found(predictions)
+        gold, found = self.gold(examples), self.found(predictions)
         return {name: METRICS[self.kind][name](gold, found) for name in self.metrics}
 
     def baseline(self, examples: Sequence[TextExample]) -> float:
         if self.kind == "regression":
             return 0.0  # of a constant
         metric = METRICS[self.kind][self.metrics[0]]
-        return scores.majority_class_score(metric, self._gold(examples))
+        return scores.majority_class_score(metric, self.gold(examples))
 
-    def review_examples(
-        self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        gold, found = self._gold(examples), self._found(predictions)
-        if self.kind == "regression":
-            wrongness = np.abs(gold - found)
-            parts: dict[str, Any] = {"values": review.spread_values(gold, found)}
-        elif self.kind == "multi":
-            wrongness = (gold != found).sum(axis=1).astype(float)
-            counts = scores.multi_label_counts(gold, found)
-            named = {self.labels[number]: count for number, count in counts.items()}
-            parts = {"classes": review.class_rows(named)}
-        else:
-            sure = np.array([max(p["probabilities"].values()) for p in predictions])
-            wrongness = (gold != found) * sure
-            counts = scores.class_counts(gold, found)
-            named = {n: counts.get(i, scores.Counts()) for i, n in enumerate(self.labels)}
-            parts = {
-                "classes": review.class_rows(named),
-                "confusion": review.confusion(gold, found, len(self.labels)),
-                "calibration": review.calibration(sure, gold == found),
-            }
-        worst = [i for i in np.argsort(-wrongness, kind="stable").tolist() if wrongness[i] > 0]
-        return parts | {"errors": [self._error(examples[i], predictions[i]) for i in worst]}
-
-    def _error(self, example: TextExample, prediction: Prediction) -> dict[str, Any]:
-        found, probability = prediction.get("label"), None
-        if found is not None:
-            probability = prediction["probabilities"][found]
-        elif "value" in prediction:
-            found = f"{prediction['value']:.3f}"
-        else:
-            found = ", ".join(prediction["labels"]) or "none"
-        texts = [review.text("", example.text_a), review.text("second text", example.text_b)]
-        gold = ", ".join(example.labels or ()) or "none"
-        return review.error(example.id, gold, found, texts, probability)
-
-    def _gold(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def gold(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Returns the labels as int[examples], bool[examples, classes] or float[examples]."""
         return self._numbers(example.labels or () for example in examples)
 
-    def _found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Returns the predictions in the form of `gold`."""
         if self.kind == "multi":
             return self._numbers(prediction["labels"] for prediction in predictions)
         name = "value" if self.kind == "regression" else "label"

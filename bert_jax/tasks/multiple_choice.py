@@ -3,7 +3,6 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +17,6 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationOutputs, MultipleChoiceModel
 from bert_jax.scores import classification as scores
-from bert_jax.scores import review
 from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
@@ -128,25 +126,6 @@ class MultipleChoiceData(Labelled):
         gold = np.array([example.label for example in examples])
         found = np.array([prediction["choice"] for prediction in predictions])
         return {"accuracy": scores.accuracy(gold, found)}
-
-    def review_examples(
-        self, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        sure = [max(prediction["probabilities"]) for prediction in predictions]
-        right = [e.label == p["choice"] for e, p in zip(examples, predictions, strict=True)]
-        wrong = sorted((i for i, ok in enumerate(right) if not ok), key=lambda i: -sure[i])
-        errors = [
-            review.error(
-                example.id,
-                example.endings[example.label or 0],
-                predictions[i]["ending"],
-                [review.text("", f"{example.context} {example.start}".strip())],
-                sure[i],
-            )
-            for i in wrong
-            for example in [examples[i]]
-        ]
-        return {"calibration": review.calibration(sure, right), "errors": errors}
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> float:
         gold = np.array([example.label for example in examples])

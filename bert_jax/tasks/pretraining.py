@@ -31,7 +31,7 @@ from bert_jax.models.heads import (
     word_flops,
 )
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks import health, losses, masking
+from bert_jax.tasks import losses, masking
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.task import (
     Batch,
@@ -212,11 +212,6 @@ class PretrainingData:
     ) -> dict[str, float]:
         return dict(means)
 
-    def verdict(
-        self, values: Mapping[str, float], training: CorpusRows, evaluation: Sequence[CorpusRows]
-    ) -> list[str]:
-        return health.verdict(values, training.statistics, evaluation[0].statistics)
-
     def describe_evaluation(
         self,
         training: CorpusRows | None,
@@ -229,9 +224,6 @@ class PretrainingData:
             "sequence_length": rows.sequence_length,
             "data": rows.fingerprint,
         }
-
-    def review(self, rows: CorpusRows, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        return {"examples": rows.rows_per_epoch}
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         if any(name.startswith("masked_lm/") for name in untrained):

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +18,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import SpanModel, SpanOutputs
-from bert_jax.scores import cmrc, review, squad
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks import losses
@@ -176,34 +174,6 @@ class SpanData(Labelled):
             found = {p["id"]: p["answer"] for p in predictions}
             values = _cmrc2018(answered, found) if self.is_chinese else squad_v1(answered, found)
         return {name: values[name] for name in self.metrics} | values
-
-    def review_examples(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        """Right is what is exactly a gold answer, as the official script compares them."""
-        exact = cmrc.exact if self.is_chinese else squad.exact
-        sure, right, errors = [], [], []
-        for example, prediction in zip(examples, predictions, strict=True):
-            if not (example.answers or self.null_answers):
-                continue
-            answer, best = prediction["answer"], next(iter(prediction["n_best"]), None)
-            texts = [text for text, _ in example.answers] or [""]
-            is_right = max(exact(text, answer) for text in texts) > 0
-            probability = best["probability"] if best and answer else None
-            if probability is not None:
-                sure.append(probability)
-                right.append(is_right)
-            if not is_right:
-                gold = {(at, at + len(text), "") for text, at in example.answers if at >= 0}
-                found = {(best["start"], best["end"], "")} if best and answer else set()
-                shown = [
-                    review.text("question", example.question),
-                    review.text("", example.context, review.marked(gold, found)),
-                ]
-                names = (texts[0] or "no answer", answer or "no answer")
-                errors.append(review.error(example.id, *names, shown, probability))
-        errors.sort(key=lambda error: -error.get("probability", 0.0))
-        return {"calibration": review.calibration(sure, right), "errors": errors}
 
     def baseline(self, examples: Sequence[Question]) -> float:
         """Of no answer to anything."""

@@ -9,7 +9,6 @@ import numpy as np
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.models.model import EncoderConfig
-from bert_jax.scores.review import MOST_ERRORS
 from bert_jax.tasks.task import (
     Answers,
     LabelledData,
@@ -91,22 +90,6 @@ class Labelled:
         prefix = "" if rows.name == "eval" else f"{rows.name}_"
         return {prefix + name: value for name, value in values.items()}
 
-    def verdict(
-        self: LabelledData,
-        values: Mapping[str, float],
-        training: Any,
-        evaluation: Sequence[LabelledRows],
-    ) -> list[str]:
-        name, baseline = self.metrics[0], self.baseline(_eval_examples(evaluation))
-        lines = [f"  {name} {values[name]:.4f}   the same answer to everything {baseline:.4f}"]
-        if values[name] > baseline:
-            return [*lines, "health: good, it has learned to tell examples apart."]
-        return [
-            *lines,
-            "health: degenerate, no better than always the same answer: try another seed, a smaller"
-            " learning rate or more epochs, and bias correction (optimizer.name=adamw).",
-        ]
-
     def describe_evaluation(
         self: LabelledData,
         training: LabelledRows | None,
@@ -126,24 +109,6 @@ class Labelled:
                 for rows in all_rows
             },
         }
-
-    def review(
-        self: LabelledData, rows: LabelledRows, predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        found = self.review_examples(rows.examples, predictions)
-        errors = found.pop("errors", [])
-        return {
-            "examples": len(rows.examples),
-            **found,
-            "wrong": len(errors),
-            "errors": errors[:MOST_ERRORS],
-        }
-
-    def review_examples(
-        self, examples: Sequence[Any], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        """Returns the parts of a review that the task has: `errors` in order, the worst first."""
-        return {}
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         pass

@@ -1,7 +1,6 @@
 """A tag for each word, such as named entities (paper, section 5.3)."""
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -26,7 +25,6 @@ from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import TAGGING_HEADS, TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
-from bert_jax.scores import review
 from bert_jax.tasks import losses
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import check_head, make_head
@@ -114,6 +112,11 @@ class TaggingData(Labelled):
     losses: Losses
 
     @property
+    def between_words(self) -> str:
+        """What stands between the words of a text."""
+        return "" if self.by_character else " "
+
+    @property
     def can_pack(self) -> bool:
         """A CRF, a BiLSTM, and further losses, read whole rows."""
         return self.head.head == "linear" and self.losses == Losses()
@@ -194,8 +197,7 @@ class TaggingData(Labelled):
             yield window
 
     def collect(self, examples: Sequence[TaggedExample], rows: WordRows) -> "TagAnswers":
-        between_words = "" if self.by_character else " "
-        return TagAnswers(examples, rows, self.labels, self.entities, between_words)
+        return TagAnswers(examples, rows, self.labels, self.entities, self.between_words)
 
     def score(
         self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
@@ -215,53 +217,6 @@ class TaggingData(Labelled):
         }
         ordered = {name: values.pop(name) for name in self.metrics}
         return ordered | values | {f"{name}_f1": count.f1 for name, count in by_type.items()}
-
-    def review_examples(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        gold = [example.tags or () for example in examples]
-        found = [prediction["tags"] for prediction in predictions]
-        pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
-        parts: dict[str, Any] = {}
-        if self.entities:
-            parts["classes"] = review.class_rows(entity_scores.entity_counts(gold, found))
-        else:
-            counts = scores.class_counts([a for a, _ in pairs], [b for _, b in pairs])
-            parts["classes"] = review.class_rows(counts)
-        numbers = {name: i for i, name in enumerate(parts["classes"])}
-        if not self.entities:
-            true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
-            parts["confusion"] = review.confusion(true, guessed, len(numbers))
-        if all("probabilities" in prediction for prediction in predictions):
-            sure = [p for prediction in predictions for p in prediction["probabilities"]]
-            parts["calibration"] = review.calibration(sure, [a == b for a, b in pairs])
-        errors = [self._error(*pair) for pair in zip(examples, predictions, strict=True)]
-        wrong = [(count, error) for count, error in errors if count]
-        return parts | {"errors": [error for _, error in sorted(wrong, key=lambda e: -e[0])]}
-
-    def _error(self, example: TaggedExample, prediction: Prediction) -> tuple[int, dict[str, Any]]:
-        """Returns the number of errors in a sentence, and the sentence for a review."""
-        between = "" if self.by_character else " "
-        starts = list(itertools.accumulate(len(word) + len(between) for word in example.words))
-        starts = [0, *starts]
-
-        def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-            found = (
-                entity_scores.entities(as_iob2(tags))
-                if self.entities
-                else {(tag, i, i) for i, tag in enumerate(tags)}
-            )
-            return {
-                (starts[first], starts[last] + len(example.words[last]), kind)
-                for kind, first, last in found
-            }
-
-        true, guessed = spans(example.tags or ()), spans(prediction["tags"])
-        shown = (true, guessed) if self.entities else (true - guessed, guessed - true)
-        texts = [review.text("", between.join(example.words), review.marked(*shown))]
-        what = "entities" if self.entities else "other tags"
-        counts = [f"{len(some)} {what}" for some in shown]
-        return len(true ^ guessed), review.error(example.id, counts[0], counts[1], texts)
 
     def baseline(self, examples: Sequence[TaggedExample]) -> float:
         if self.metrics[0] != "accuracy":

@@ -144,12 +144,6 @@ class TaskData(Protocol):
         """
         ...
 
-    def verdict(
-        self, values: Mapping[str, float], training: Rows | None, evaluation: Sequence[Rows]
-    ) -> list[str]:
-        """Returns lines that compare an evaluation with what an untrained model would reach."""
-        ...
-
     def describe_evaluation(
         self, training: Rows | None, evaluation: Sequence[Rows], origin: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -159,15 +153,6 @@ class TaskData(Protocol):
           training: the rows that the run trains on; None in a run that is evaluated only.
           evaluation: the rows.
           origin: `task` and `init_from` of the configuration.
-        """
-        ...
-
-    def review(self, rows: Rows, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Returns what a reader of an evaluation wants to see, as scores/review.py describes it.
-
-        Args:
-          rows: what was evaluated.
-          predictions: of `answers_of(rows)`.
         """
         ...
 
@@ -229,12 +214,6 @@ class LabelledData(TaskData, Protocol):
 
     def describe(self) -> tuple[str, ...]:
         """Returns lines for the banner about the head."""
-        ...
-
-    def review_examples(
-        self, examples: Sequence[Any], predictions: Sequence[Prediction]
-    ) -> dict[str, Any]:
-        """Returns the parts of `review` that the task has."""
         ...
 
     def baseline(self, examples: Sequence[Any]) -> float:

@@ -46,9 +46,5 @@ class NextTokenData(PretrainingData):
             raise UserError("config.task='next_token' makes no predictions.")
         return NextToken(model)
 
-    def verdict(self, values, training, evaluation):
-        is_good = values["next_token_loss"] < training.statistics["unigram_entropy"]
-        return [f"health: {'good' if is_good else 'no better than word frequencies'}."]
-
 
 NEXT_TOKEN = TaskRow(NextTokenData.make, defaults.pretraining)

@@ -9,7 +9,7 @@ from bert_jax.text.word_tokenizer import WordTokenizer
 from bert_jax.tools.doctor.finding import Finding, note, ok, problem, warning
 
 # Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
-# tasks/health.py says the same of the rows of a corpus, above the first of them.
+# tools/listeners/verdicts.py says the same of the rows of a corpus, above the first of them.
 MANY_UNKNOWN, MOST_UNKNOWN = 0.02, 0.2
 # A vocabulary of whole words leaves out rare ones; ELMo reads their characters.
 _MANY_UNKNOWN_WORDS = 0.1

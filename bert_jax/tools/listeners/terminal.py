@@ -12,7 +12,7 @@ from bert_jax.config.durations import duration
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.devices.trees import path_name
-from bert_jax.tools.listeners.review import verdict
+from bert_jax.tools.listeners.verdicts import verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState

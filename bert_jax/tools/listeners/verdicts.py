@@ -1,13 +1,49 @@
-"""The health verdict: held-out metrics compared with what an untrained model would reach."""
+"""Health verdicts: held-out metrics compared with what an untrained model would reach."""
 
 from collections.abc import Mapping
 from typing import Any
+
+from bert_jax.config.fields import has_corpus
+from bert_jax.training.run import Run
 
 # A difference from chance of fewer standard errors than this may be luck.
 _STANDARD_ERRORS = 3
 
 
-def verdict(
+def verdict(run: Run, step: int, values: Mapping[str, float]) -> list[str]:
+    """Returns lines that compare the metrics after `step` steps with those of simple baselines."""
+    phase = run.phase_at(step - 1)
+    evaluation = run.evaluation_rows(phase)
+    if not has_corpus(run.config):
+        examples = next(rows.examples for rows in evaluation if rows.name == "eval")
+        metric = run.data.metrics[0]
+        return labelled_verdict(metric, values[metric], run.data.baseline(examples))
+    train, held_out = run.training_rows(phase).statistics, evaluation[0].statistics
+    if "masked_lm_loss" in values:
+        return pretraining_verdict(values, train, held_out)
+    accuracy = next((v for name, v in values.items() if name.endswith("_accuracy")), None)
+    return next_token_verdict(values["loss"], accuracy, train, held_out)
+
+
+def labelled_verdict(metric: str, value: float, baseline: float) -> list[str]:
+    """Returns the lines for a task on labelled files.
+
+    Args:
+      metric: name of the score.
+      value: of the model.
+      baseline: of the same answer to every example.
+    """
+    lines = [f"  {metric} {value:.4f}   the same answer to everything {baseline:.4f}"]
+    if value > baseline:
+        return [*lines, "health: good, it has learned to tell examples apart."]
+    return [
+        *lines,
+        "health: degenerate, no better than always the same answer: try another seed, a smaller"
+        " learning rate or more epochs, and bias correction (optimizer.name=adamw).",
+    ]
+
+
+def pretraining_verdict(
     values: Mapping[str, float], train: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> list[str]:
     """Returns lines that compare an evaluation with the statistics of the corpus.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.tasks import health
+from bert_jax.tools.listeners import verdicts
 
 GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}
 
@@ -19,7 +19,7 @@ def make_statistics(rows: int = 1000, unknown: float = 0.001) -> dict:
 
 def lines_of(values, **changes) -> list[str]:
     statistics = make_statistics(**changes)
-    return health.verdict(values, statistics, statistics)
+    return verdicts.pretraining_verdict(values, statistics, statistics)
 
 
 def verdict(**values) -> str:
@@ -83,7 +83,7 @@ def test_unknown_tokens_are_reported():
 )
 def test_the_verdict_on_next_tokens(loss, accuracy, unknown, verdict):
     statistics = make_statistics(unknown=unknown)
-    *yardsticks, last = health.next_token_verdict(loss, accuracy, statistics, statistics)
+    *yardsticks, last = verdicts.next_token_verdict(loss, accuracy, statistics, statistics)
     assert last.startswith(verdict)
     assert f"{loss:.3f} nats" in yardsticks[0] and yardsticks[0].endswith(" 6.500")
     assert len(yardsticks) == (1 if accuracy is None else 2)

@@ -1,0 +1,207 @@
+"""Reviews: what a reader of an evaluation wants to see, by the class of the task's host side.
+
+scores/review.py describes the parts. `examples` are labelled, `predictions` those that the task's
+collector returned for them, in the same order; `errors` are sorted, the worst first.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.labelled_rows import LabelledRows
+from bert_jax.data.labelled.tags import as_iob2
+from bert_jax.scores import classification as scores
+from bert_jax.scores import cmrc, review, squad
+from bert_jax.scores import entities as entity_scores
+from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.multiple_choice import MultipleChoiceData
+from bert_jax.tasks.span import SpanData
+from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.task import Prediction
+
+Parts = dict[str, Any]
+
+
+def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:
+    """Returns the review of an evaluation as JSON values.
+
+    Args:
+      data: the host side of the task.
+      rows: what was evaluated.
+      predictions: for the examples of `rows`; empty for a corpus.
+    """
+    if not isinstance(rows, LabelledRows):
+        return {"examples": rows.rows_per_epoch}
+    parts = _REVIEWS.get(type(data), _nothing)(data, rows.examples, predictions)
+    errors = parts.pop("errors", [])
+    return {
+        "examples": len(rows.examples),
+        **parts,
+        "wrong": len(errors),
+        "errors": errors[: review.MOST_ERRORS],
+    }
+
+
+def _nothing(data: Any, examples: Sequence[Any], predictions: Sequence[Prediction]) -> Parts:
+    return {}
+
+
+# ------------------------------------------------------------------ classification
+
+
+def review_classification(
+    data: ClassificationData, examples: Sequence[TextExample], predictions: Sequence[Prediction]
+) -> Parts:
+    """Returns classes, confusion and calibration; of numbers their pairs."""
+    gold, found = data.gold(examples), data.found(predictions)
+    if data.kind == "regression":
+        wrongness = np.abs(gold - found)
+        parts: Parts = {"values": review.spread_values(gold, found)}
+    elif data.kind == "multi":
+        wrongness = (gold != found).sum(axis=1).astype(float)
+        counts = scores.multi_label_counts(gold, found)
+        named = {data.labels[number]: count for number, count in counts.items()}
+        parts = {"classes": review.class_rows(named)}
+    else:
+        sure = np.array([max(p["probabilities"].values()) for p in predictions])
+        wrongness = (gold != found) * sure
+        counts = scores.class_counts(gold, found)
+        named = {n: counts.get(i, scores.Counts()) for i, n in enumerate(data.labels)}
+        parts = {
+            "classes": review.class_rows(named),
+            "confusion": review.confusion(gold, found, len(data.labels)),
+            "calibration": review.calibration(sure, gold == found),
+        }
+    worst = [i for i in np.argsort(-wrongness, kind="stable").tolist() if wrongness[i] > 0]
+    return parts | {"errors": [_wrong_class(examples[i], predictions[i]) for i in worst]}
+
+
+def _wrong_class(example: TextExample, prediction: Prediction) -> Parts:
+    found, probability = prediction.get("label"), None
+    if found is not None:
+        probability = prediction["probabilities"][found]
+    elif "value" in prediction:
+        found = f"{prediction['value']:.3f}"
+    else:
+        found = ", ".join(prediction["labels"]) or "none"
+    texts = [review.text("", example.text_a), review.text("second text", example.text_b)]
+    gold = ", ".join(example.labels or ()) or "none"
+    return review.error(example.id, gold, found, texts, probability)
+
+
+# ------------------------------------------------------------------ tagging
+
+
+def review_tags(
+    data: TaggingData, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+) -> Parts:
+    """Returns classes, of other tags than entities the confusion, calibration of linear heads."""
+    gold = [example.tags or () for example in examples]
+    found = [prediction["tags"] for prediction in predictions]
+    pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
+    parts: Parts = {}
+    if data.entities:
+        parts["classes"] = review.class_rows(entity_scores.entity_counts(gold, found))
+    else:
+        counts = scores.class_counts([a for a, _ in pairs], [b for _, b in pairs])
+        parts["classes"] = review.class_rows(counts)
+        numbers = {name: i for i, name in enumerate(parts["classes"])}
+        true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
+        parts["confusion"] = review.confusion(true, guessed, len(numbers))
+    if all("probabilities" in prediction for prediction in predictions):
+        sure = [p for prediction in predictions for p in prediction["probabilities"]]
+        parts["calibration"] = review.calibration(sure, [a == b for a, b in pairs])
+    errors = [_wrong_tags(data, *pair) for pair in zip(examples, predictions, strict=True)]
+    wrong = [(count, error) for count, error in errors if count]
+    return parts | {"errors": [error for _, error in sorted(wrong, key=lambda e: -e[0])]}
+
+
+def _wrong_tags(
+    data: TaggingData, example: TaggedExample, prediction: Prediction
+) -> tuple[int, Parts]:
+    """Returns the number of errors in a sentence, and the sentence with its spans."""
+    between = data.between_words
+    starts = list(itertools.accumulate(len(word) + len(between) for word in example.words))
+    starts = [0, *starts]
+
+    def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+        found = (
+            entity_scores.entities(as_iob2(tags))
+            if data.entities
+            else {(tag, i, i) for i, tag in enumerate(tags)}
+        )
+        return {
+            (starts[first], starts[last] + len(example.words[last]), kind)
+            for kind, first, last in found
+        }
+
+    true, guessed = spans(example.tags or ()), spans(prediction["tags"])
+    shown = (true, guessed) if data.entities else (true - guessed, guessed - true)
+    texts = [review.text("", between.join(example.words), review.marked(*shown))]
+    what = "entities" if data.entities else "other tags"
+    counts = [f"{len(some)} {what}" for some in shown]
+    return len(true ^ guessed), review.error(example.id, counts[0], counts[1], texts)
+
+
+# ------------------------------------------------------------------ spans and choices
+
+
+def review_spans(
+    data: SpanData, examples: Sequence[Question], predictions: Sequence[Prediction]
+) -> Parts:
+    """Returns calibration; right is what the official script finds equal to a gold answer."""
+    exact = cmrc.exact if data.is_chinese else squad.exact
+    sure, right, errors = [], [], []
+    for example, prediction in zip(examples, predictions, strict=True):
+        if not (example.answers or data.null_answers):
+            continue
+        answer, best = prediction["answer"], next(iter(prediction["n_best"]), None)
+        texts = [text for text, _ in example.answers] or [""]
+        is_right = max(exact(text, answer) for text in texts) > 0
+        probability = best["probability"] if best and answer else None
+        if probability is not None:
+            sure.append(probability)
+            right.append(is_right)
+        if not is_right:
+            gold = {(at, at + len(text), "") for text, at in example.answers if at >= 0}
+            found = {(best["start"], best["end"], "")} if best and answer else set()
+            shown = [
+                review.text("question", example.question),
+                review.text("", example.context, review.marked(gold, found)),
+            ]
+            names = (texts[0] or "no answer", answer or "no answer")
+            errors.append(review.error(example.id, *names, shown, probability))
+    errors.sort(key=lambda error: -error.get("probability", 0.0))
+    return {"calibration": review.calibration(sure, right), "errors": errors}
+
+
+def review_choices(
+    data: MultipleChoiceData, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
+) -> Parts:
+    """Returns calibration and the wrong choices, the most probable first."""
+    sure = [max(prediction["probabilities"]) for prediction in predictions]
+    right = [e.label == p["choice"] for e, p in zip(examples, predictions, strict=True)]
+    wrong = sorted((i for i, ok in enumerate(right) if not ok), key=lambda i: -sure[i])
+    errors = [
+        review.error(
+            example.id,
+            example.endings[example.label or 0],
+            predictions[i]["ending"],
+            [review.text("", f"{example.context} {example.start}".strip())],
+            sure[i],
+        )
+        for i in wrong
+        for example in [examples[i]]
+    ]
+    return {"calibration": review.calibration(sure, right), "errors": errors}
+
+
+_REVIEWS: dict[type, Callable[..., Parts]] = {
+    ClassificationData: review_classification,
+    TaggingData: review_tags,
+    SpanData: review_spans,
+    MultipleChoiceData: review_choices,
+}
