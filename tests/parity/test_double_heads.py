@@ -130,7 +130,7 @@ def their_losses(model, batch):
 
 
 @pytest.mark.parametrize(
-    "bucket_lengths",
+    "lengths",
     [
         (48, 17, 5, 31, 2, 9),
         pytest.param((48,) * 4, marks=pytest.mark.slow),
