@@ -49,9 +49,10 @@ def evaluate(
       UserError: there is no checkpoint, it does not fit, or there are no held-out rows; or a head
         that is evaluated has random parameters.
     """
+    listener = listener or Listener()
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-        run = open_run(config, workdir, to_train=False)
+        run = open_run(config, workdir, to_train=False, log=listener.line)
         phase = run.phase_at(step - 1)
         like = abstract_params(run.task_at(phase), run.mesh)
         params = checkpoints.restore_params(step, like)
@@ -63,9 +64,8 @@ def evaluate(
     values = evaluation.values
     if processes.is_main():
         write_results(run, step, values)
-        if listener:
-            listener.opened(run)
-            listener.evaluation(run, step, evaluation, is_last=True, is_chosen=True)
+        listener.opened(run)
+        listener.evaluation(run, step, evaluation, is_last=True, is_chosen=True)
     return values
 
 
@@ -91,8 +91,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
             carry, sums = init_carry(task, mesh, batch_size), {}
             for number, batch in enumerate(batches):
-                local = run.add_fields(batch.read(start, stop))
-                on_device = sharding.shard_batch(mesh, local, batch_size, start)
+                on_device = run.put_batch(batch.read(start, stop), batch_size)
                 *results, carry = step(params, on_device, key, number, carry)
                 sums, outputs = jax.device_get(results)
                 totals.add(sums)

@@ -1,49 +1,30 @@
-"""From rows to batches on the devices; a batch is a function of its update's number."""
+"""Training batches, indexed by step, and their shapes."""
 
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
 import jax
-from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.data.labelled.batching import BucketedLoader
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
-from bert_jax.models.model import AddFields
 from bert_jax.training.run import Run
 
 
-class Feed:
-    """The training batches of one phase.
+def host_batch(run: Run, phase: Phase, step: int) -> Batch:
+    """Returns this process's rows of the batch of step number `step`, as the data have them."""
+    rows, number = run.training_rows(phase), step - phase.first_step
+    return rows.batch(number, *sharding.local_rows(run.mesh, rows.batch_rows(number)))
 
-    Args:
-      mesh: all devices.
-      phase: of the run.
-      rows: to train on.
-      add_fields: completes a batch for the encoder, see `Run.add_fields`.
-    """
 
-    def __init__(self, mesh: Mesh, phase: Phase, rows: Rows, add_fields: AddFields):
-        self._mesh = mesh
-        self._phase = phase
-        self._rows = rows
-        self._add_fields = add_fields
-
-    def host_batch(self, step: int) -> Batch:
-        """Returns this process's rows of the batch of update number `step`."""
-        number = step - self._phase.first_step
-        local = sharding.local_rows(self._mesh, self._rows.batch_rows(number))
-        return self._add_fields(self._rows.batch(number, *local))
-
-    def batches(self, step: int) -> Iterator[dict[str, jax.Array]]:
-        """Yields the batches from update number `step` to the end of the phase, on the devices."""
-        for update in range(step, self._phase.last_step):
-            size = self._rows.batch_rows(update - self._phase.first_step)
-            start, _ = sharding.local_rows(self._mesh, size)
-            yield sharding.shard_batch(self._mesh, self.host_batch(update), size, start)
+def training_batches(run: Run, phase: Phase, step: int) -> Iterator[dict[str, jax.Array]]:
+    """Yields the batches from step number `step` to the end of the phase, on the devices."""
+    for number in range(step, phase.last_step):
+        batch_size = run.training_rows(phase).batch_rows(number - phase.first_step)
+        yield run.put_batch(host_batch(run, phase, number), batch_size)
 
 
 # ------------------------------------------------------------------ shapes
@@ -51,14 +32,14 @@ class Feed:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A shape of batches.
+    """A shape of training batches.
 
     Attributes:
-      phase: that has it.
-      number: of an update of the phase with such a batch, from 0 on.
-      rows, length: of the batch.
-      updates: of the run that have it.
-      flops: of one.
+      phase: the phase with such batches.
+      number: the first step of the phase with such a batch, counted from 0.
+      rows, length: shape of `input_ids`.
+      updates: number of steps of the run with such a batch.
+      flops: model FLOPs of a step.
     """
 
     phase: Phase

@@ -1,10 +1,11 @@
 """From a configuration to a Run: data prepared or read, phases counted, rows opened."""
 
+import dataclasses
 import hashlib
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import Mesh
@@ -30,6 +31,7 @@ from bert_jax.files.buckets import local, refresh
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
+from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.tasks.task import CorpusData, LabelledData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
@@ -52,7 +54,12 @@ _MOST_LENGTHS = 4
 
 
 def open_run(
-    config: ConfigDict, workdir: str, to_train: bool = True, mesh: Mesh | None = None
+    config: ConfigDict,
+    workdir: str,
+    to_train: bool = True,
+    mesh: Mesh | None = None,
+    losses: Mapping[str, LossFunction] | None = None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Run:
     """Prepares missing data and opens everything. All processes call it.
 
@@ -60,7 +67,9 @@ def open_run(
       config: as bert_jax/config/defaults.py describes it.
       workdir: folder of the run.
       to_train: whether it is trained; otherwise labelled files to train on may be missing.
-      mesh: of the devices; None: all that there are, as the configuration arranges them.
+      mesh: the devices; None: all devices, as the configuration arranges them.
+      losses: further losses by name, see `tasks.auxiliary`.
+      log: receives lines of progress while data are prepared.
 
     Raises:
       UserError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
@@ -71,19 +80,23 @@ def open_run(
     make_model_config(config)
     mesh = mesh or make_checked_mesh(config)
     if has_corpus(config):
-        run = _open_corpus(config, workdir, data, mesh)  # pyright: ignore[reportArgumentType]
+        run = _open_corpus(config, workdir, data, mesh, log)  # pyright: ignore[reportArgumentType]
     else:
         run = _open_labelled(config, workdir, data, to_train, mesh)  # pyright: ignore[reportArgumentType]
+    if losses:
+        run = dataclasses.replace(run, losses=losses)
     _ = run.add_fields  # the encoder may refuse the tokenizer
     run.task_at(run.phases[0])  # and the task
     return run
 
 
-def _open_corpus(config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh) -> Run:
+def _open_corpus(
+    config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh, log: Callable[[str], None]
+) -> Run:
     folder = data_dir(config, workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare(data_config(config), folder, config.data.num_processes).verify()
+        prepare(data_config(config), folder, config.data.num_processes, log).verify()
     processes.barrier("data")
     refresh(folder)  # process 0 has written it, perhaps on another machine
     manifest = Manifest.load(folder)

@@ -4,7 +4,6 @@ import collections
 import math
 import os
 import time
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -15,7 +14,7 @@ from bert_jax.devices.chips import peak_flops
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import loss_names
-from bert_jax.training import metrics
+from bert_jax.training import feed, metrics
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
@@ -53,10 +52,9 @@ class Reporter:
             before = self._file.last_speed
         self._clock = Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
 
-    def begin(self, phase: Phase, host_batch: Callable[[int], dict[str, np.ndarray]]) -> None:
-        """Starts a phase; `host_batch(step)` returns the batch to save for a non-finite update."""
+    def begin(self, phase: Phase) -> None:
+        """Starts a phase."""
         self._phase = phase
-        self._host_batch = host_batch
         self._clock.read()
         self._waited = 0.0
 
@@ -116,7 +114,7 @@ class Reporter:
         name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
         path = os.path.join(self._run.workdir, name)
         with whole_file(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **self._host_batch(step - 1))  # pyright: ignore[reportArgumentType]
+            np.savez(file, **feed.host_batch(self._run, self._phase, step - 1))  # pyright: ignore[reportArgumentType]
         return path
 
     def sync(self, step: int) -> None:

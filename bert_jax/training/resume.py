@@ -73,6 +73,7 @@ def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict
     return {
         "config": run.config.to_dict(),
         "data": run.fingerprint,
+        "losses": sorted(run.losses),
         "totals": totals.to_json(),
         "ended_early": ended_early,
         "versions": _versions(),
@@ -105,6 +106,8 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     changed = store.differences(store.from_json(meta["config"]), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
+    if meta.get("losses", []) != sorted(run.losses):
+        changed.append(f"losses: {meta.get('losses', [])} -> {sorted(run.losses)}")
     if changed and not run.config.checkpoint.allow_changes:
         raise UserError(
             f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,20 +17,20 @@ from bert_jax.config.checks import check_corpus, check_labelled
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.fields import has_corpus, value_of
 from bert_jax.config.phases import Phase, duration_steps, make_phases, phase_entries
-from bert_jax.data.batch import Rows
+from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.models import make_add_fields
+from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import check_names, make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks import find_task
+from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.task import Task, TaskData, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.state import make_key
-from bert_jax.training.step import flops_per_token
 
 # The labels of a run, in the order of their numbers.
 LABELS = "labels.json"
@@ -51,7 +51,8 @@ class Run:
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
-      description: lines of the banner about data and phases.
+      description: lines about data and phases, for the terminal.
+      losses: further losses by name, see `tasks.auxiliary`.
     """
 
     config: ConfigDict
@@ -65,10 +66,11 @@ class Run:
     evaluation: tuple[tuple[Rows, ...], ...]
     fingerprint: str
     description: tuple[str, ...]
+    losses: Mapping[str, LossFunction] = dataclasses.field(default_factory=dict)
 
     @property
     def steps(self) -> int:
-        """Updates of the whole run."""
+        """Steps of the whole run."""
         return self.phases[-1].last_step
 
     @functools.cached_property
@@ -86,7 +88,7 @@ class Run:
         return make_add_fields(self.model, self.tokenizer)
 
     def phase_at(self, step: int) -> Phase:
-        """Returns the phase of update number `step` (from 0); past the end, the last."""
+        """Returns the phase of step number `step` (from 0); past the end, the last."""
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
     def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
@@ -97,7 +99,8 @@ class Run:
     def _tasks(self) -> Callable[[Phase, bool], Task]:
         @functools.cache
         def make(phase: Phase, evaluate: bool) -> Task:
-            return self.data.make_task(self.model, self.tokenizer, phase, evaluate)
+            task = self.data.make_task(self.model, self.tokenizer, phase, evaluate)
+            return add_losses(task, self.losses) if self.losses else task
 
         return make
 
@@ -109,8 +112,21 @@ class Run:
         """Returns the rows that a phase is evaluated on."""
         return self.evaluation[self.phases.index(phase)]
 
+    def put_batch(self, local: Batch, batch_size: int) -> dict[str, jax.Array]:
+        """Completes this process's rows of a batch for the encoder; puts them on the devices.
+
+        Args:
+          local: rows of this process (`sharding.local_rows`).
+          batch_size: rows of the global batch.
+
+        Returns:
+          Global arrays [batch_size, ...], sharded over `data` and `fsdp`.
+        """
+        first_row, _ = sharding.local_rows(self.mesh, batch_size)
+        return sharding.shard_batch(self.mesh, self.add_fields(local), batch_size, first_row)
+
     def steps_of(self, name: str, phase: Phase) -> int:
-        """Returns a duration of the configuration in updates."""
+        """Returns a duration of the configuration in steps."""
         rows = self.training_rows(phase).rows_per_epoch
         value = value_of(self.config, name)
         return duration_steps(value, name, phase, rows, self.steps)
@@ -125,8 +141,17 @@ class Run:
         return make_optimizer(optimizer_config(self.config), self.steps, warmup_steps)
 
     def flops_per_token(self, phase: Phase, sequence_length: int) -> float:
-        """Returns the FLOPs of an update per position, for rows of this length."""
+        """Returns the FLOPs of a step per position, for rows of this length."""
         return flops_per_token(self.task_at(phase), sequence_length)
+
+
+def flops_per_token(task: Task, sequence_length: int) -> float:
+    """Returns the FLOPs of a training step per position, for rows of this length.
+
+    Counts only large matmuls; the backward pass has twice the FLOPs of the forward pass.
+    """
+    encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
+    return 3 * (encoder + task.head_flops_per_token())
 
 
 def make_model_config(config: ConfigDict) -> EncoderConfig:

@@ -7,6 +7,7 @@ Fine-tuning of BERT on small sets is unstable: some seeds end no better than the
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 
 from ml_collections import ConfigDict
 
@@ -14,6 +15,7 @@ from bert_jax.config import store
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
 from bert_jax.scores.spread import summarize_seeds
+from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.training.listener import Listener
 from bert_jax.training.train import TrainResult, train
 
@@ -23,6 +25,7 @@ def train_seeds(
     workdir: str,
     *,
     listener: Listener | None = None,
+    losses: Mapping[str, LossFunction] | None = None,
 ) -> TrainResult:
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
@@ -33,6 +36,7 @@ def train_seeds(
       config: of the runs; `seeds` says how many.
       workdir: folder of all seeds.
       listener: receives what each run reports.
+      losses: further losses by name, see `train`.
 
     Returns:
       The result of the last seed that was trained; `is_complete` is about all seeds.
@@ -48,7 +52,7 @@ def train_seeds(
         folder = os.path.join(workdir, f"seed-{seed}")
         listener.line("")
         listener.line(f"seed {seed}, in {folder}")
-        result = train(run, folder, listener=listener)
+        result = train(run, folder, listener=listener, losses=losses)
         if not result.is_complete:
             return result
         processes.barrier(f"results of seed {seed}")  # process 0 writes them

@@ -1,11 +1,19 @@
-"""One update, one evaluation and one prediction, as pure functions; callers jit them.
+"""One training step, one evaluation step and one prediction step.
+
+    train_step(state, batch, keys) -> state, metrics
+        compute_gradient    masks, then model and losses for each microbatch
+        apply_gradient      optimizer, only if everything is finite
 
 A batch goes through the model in microbatches, one after the other in a scan. Every loss is a sum
 over the whole global batch divided by a denominator of the whole global batch, known beforehand,
 so that the gradients of the microbatches add up to exactly the gradient of the batch.
+
+The functions are pure; `make_train_step` jits the first for a phase of a run.
 """
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -13,24 +21,31 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
 
-from bert_jax.models import MODELS
+from bert_jax.config.fields import has_corpus
+from bert_jax.config.phases import Phase
+from bert_jax.devices import sharding
+from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
-from bert_jax.training.state import TrainState
+from bert_jax.training.run import Run, optimizer_config
+from bert_jax.training.state import TrainState, abstract_state
 
 
 @flax.struct.dataclass
 class StepMetrics:
-    """The metrics of one update; float32[] or bool[], the same on all devices.
+    """Metrics of one step; float32[] or bool[], the same on all devices.
 
     Attributes:
       sums: numerators and denominators of losses and accuracies.
       gradient_norm: global norm of the gradient, before clipping.
       update_norm: global norm of the change of the parameters.
-      finite: for each loss and for "gradient_norm", whether it was finite.
-      applied: whether the update was applied.
+      finite: whether each loss and "gradient_norm" was finite, by name.
+      applied: whether the parameters were changed.
     """
 
     sums: Sums
@@ -38,6 +53,9 @@ class StepMetrics:
     update_norm: jax.Array
     finite: dict[str, jax.Array]
     applied: jax.Array
+
+
+# ------------------------------------------------------------------ train
 
 
 def train_step(
@@ -51,12 +69,12 @@ def train_step(
     num_microbatches: int = 1,
     nonfinite_limit: int = 0,
 ) -> tuple[TrainState, StepMetrics]:
-    """Returns the state after one update, and its metrics.
+    """Returns the state after one step, and its metrics.
 
     Args:
-      state: before the update.
-      batch, keys, task, steps, num_microbatches: of `compute_gradient`.
-      tx, nonfinite_limit: of `apply_gradient`.
+      state: the state before.
+      batch, keys, task, steps, num_microbatches: see `compute_gradient`.
+      tx, nonfinite_limit: see `apply_gradient`.
     """
     gradient = compute_gradient(
         state, batch, keys, task=task, steps=steps, num_microbatches=num_microbatches
@@ -73,116 +91,25 @@ def compute_gradient(
     steps: int = 1,
     num_microbatches: int = 1,
 ) -> tuple[Any, Sums, Any]:
-    """Returns the gradient of the loss of a batch, its Sums, and what is carried to the next batch.
+    """Returns the gradient of the loss, the Sums of the batch, and the carry to the next batch.
 
-    This is the first half of an update, and all of it that depends on the shapes of the batch.
+    This is the first half of a step, and all of it that depends on the shapes of the batch.
 
     Args:
-      state: before the update.
-      batch: the global batch; the model also gets `state.carry` in it, as "carry".
+      state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
+      batch: the global batch.
       keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
-      steps: updates of the run.
+      steps: number of steps of the run.
       num_microbatches: number of parts that the batch is split into.
     """
     masking_key = jax.random.fold_in(keys["masking"], state.step)
-    batch = task.transform(masking_key, batch, state.step / steps)
-    batch |= {"carry": state.carry}
+    batch = task.transform(masking_key, batch, state.step / steps) | {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
-    return _accumulate(task, state.params, batch, dropout_key, num_microbatches)
-
-
-def apply_gradient(
-    state: TrainState,
-    grads: Any,
-    sums: Sums,
-    carry: Any,
-    *,
-    tx: optax.GradientTransformation,
-    nonfinite_limit: int = 0,
-) -> tuple[TrainState, StepMetrics]:
-    """Returns the second half of an update: the state after it, and its metrics.
-
-    Args:
-      state: before the update.
-      grads, sums, carry: of `compute_gradient`.
-      tx: the optimizer, learning rate included.
-      nonfinite_limit: after more consecutive non-finite updates than this, no further update is
-        applied: the parameters keep their values until the host reads the metrics.
-    """
-    gradient_norm = optax.tree.norm(grads)
-    finite = {name: jnp.isfinite(sums[name].numerator) for name in loss_names(sums)}
-    finite["gradient_norm"] = jnp.isfinite(gradient_norm)
-    all_finite = jnp.stack(list(finite.values())).all()
-    applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
-
-    updates, opt_state = tx.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    update_norm = optax.tree.norm(updates)
-    # Always equal to `applied`. Without the dependence on the norm, and thus on all updates, XLA
-    # copies parameters and optimizer state before it writes the new ones in their place.
-    after_updates = applied & ~(update_norm < 0)
-    keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
-    new_state = TrainState(
-        step=state.step + 1,
-        params=jax.tree.map(keep_old, params, state.params),
-        opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
-        nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
-        carry=jax.tree.map(keep_old, carry, state.carry),
-    )
-    return new_state, StepMetrics(
-        sums=sums,
-        gradient_norm=gradient_norm,
-        update_norm=update_norm,
-        finite=finite,
-        applied=applied,
-    )
-
-
-def eval_step(
-    params: Any, batch: Batch, key: jax.Array, number: jax.Array, carry: Any = (), *, task: Task
-) -> tuple[Sums, dict[str, jax.Array], Any]:
-    """Returns the Sums of a global batch, the answers that the host reads, and what is carried.
-
-    There is no dropout.
-
-    Args:
-      params: of the model.
-      batch: the global batch.
-      key: of "eval_masking"; masks depend on it and `number` alone, so that every evaluation has
-        the same masks.
-      number: int32[], of the batch.
-      carry: from the batch before.
-      task: decides model, masks, losses and answers.
-    """
-    batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
-
-
-def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
-    """Returns the answers for a batch without labels."""
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.answers(outputs, batch)
-
-
-def flops_per_token(task: Task, sequence_length: int) -> float:
-    """Returns the FLOPs of an update per position, for rows of this length.
-
-    Those of the large matrix products; the backward pass has twice those of the forward pass.
-    """
-    encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
-    return 3 * (encoder + task.head_flops_per_token())
-
-
-def _accumulate(
-    task: Task, params: Any, batch: Batch, dropout_key: jax.Array, num_microbatches: int
-) -> tuple[Any, Sums, Any]:
-    """Returns the gradient of the loss of the whole batch, its Sums, and what is carried on."""
     model = task.make_model()
     denominators = {}
     if num_microbatches > 1:
-        denominators = _denominators(task, model, params, batch, dropout_key)
+        denominators = _denominators(task, model, state.params, batch, dropout_key)
 
     def loss_of_part(params, part, key):
         outputs = model.apply({"params": params}, part, deterministic=False, rngs={"dropout": key})
@@ -197,19 +124,19 @@ def _accumulate(
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
-        grads, (sums, carry) = gradient(params, batch, dropout_key)
+        grads, (sums, carry) = gradient(state.params, batch, dropout_key)
         return grads, sums, carry
 
     def add_part(total, numbered_part):
         number, part = numbered_part
         key = jax.random.fold_in(dropout_key, number)
-        grads, (sums, carry) = gradient(params, part, key)
+        grads, (sums, carry) = gradient(state.params, part, key)
         return jax.tree.map(jnp.add, total, (grads, sums)), carry
 
     parts = _split(batch, num_microbatches)
     first_key = jax.random.fold_in(dropout_key, 0)
     first_part = jax.tree.map(lambda x: x[0], parts)
-    grads, (sums, first_carry) = gradient(params, first_part, first_key)
+    grads, (sums, first_carry) = gradient(state.params, first_part, first_key)
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
     (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
     return grads, sums, jax.tree.map(_join, first_carry, carries)
@@ -253,3 +180,179 @@ def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
     """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `_split` has split."""
     parts = jnp.swapaxes(jnp.concatenate([first[None], rest]), 0, 1)
     return parts.reshape(-1, *parts.shape[2:])
+
+
+def apply_gradient(
+    state: TrainState,
+    grads: Any,
+    sums: Sums,
+    carry: Any,
+    *,
+    tx: optax.GradientTransformation,
+    nonfinite_limit: int = 0,
+) -> tuple[TrainState, StepMetrics]:
+    """Returns the state after a step, and its metrics; the second half of a step.
+
+    Args:
+      state: the state before the step.
+      grads, sums, carry: what `compute_gradient` returns.
+      tx: the optimizer, learning rate included.
+      nonfinite_limit: after more consecutive non-finite steps than this no step changes the
+        parameters, until the host has read the metrics.
+    """
+    gradient_norm = optax.tree.norm(grads)
+    finite = {name: jnp.isfinite(sums[name].numerator) for name in loss_names(sums)}
+    finite["gradient_norm"] = jnp.isfinite(gradient_norm)
+    all_finite = jnp.stack(list(finite.values())).all()
+    applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
+
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    update_norm = optax.tree.norm(updates)
+    # Always equal to `applied`. Without the dependence on the norm, and thus on all updates, XLA
+    # copies parameters and optimizer state before it writes the new ones in their place.
+    after_updates = applied & ~(update_norm < 0)
+    keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
+    new_state = TrainState(
+        step=state.step + 1,
+        params=jax.tree.map(keep_old, params, state.params),
+        opt_state=jax.tree.map(keep_old, opt_state, state.opt_state),
+        nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
+        carry=jax.tree.map(keep_old, carry, state.carry),
+    )
+    return new_state, StepMetrics(
+        sums=sums,
+        gradient_norm=gradient_norm,
+        update_norm=update_norm,
+        finite=finite,
+        applied=applied,
+    )
+
+
+# ------------------------------------------------------------------ evaluate and predict
+
+
+def eval_step(
+    params: Any, batch: Batch, key: jax.Array, number: jax.Array, carry: Any = (), *, task: Task
+) -> tuple[Sums, dict[str, jax.Array], Any]:
+    """Returns the Sums of a global batch, the answers that the host reads, and the next carry.
+
+    There is no dropout.
+
+    Args:
+      params: the model's parameters.
+      batch: the global batch.
+      key: the key of "eval_masking"; masks depend on it and `number` alone, so that every
+        evaluation has the same masks.
+      number: int32[], the number of the batch.
+      carry: the carry after the batch before.
+      task: decides model, masks, losses and answers.
+    """
+    batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
+
+
+def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
+    """Returns the answers for a batch without labels."""
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.answers(outputs, batch)
+
+
+# ------------------------------------------------------------------ jit
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+    """The jitted `train_step`: (state, batch, keys) -> (state, metrics).
+
+    It is one program for each shape of a batch. Labelled files have batches of several lengths;
+    there the half that does not depend on the length is a program of its own, compiled once.
+
+    Attributes:
+      first: the whole step, or `compute_gradient` alone.
+      second: `apply_gradient`; None: `first` is the whole step.
+    """
+
+    first: Any
+    second: Any = None
+
+    def __call__(
+        self, state: TrainState, batch: Mapping[str, jax.Array], keys: Mapping[str, jax.Array]
+    ) -> tuple[TrainState, StepMetrics]:
+        results = self.first(state, batch, keys)
+        return self.second(state, *results) if self.second else results
+
+    def programs(self, state: TrainState, batch: Any, keys: Any) -> Iterator[tuple[Any, tuple]]:
+        """Yields each program and its arguments, to be lowered; all are shapes with shardings."""
+        yield self.first, (state, batch, keys)
+        if self.second:
+            grads, sums, carry = jax.eval_shape(self.first, state, batch, keys)
+            where = jax.tree.map(lambda leaf: leaf.sharding, state)
+            grads = sharding.abstract(grads, where.params)
+            sums = sharding.abstract(sums, where.step)  # replicated
+            yield self.second, (state, grads, sums, sharding.abstract(carry, where.carry))
+
+
+def make_train_step(
+    run: Run, phase: Phase, *, batch_size: int = 0, warmup_steps: int | None = None
+) -> TrainStep:
+    """Returns the training step of a phase.
+
+    Args:
+      run: the run.
+      phase: one of its phases.
+      batch_size: rows of a batch; 0: those of the phase.
+      warmup_steps: None: those of the run, which needs its training data.
+    """
+    config, batch_size = run.config, batch_size or phase.batch_size
+    if warmup_steps is None:
+        warmup_steps = run.steps_of("optimizer.warmup", run.phases[0])
+    return _jit_train_step(
+        run.task_at(phase),
+        optimizer_config(config),
+        run.mesh,
+        batch_size=batch_size,
+        steps=run.steps,
+        warmup_steps=warmup_steps,
+        num_microbatches=num_microbatches(config, batch_size),
+        nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
+        in_two=not has_corpus(config),
+    )
+
+
+def num_microbatches(config: ConfigDict, batch_size: int) -> int:
+    """Returns batch_size / config.microbatch_size; 1 if not divisible or without microbatches."""
+    size = config.microbatch_size
+    return batch_size // size if size and batch_size % size == 0 else 1
+
+
+# Runs that differ only in the seed share their programs, since the keys are arguments.
+@functools.lru_cache(maxsize=1)
+def _jit_train_step(
+    task: Task,
+    optimizer: OptimizerConfig,
+    mesh: Mesh,
+    *,
+    batch_size: int,
+    steps: int,
+    warmup_steps: int,
+    num_microbatches: int,
+    nonfinite_limit: int,
+    in_two: bool,
+) -> TrainStep:
+    tx, _ = make_optimizer(optimizer, steps, warmup_steps)
+    state = abstract_state(task, tx, mesh, batch_size)
+    where = jax.tree.map(lambda leaf: leaf.sharding, state)
+    replicated = sharding.replicated(mesh)
+    of_batch = {"task": task, "steps": steps, "num_microbatches": num_microbatches}
+    of_optimizer = {"tx": tx, "nonfinite_limit": nonfinite_limit}
+    if not in_two:
+        whole = functools.partial(sharding.on_mesh(mesh, train_step), **of_batch | of_optimizer)
+        return TrainStep(jax.jit(whole, out_shardings=(where, replicated), donate_argnums=0))
+    gradient = functools.partial(sharding.on_mesh(mesh, compute_gradient), **of_batch)
+    update = functools.partial(apply_gradient, **of_optimizer)
+    return TrainStep(
+        jax.jit(gradient, out_shardings=(where.params, replicated, where.carry)),
+        jax.jit(update, out_shardings=(where, replicated), donate_argnums=0),
+    )

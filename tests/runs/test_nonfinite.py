@@ -7,24 +7,25 @@ import numpy as np
 import pytest
 
 from bert_jax.training import feed, reporting
+from bert_jax.training.listener import Listener
 from bert_jax.training.train import train
 
 
 @pytest.fixture
 def spoil(monkeypatch):
     """Returns a function that puts a NaN into the batches of the updates that make these steps."""
-    host_batch = feed.Feed.host_batch
+    host_batch = feed.host_batch
 
     def spoil_steps(*steps):
-        def spoiled(self, number):
-            batch = host_batch(self, number)
+        def spoiled(run, phase, number):
+            batch = host_batch(run, phase, number)
             if number + 1 in steps:
                 batch["next_sentence_weights"] = np.full_like(
                     batch["next_sentence_weights"], np.nan
                 )
             return batch
 
-        monkeypatch.setattr(feed.Feed, "host_batch", spoiled)
+        monkeypatch.setattr(feed, "host_batch", spoiled)
 
     return spoil_steps
 
@@ -53,17 +54,17 @@ def test_the_saved_batch_is_the_batch_and_a_repaired_run_ends_as_if_uninterrupte
     make_run, finished_here, monkeypatch
 ):
     run = make_run(checkpoint__every="4")
-    host_batch, seen = feed.Feed.host_batch, {}
+    host_batch, seen = feed.host_batch, {}
 
-    def spoiled(self, number):
-        batch = host_batch(self, number)
+    def spoiled(run, phase, number):
+        batch = host_batch(run, phase, number)
         if number == 5:
             seen.update({name: array.copy() for name, array in batch.items()})
             batch["next_sentence_weights"] = np.full_like(batch["next_sentence_weights"], np.inf)
         return batch
 
     with monkeypatch.context() as patch:
-        patch.setattr(feed.Feed, "host_batch", spoiled)
+        patch.setattr(feed, "host_batch", spoiled)
         with pytest.raises(ValueError, match="at step 6, 1 in a row"):
             train(run.config, str(run.workdir))
     with np.load(run.workdir / "nonfinite-step-6-process-0.npz") as dumped:
@@ -76,12 +77,15 @@ def test_the_saved_batch_is_the_batch_and_a_repaired_run_ends_as_if_uninterrupte
     assert_same_params(run, 20, finished_here, 20)
 
 
-def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil, capfd):
+def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil):
     run = make_run(
         nonfinite="skip", nonfinite_limit=2, checkpoint__every="1", checkpoint__keep=99, steps=12
     )
     spoil(6, 7)
-    train(run.config, str(run.workdir))
+    lines = []
+    listener = Listener()
+    listener.line = lines.append
+    train(run.config, str(run.workdir), listener=listener)
     assert_same_params(run, 7, run, 5)
     assert run.arrays(7)["train_state['nonfinite_streak']"] == 2
     assert run.arrays(8)["train_state['nonfinite_streak']"] == 0
@@ -89,7 +93,7 @@ def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil, cap
         assert_same_params(run, 8, run, 7)
     shares = {row["step"]: row.get("skipped_share") for row in run.metrics()}
     assert (shares[4], shares[6], shares[8], shares[10]) == (None, 0.5, 0.5, None)
-    out = capfd.readouterr().out
+    out = "\n".join(lines)
     assert "not finite at step 6: not applied; its batch is in" in out
     assert "not finite at step 7: not applied; its batch is in" in out
 

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.devices.chips import peak_flops
 from bert_jax.training import reporting
 from bert_jax.training.reporting import Clock
-from bert_jax.training.step import flops_per_token
+from bert_jax.training.run import flops_per_token
 from tests.tiny import make_task
 
 

@@ -17,7 +17,8 @@ from bert_jax.training import reporting
 from bert_jax.training import train as train_module
 from bert_jax.training.evaluate import jitted_eval_step
 from bert_jax.training.seeds import train_seeds
-from bert_jax.training.train import jitted_train_step, train
+from bert_jax.training.step import _jit_train_step
+from bert_jax.training.train import train
 from tests import tiny
 
 WORDS = "the a of moon river stone tree cloud leaf sand hill good bad".split()
@@ -68,10 +69,10 @@ def read_results(folder):
 
 
 def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_path, capsys):
-    jitted_train_step.cache_clear()
+    _jit_train_step.cache_clear()
     jitted_eval_step.cache_clear()
     train_seeds(config, str(tmp_path / "run"), listener=training_listener())
-    for compiled in (jitted_train_step, jitted_eval_step):
+    for compiled in (_jit_train_step, jitted_eval_step):
         assert compiled.cache_info().misses == 1  # for all seeds
 
     alone = store.from_json(json.loads(json.dumps(config.to_dict())))

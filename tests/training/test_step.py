@@ -14,8 +14,7 @@ from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.training.state import abstract_state, init_params, init_state, make_key
-from bert_jax.training.step import eval_step, train_step
-from bert_jax.training.train import jitted_train_step
+from bert_jax.training.step import _jit_train_step, eval_step, train_step
 from tests.tiny import make_batch, make_task
 
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
@@ -207,7 +206,17 @@ def test_an_update_in_two_programs_is_the_update_in_one():
     for in_two in (False, True):
         tx = make_optimizer(settings, 100, 2)[0]
         state = init_state(task, tx, mesh, make_key(0, "init"))
-        step = jitted_train_step(task, 16, settings, 100, 2, 2, 0, mesh, in_two=in_two)
+        step = _jit_train_step(
+            task,
+            settings,
+            mesh,
+            batch_size=16,
+            steps=100,
+            warmup_steps=2,
+            num_microbatches=2,
+            nonfinite_limit=0,
+            in_two=in_two,
+        )
         on_device = sharding.shard_batch(mesh, batch, 16, 0)
         for _ in range(2):
             state, metrics = step(state, on_device, KEYS)

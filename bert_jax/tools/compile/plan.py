@@ -28,12 +28,17 @@ from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.text.word_tokenizer import WORD_SPECIALS
 from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
-from bert_jax.training.feed import Feed, shapes
+from bert_jax.training.feed import host_batch, shapes
 from bert_jax.training.open import open_run
-from bert_jax.training.run import Run, make_model_config, make_task_data, optimizer_config
+from bert_jax.training.run import (
+    Run,
+    flops_per_token,
+    make_model_config,
+    make_task_data,
+    optimizer_config,
+)
 from bert_jax.training.state import abstract_params, abstract_state
-from bert_jax.training.step import flops_per_token
-from bert_jax.training.train import num_microbatches, step_of_phase
+from bert_jax.training.step import make_train_step, num_microbatches
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Updates of a run that knows its length only with its data. They are constants of the programs,
@@ -139,7 +144,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
 def _updates(run: Run, phase: Phase) -> list[Program]:
     batch = _training_batch(run, phase)
     rows, length = batch["input_ids"].shape
-    step = step_of_phase(run, phase, phase.batch_size, _WARMUP)
+    step = make_train_step(run, phase, warmup_steps=_WARMUP)
     tx, _ = make_optimizer(optimizer_config(run.config), run.steps, _WARMUP)
     state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
     keys = {purpose: _abstract_key(run, purpose) for purpose in ("dropout", "masking")}
@@ -149,17 +154,12 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
         "batch": bytes_of(batch),
     }
     flops = flops_per_token(run.task_at(phase), length) * rows * length
-    first, *second = step.programs
-    name = "gradient" if second else "update"
     parts = num_microbatches(run.config, rows)
-    arguments = state, batch, keys
+    (first, arguments), *second = step.programs(state, batch, keys)
+    name = "gradient" if second else "update"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
-    if second:
-        results = jax.eval_shape(first, *arguments)
-        where = jax.tree.map(lambda x: x.sharding, state.params)
-        rest = sharding.abstract(results[1:], sharding.replicated(run.mesh))
-        arguments = (state, sharding.abstract(results[0], where), *rest)
-        found.append(Program("update", phase, rows, length, 1, 0, sizes, second[0], arguments))
+    for program, arguments in second:
+        found.append(Program("update", phase, rows, length, 1, 0, sizes, program, arguments))
     return found
 
 
@@ -182,8 +182,8 @@ def _evaluation(run: Run, phase: Phase) -> Program:
 def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
     if run.training:
         longest = shapes(run, phase)[-1]
-        feed = Feed(run.mesh, phase, run.training_rows(phase), run.add_fields)
-        return _abstract(run, feed.host_batch(phase.first_step + longest.number))
+        batch = host_batch(run, phase, phase.first_step + longest.number)
+        return _abstract(run, run.add_fields(batch))
     form = make_forms(data_config(run.config), run.tokenizer)[phase.sequence_length]
     batch = _with_rows(_abstract(run, form.make_batch([form.padding])), phase.batch_size)
     full = jax.eval_shape(lambda batch: complete_example(run.model, batch), batch)

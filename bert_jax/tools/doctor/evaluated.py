@@ -57,8 +57,8 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
             counts[batch.length] += 1
             if batch.length in seconds:
                 continue
-            local = run.add_fields(batch.read(*sharding.local_rows(run.mesh, size)))
-            on_device = sharding.shard_batch(run.mesh, local, size, 0)
+            local = batch.read(*sharding.local_rows(run.mesh, size))
+            on_device = run.put_batch(local, size)
             started, process = time.perf_counter(), used_memory()
             compiled = step.lower(like, on_device, key, 0, carry).compile()
             compiling += time.perf_counter() - started

@@ -29,10 +29,10 @@ from bert_jax.devices.memory import free_memory, used_memory
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.doctor.footprint import Memory
 from bert_jax.tools.doctor.trial import Trial
-from bert_jax.training.feed import Feed, Shape, shapes
+from bert_jax.training.feed import Shape, host_batch, shapes
 from bert_jax.training.run import Run, optimizer_config
 from bert_jax.training.state import abstract_state
-from bert_jax.training.train import TrainStep, step_of_phase
+from bert_jax.training.step import TrainStep, make_train_step
 
 # FLOP/s of a core, before anything was measured, and the part of their peak that accelerators
 # reach. Both are low, so that the first update that is executed is rather too small.
@@ -135,14 +135,13 @@ class Workbench:
     def _prepare(self, shape: Shape, rows: int) -> tuple[TrainStep, Any, float]:
         """Returns the update, a batch of `rows` on the devices, and the host's seconds for it."""
         run, phase = self._trial.run, shape.phase
-        feed = Feed(run.mesh, phase, run.training_rows(phase), run.add_fields)
         started = time.perf_counter()
-        batch: Batch = feed.host_batch(phase.first_step + shape.number)
+        batch: Batch = host_batch(run, phase, phase.first_step + shape.number)
         seconds = time.perf_counter() - started
         batch = {name: array[:rows] for name, array in batch.items()}
         size = rows if rows != shape.rows else phase.batch_size
-        step = step_of_phase(run, phase, size, self._warmup)
-        return step, sharding.shard_batch(run.mesh, batch, rows, 0), seconds
+        step = make_train_step(run, phase, batch_size=size, warmup_steps=self._warmup)
+        return step, run.put_batch(batch, rows), seconds
 
     def _compile(
         self, phase: Phase, step: TrainStep, batch: Any, rows: int
@@ -150,18 +149,17 @@ class Workbench:
         """Returns seconds, compiled programs and their memory."""
         state = self._abstract_state(phase, rows)
         started = time.perf_counter()
-        first = step.programs[0].lower(state, batch, self._keys).compile()
-        programs = [first]
-        memory = peak_of_program(first)
-        if len(step.programs) > 1:
-            gradient = sharding.abstract(first.out_info, first.output_shardings)
-            second = step.programs[1].lower(state, *gradient).compile()
-            programs.append(second)
+        programs = [
+            program.lower(*arguments).compile()
+            for program, arguments in step.programs(state, batch, self._keys)
+        ]
+        memory = peak_of_program(programs[0])
+        for second in programs[1:]:
             memory = max(memory, peak_of_program(second) + bytes_of(batch))
         size = bytes_of(state)
         seconds = time.perf_counter() - started
         memory = Memory(size, max(memory, size), whole_bytes_of(state))
-        return seconds, TrainStep(tuple(programs)), memory
+        return seconds, TrainStep(*programs), memory
 
     def _abstract_state(self, phase: Phase, rows: int) -> Any:
         run = self._trial.run

@@ -5,9 +5,7 @@ the manifest and the shards are opened; of one that is not, a sample is prepared
 folder (`sample.py`). The folders of the run and of its data are not changed.
 """
 
-import contextlib
 import dataclasses
-import io
 import os
 import time
 
@@ -108,8 +106,7 @@ def open_prepared(config: ConfigDict, workdir: str, folder: str) -> Trial:
     find_prepared(data_config(config), place, lambda _: None)
     changed = ConfigDict(config.to_dict())
     changed.data.dir = place
-    with contextlib.redirect_stdout(io.StringIO()):
-        run = open_run(changed, folder)
+    run = open_run(changed, folder)
     lengths = [phase.sequence_length for phase in run.phases]
     manifest = Manifest.load(place)
     rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
@@ -138,8 +135,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
         num_processes=1,
     )
     started = time.monotonic()
-    with contextlib.redirect_stdout(io.StringIO()):
-        run = open_run(changed, folder)
+    run = open_run(changed, folder)
     preparing = time.monotonic() - started
     manifest = Manifest.load(changed.data.dir)
     rows, held_out = _scaled_rows(config, run, manifest, text.scale)

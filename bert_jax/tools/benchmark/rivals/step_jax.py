@@ -27,8 +27,9 @@ from bert_jax.tools.benchmark.workload import (
     make_batch,
     time_steps,
 )
+from bert_jax.training.run import flops_per_token
 from bert_jax.training.state import init_state, make_key
-from bert_jax.training.step import compute_gradient, flops_per_token, train_step
+from bert_jax.training.step import compute_gradient, train_step
 
 Measured = tuple[dict[str, Any], Callable[[], list[float]]]
 

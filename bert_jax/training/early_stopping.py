@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.training.metrics import is_best_when_low
 
 
-class Patience:
+class EarlyStopping:
     """Counts evaluations that are no better than the best so far.
 
     Args:
@@ -34,7 +34,7 @@ class Patience:
         return value > max(self._values[:-1], default=-np.inf)
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether training ends."""
         if not self._limit or not self._values:
             return False

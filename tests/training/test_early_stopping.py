@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.metrics import read_evaluations
-from bert_jax.training.patience import Patience
 from tests.training.conftest import Run
 
 
@@ -59,11 +59,11 @@ def test_the_best_evaluation_is_saved_where_no_checkpoint_is_due(new_run):
     ],
 )
 def test_patience_counts_evaluations_since_the_best(name, limit, values, over_after):
-    patience = Patience(limit, name, ())
+    stopping = EarlyStopping(limit, name, ())
     over = []
     for value in values:
-        patience.add({name: value})
-        over.append(patience.is_over)
+        stopping.add({name: value})
+        over.append(stopping.has_ended)
     expected = over_after is not None
     assert any(over) == expected
     if expected:
@@ -75,8 +75,8 @@ def test_patience_counts_evaluations_before_a_resumption(tmp_path):
     lines = [{"step": s, "split": "validation", "f1": v} for s, v in rows]
     lines.insert(1, {"step": 15, "split": "train", "loss": 1.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert Patience(2, "f1", read_evaluations(str(tmp_path), 40)).is_over
-    patience = Patience(2, "f1", read_evaluations(str(tmp_path), 30))
-    assert not patience.is_over
-    patience.add({"f1": 0.9})
-    assert patience.is_over
+    assert EarlyStopping(2, "f1", read_evaluations(str(tmp_path), 40)).has_ended
+    stopping = EarlyStopping(2, "f1", read_evaluations(str(tmp_path), 30))
+    assert not stopping.has_ended
+    stopping.add({"f1": 0.9})
+    assert stopping.has_ended
