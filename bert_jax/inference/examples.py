@@ -6,6 +6,7 @@ from typing import Any
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
+from bert_jax.files.errors import UserError
 
 Fields = Mapping[str, Any]
 
@@ -77,18 +78,18 @@ def make_examples(kind: type, inputs: Iterable[Any], by_character: bool = False)
       by_character: whether each character of a text is a word to tag.
 
     Raises:
-      ValueError: naming the input, for a value of another form.
+      UserError: naming the input, for a value of another form.
     """
     form = _FORMS[kind]
     if isinstance(inputs, str | Mapping):
-        raise ValueError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
+        raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
     for number, value in enumerate(inputs):
         if isinstance(value, kind):
             yield value
             continue
         fields = _fields(form, value, by_character)
         if not _is_complete(form, fields):
-            raise ValueError(f"inputs[{number}] is {value!r:.60}: give {form.allowed}.")
+            raise UserError(f"inputs[{number}] is {value!r:.60}: give {form.allowed}.")
         yield form.make(fields, f"inputs[{number}]", number)
 
 

@@ -1,0 +1,292 @@
+"""A trained model as an object: text in, vectors, predictions and new text out."""
+
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.config import store
+from bert_jax.config.encoders import EncoderConfig
+from bert_jax.data.labelled.texts import EncodedTexts, Text
+from bert_jax.exchange.export import export
+from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
+from bert_jax.formats import format_of
+from bert_jax.inference.attention import AttentionReader
+from bert_jax.inference.examples import make_examples
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.generation import Generator
+from bert_jax.inference.loading import TrainedModel, load_foreign, load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.inference.sampling import Sampling
+from bert_jax.inference.scoring import check_fills_masks, make_scorer
+from bert_jax.models import make_encoder
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.training.metrics import history
+from bert_jax.training.workdir import open_model
+
+# A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
+TextInput = str | tuple[str, str] | Mapping[str, str]
+
+
+def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
+    """Returns a trained model, on the devices.
+
+    Args:
+      path: a workdir; or a folder of Hugging Face, google-research/bert, bilm-tf or
+        openai/finetune-transformer-lm, which needs no conversion.
+      dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run.
+
+    Raises:
+      UserError: there is no model, or it is corrupt.
+
+    >>> model = bert_jax.load("runs/mine", dtype="float32")
+    """
+    folder = local(os.fspath(path))
+    if format_of(folder) != "workdir":
+        return Model(load_foreign(folder, dtype))
+    config = store.load(folder)
+    config.dtype = dtype or config.dtype
+    return Model(load_workdir(config, folder))
+
+
+class Model:
+    """A trained model: an encoder, the heads that were trained with it, and its tokenizer.
+
+    Inputs are lists of texts, and results come in their order. A text may also be a pair,
+    `(text_a, text_b)`, or a dict with `text_a` and `text_b`. Nothing is truncated silently: a text
+    that is too long for the model is an error, except where its task truncates (`predict`).
+
+    Attributes:
+      config: configuration of the run.
+      tokenizer: text -> ids and back.
+      params: all parameters by name, a tree of arrays.
+      module: linen module of the encoder; `module.apply({"params": model.params}, batch)` returns
+        the last hidden states, float[batch, seq, hidden].
+    """
+
+    def __init__(self, loaded: TrainedModel):
+        self._loaded = loaded
+        self._predictor = Predictor(loaded)
+        self.config: ConfigDict = loaded.config
+        self.tokenizer: Tokenizer = loaded.tokenizer
+        self.params: Any = loaded.params
+        self.module: nn.Module = HiddenStates(loaded.encoder)
+
+    @property
+    def folder(self) -> str:
+        """The folder that the model was loaded from."""
+        return self._loaded.folder
+
+    @property
+    def task_module(self) -> nn.Module:
+        """The linen module of encoder and head; with `params` it returns the task's outputs."""
+        loaded = self._loaded
+        return loaded.data.make_task(loaded.encoder, loaded.tokenizer).make_model()
+
+    @functools.cached_property
+    def history(self) -> dict[str, np.ndarray]:
+        """The metrics of the training as arrays, float64[reports] by name; `step` is int64.
+
+        `history["loss"]` belongs to `history["step"]`. Names of metrics on held-out rows begin with
+        "validation_": `history["validation_loss"]` belongs to `history["validation_step"]`.
+        """
+        splits = history(self.folder)
+        return splits.get("train", {}) | {
+            f"validation_{name}": array for name, array in splits.get("validation", {}).items()
+        }
+
+    def batch(self, texts: Sequence[TextInput]) -> dict[str, jax.Array]:
+        """Returns texts as a batch for `module`, one in each row, on the devices.
+
+        The fields are int32[texts, seq] `input_ids`, `token_type_ids`, `position_ids`,
+        `example_ids` (1, 0: padding), and int32[texts, 1] `cls_positions`. Add `[:, ...]` of your
+        own where a head needs more.
+        """
+        encode = self._features(Choice()).row
+        rows = EncodedTexts([encode(text) for text in _texts(texts)], self.tokenizer)
+        numbers = np.arange(len(rows.rows))[:, None]
+        batch = rows.take(numbers, int(rows.lengths.max()))
+        return jax.device_put(self._loaded.add_fields(batch))
+
+    def encode(
+        self,
+        texts: Sequence[TextInput],
+        pooling: str = "mean",
+        layer: int = -1,
+        normalize: bool = False,
+    ) -> np.ndarray:
+        """Returns a vector for each text, float32[texts, hidden].
+
+        Args:
+          texts: texts or pairs.
+          pooling: "mean" or "max" over the tokens, or "cls": the first one.
+          layer: number of the layer, 0 the embeddings' output, -1 the last one.
+          normalize: whether vectors are scaled to length 1.
+
+        >>> vectors = model.encode(["A cat.", "A dog."], normalize=True)
+        >>> similarity = vectors @ vectors.T
+        """
+        choice = Choice(layers=layer, level="sentence", pooling=pooling, normalize=normalize)
+        extractor = self._features(choice)
+        found = extractor.run(map(extractor.row, _texts(texts)))
+        vectors = [features["embeddings"] for _, features in found]
+        size = self._loaded.encoder.hidden_size
+        return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
+
+    def hidden_states(
+        self, texts: Sequence[TextInput], layers: str | int = "last", **choice: Any
+    ) -> list[dict[str, Any]]:
+        """Returns what the command `features` writes for each text, with arrays instead of lists.
+
+        Args:
+          texts: texts or pairs.
+          layers: "last", "second_to_last", "concat_last_4", "sum_last_4", "weighted_sum", "all",
+            "directions" (ELMo), or the number of a layer.
+          choice: further fields of `feature_choice.Choice`: `level` ("subword", "word",
+            "sentence"), `word`, `pooling`, `normalize`, `weights`.
+
+        Returns:
+          For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
+          float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
+        """
+        extractor = self._features(Choice(layers=layers, **choice))
+        found = extractor.run(map(extractor.row, _texts(texts)))
+        return [extractor.names(row, features) | features for row, features in found]
+
+    def fill_mask(
+        self, texts: Sequence[TextInput], top_k: int = 5
+    ) -> list[list[list[dict[str, Any]]]]:
+        """Returns the most probable tokens for each "[MASK]" of each text.
+
+        Returns:
+          A list for each text, which has a list for each mask, of `top_k` dicts
+          `{"token": "mat", "probability": 0.41}`.
+
+        Raises:
+          UserError: the model has no trained masked-LM head.
+        """
+        check_fills_masks(self._loaded)
+        predictions = self._predict(list(_texts(texts)), top_k)
+        return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
+
+    def predict(self, examples: Sequence[Any], top_k: int = 5) -> list[dict[str, Any]]:
+        """Returns the prediction of the model's task for each example, as `predict` writes it.
+
+        Args:
+          examples: texts or pairs; for a tagger texts or lists of words; for questions
+            `(question, context)`; for multiple choice `(context, endings)`; or dicts.
+          top_k: candidates for each mask, if the model fills in masks.
+
+        >>> model.predict(["A wonderful film."])
+        [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
+        """
+        kind = self._loaded.task.example
+        if kind is None:
+            raise UserError(f"config.task={self.config.task!r} has no predictions for examples.")
+        by_character = getattr(self._loaded.data, "by_character", False)
+        return self._predict(list(make_examples(kind, examples, by_character)), top_k)
+
+    def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:
+        """Returns the (pseudo-)log-likelihood of each text, as the command `score` writes it.
+
+        Raises:
+          UserError: the model has no trained head that predicts words.
+        """
+        scorer = make_scorer(self._predictor)
+        return list(scorer.score([scorer.row(text) for text in _texts(texts)]))
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int = 50,
+        *,
+        greedy: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        num_samples: int = 1,
+        seed: int = 0,
+    ) -> list[str]:
+        """Returns prompts with the text that the model continues them by.
+
+        Args:
+          prompts: beginnings of texts.
+          max_new_tokens: maximum number of tokens after a prompt.
+          greedy: whether to take the most probable token, without chance.
+          temperature: divides the logits.
+          top_k: number of the most probable tokens to choose from; 0: all.
+          top_p: probability in sum of the most probable tokens to choose from.
+          num_samples: texts for each prompt, which follow each other in the result.
+          seed: sampling seed.
+
+        Raises:
+          UserError: the model does not predict next tokens.
+        """
+        generator = Generator(self._loaded)
+        sampling = Sampling(greedy, temperature, top_k, top_p)
+        made = [generator.prompt(prompt, max_new_tokens) for prompt in prompts]
+        sizes = {"max_new_tokens": max_new_tokens, "seed": seed, "num_samples": num_samples}
+        return [generator.text(*found) for found in generator.generate(made, sampling, **sizes)]
+
+    def attention(self, text: TextInput, top_k: int = 5) -> dict[str, np.ndarray]:
+        """Returns the attention of all heads in a text, and what each layer would predict.
+
+        Returns:
+          `attention` float32[layers, heads, tokens, tokens], `tokens`, and the other arrays that
+          docs/attention.md lists.
+        """
+        reader = AttentionReader(self._predictor, top_k)
+        return reader.read(reader.encode(next(_texts([text]))))
+
+    def export(self, form: str, folder: str | os.PathLike) -> dict[str, Any]:
+        """Writes the model to a new folder in another program's form, completely or not at all.
+
+        Args:
+          form: "huggingface", which transformers loads, or "stablehlo", which needs only jax.
+          folder: new or empty.
+
+        Returns:
+          Facts about the export.
+
+        Raises:
+          UserError: the folder is not empty, or the form cannot express this model.
+
+        >>> model.export("huggingface", "exported")
+        """
+        return export(open_model(self.folder), form, folder)
+
+    def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
+        predictor = TaskPredictor(self._predictor, top_k)
+        for example in examples:
+            predictor.check(example)
+        return [found for window in predictor.predict(examples) for found in window]
+
+    def _features(self, choice: Choice) -> FeatureExtractor:
+        return FeatureExtractor(self._predictor, choice)
+
+
+class HiddenStates(nn.Module):
+    """An encoder that returns its last hidden states only.
+
+    Attributes:
+      config: configuration of the encoder; its `name` is that of the parameters.
+    """
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, batch: Mapping[str, jax.Array], *, deterministic: bool = True) -> jax.Array:
+        """What `Model.batch` returns -> float[batch, seq, hidden]."""
+        encoder = make_encoder(self.config, name=self.config.name)
+        return encoder(batch, deterministic=deterministic).hidden
+
+
+def _texts(texts: Sequence[TextInput]) -> Iterable[Any]:
+    return make_examples(Text, texts)

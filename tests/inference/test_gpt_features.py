@@ -1,0 +1,67 @@
+"""An imported GPT reads a text as transformers does: without special tokens it has never seen."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.tools.convert.conversions import convert
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("safetensors.numpy")
+pytest.importorskip("ftfy")
+pytest.importorskip("spacy")
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PIECES = ["<unk>", *LETTERS, *(f"{c}</w>" for c in LETTERS), "th", "the</w>"]
+TEXTS = ["the cat sat", "a", "on the mat the cat sat on the hat"]
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """transformers' model with random weights, and its folder with a vocabulary."""
+    torch.manual_seed(0)
+    sizes = {"n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    network = transformers.OpenAIGPTModel(
+        transformers.OpenAIGPTConfig(vocab_size=len(PIECES), **sizes)
+    ).eval()
+    for parameter in network.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    folder = tmp_path_factory.mktemp("gpt") / "theirs"
+    network.save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate(PIECES)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\n")
+    return network, folder
+
+
+@pytest.fixture(scope="module", params=["folder", "workdir"])
+def model(request, theirs, tmp_path_factory):
+    if request.param == "folder":
+        return bert_jax.load(theirs[1])
+    workdir = str(tmp_path_factory.mktemp("imported") / "workdir")
+    convert(str(theirs[1]), workdir, compare=False)
+    return bert_jax.load(workdir)
+
+
+def test_hidden_states_are_those_of_transformers(model, theirs):
+    for text, found in zip(TEXTS, model.hidden_states(TEXTS, layers="all"), strict=True):
+        ids = found["input_ids"]
+        assert ids.tolist() == model.tokenizer.encode(text)
+        with torch.no_grad():
+            outputs = theirs[0](torch.tensor(ids[None].astype(np.int64)), output_hidden_states=True)
+        expected = torch.cat(outputs.hidden_states).numpy()
+        np.testing.assert_allclose(found["hidden_states"], expected, atol=1e-5)
+
+
+def test_vectors_of_texts_do_not_depend_on_the_import(model, theirs):
+    with torch.no_grad():
+        ids = torch.tensor([model.tokenizer.encode(TEXTS[0])])
+        expected = theirs[0](ids).last_hidden_state[0].mean(0).numpy()
+    np.testing.assert_allclose(model.encode(TEXTS)[0], expected, atol=1e-5)
+
+
+def test_a_text_without_tokens_is_refused(model):
+    with pytest.raises(ValueError, match="has no token that begins a text: give a word"):
+        model.encode([""])

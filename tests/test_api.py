@@ -1,0 +1,272 @@
+"""The Python API, as a notebook uses it."""
+
+import inspect
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.__main__ import main as run_command
+from bert_jax.config.fields import fields
+from bert_jax.files.errors import UserError
+from bert_jax.training import train as training
+from bert_jax.training.listener import Listener
+from tests import tiny
+
+WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
+VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
+SIZES = {
+    "prng_impl": tiny.PRNG_IMPL,
+    "model__vocab_size": len(VOCABULARY),
+    "model__pad_vocab_to_multiple_of": 8,
+    "model__hidden_size": 16,
+    "model__num_layers": 2,
+    "model__num_heads": 2,
+    "model__intermediate_size": 32,
+    "model__max_position_embeddings": 32,
+}
+TEXTS = ["moon river", "good", "stone tree cloud leaf sand hill", "bad moon"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> pathlib.Path:
+    """A folder with a vocabulary, a corpus and labelled texts."""
+    folder, rng = tmp_path_factory.mktemp("files"), random.Random(0)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    documents = (
+        "".join(f"{' '.join([word] * rng.randint(3, 6))} .\n" for _ in range(4))
+        for word in rng.choices(WORDS, k=60)
+    )
+    (folder / "corpus.txt").write_text("\n".join(documents))
+    for name, count in (("train", 64), ("dev", 24)):
+        lines = [
+            f"{' '.join(rng.choices(WORDS[:8], k=3))} {rng.choice(WORDS[8:])}" for _ in range(count)
+        ]
+        rows = [f"{line}\t{line.split()[-1]}" for line in lines]
+        (folder / f"{name}.tsv").write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
+    return folder
+
+
+def read_lines(path: pathlib.Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def make_config(files: pathlib.Path, **values):
+    return bert_jax.get_config(
+        "tiny",
+        **SIZES
+        | {
+            "steps": 6,
+            "phases": ((16, 1.0),),
+            "global_batch_size": 16,
+            "data__source": f"text:{files / 'corpus.txt'}",
+            "data__vocab": str(files / "vocab.txt"),
+            "data__line_format": "sentences",
+            "data__num_processes": 1,
+            "data__validation_share": 0.2,
+            "log__every": "2",
+            "eval__every": "6",
+            "optimizer__warmup": "1",
+        }
+        | values,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(files) -> bert_jax.Model:
+    return bert_jax.train(make_config(files), files / "run")
+
+
+@pytest.fixture(scope="module")
+def classifier(model, files) -> bert_jax.Model:
+    return bert_jax.finetune(
+        model,
+        train=files / "train.tsv",
+        evaluate=files / "dev.tsv",
+        task="classification",
+        workdir=files / "reviews",
+        epochs=1.0,
+        max_length=16,
+        prng_impl=tiny.PRNG_IMPL,
+    )
+
+
+def test_importing_the_package_does_not_import_jax():
+    code = "import sys, bert_jax; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# ------------------------------------------------------------------ training
+
+
+def test_the_history_has_the_metrics_as_arrays(model):
+    assert model.history["step"].tolist() == [2, 4, 6]
+    assert model.history["loss"].shape == (3,) and np.isfinite(model.history["loss"]).all()
+    assert model.history["validation_step"].tolist() == [6]
+    assert model.history["validation_masked_lm_loss"].shape == (1,)
+
+
+def test_training_is_that_of_the_command(model, files, tmp_path):
+    """Preset, init_from, data and every number."""
+    given, default = (
+        dict(fields(config)) for config in (make_config(files), bert_jax.get_config("tiny"))
+    )
+    values = [f"--config.{n}={v}" for n, v in given.items() if default[n] != v]
+    argv = ["train", "--config=configs/tiny.py", f"--workdir={tmp_path}", *values]
+    run_command(["bert_jax", *argv])
+    ours, commands = map(read_lines, (files / "run/metrics.jsonl", tmp_path / "metrics.jsonl"))
+    for row in (*ours, *commands):
+        row.pop("speed", None)
+    assert ours == commands
+
+
+def test_a_preset_yields_to_fields_that_were_set(files):
+    config = make_config(files, preset="roberta")
+    config.optimizer.beta2 = 0.5
+    resolved = bert_jax.api.resolve(config, "")
+    assert resolved.optimizer.beta2 == 0.5 and resolved.data.mask_rounding == "stochastic"
+    assert resolved.data.line_format == "sentences"
+
+
+@pytest.mark.skipif(
+    "losses" not in inspect.signature(training.train).parameters, reason="not yet in training"
+)
+def test_ones_own_loss_is_trained_and_reported(files, tmp_path):
+    from bert_jax.tasks.losses import Sum
+
+    def z_loss(outputs, batch):
+        log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
+        weights = batch["masked_lm_weights"]
+        return Sum(0.01 * (log_z**2 * weights).sum(), weights.sum())
+
+    config = make_config(files, steps=2)
+    config.data.dir = str(files / "run" / "data")
+    model = bert_jax.train(config, tmp_path, losses={"z_loss": z_loss}, listener=Listener())
+    history = model.history
+    total = history["masked_lm_loss"] + history["next_sentence_loss"] + history["z_loss"]
+    np.testing.assert_allclose(history["loss"], total, rtol=1e-6)
+    assert history["z_loss"][0] > 0
+
+
+def test_the_progress_line_shows_step_and_loss(model, files, capsys):
+    line = bert_jax.api.ProgressLine()
+    line.progress(3, 10)
+    line.metrics(3, "train", {"loss": 2.5}, {})
+    line.metrics(3, "validation", {"loss": 3.5}, {})
+    line.close()
+    last = capsys.readouterr().out.split("\r")[-1]
+    assert last == "step 3/10  loss 2.5000  held-out loss 3.5000\n"
+
+
+# ------------------------------------------------------------------ models
+
+
+def test_vectors_come_in_order_and_normalized(model):
+    vectors = model.encode(TEXTS, normalize=True)
+    assert vectors.shape == (4, 16) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(vectors[::-1], model.encode(TEXTS[::-1], normalize=True), atol=1e-5)
+    assert model.encode([]).shape == (0, 16)
+    states = model.hidden_states(TEXTS[:1], layers="all")[0]
+    first = model.encode(TEXTS[:1], layer=0)[0]
+    np.testing.assert_allclose(states["hidden_states"][0].mean(0), first, atol=1e-5)
+    assert states["tokens"] == ["[CLS]", "moon", "river", "[SEP]"]
+
+
+def test_masks_scores_and_attention(model):
+    ((first, second),) = model.fill_mask(["moon [MASK] river [MASK] ."], top_k=3)
+    assert len(first) == len(second) == 3 and first[0].keys() == {"token", "probability"}
+    assert first[0]["probability"] >= first[1]["probability"]
+    scores = model.score(TEXTS)
+    assert [score["tokens"] for score in scores] == [2, 1, 6, 2]
+    arrays = model.attention("moon [MASK] river")
+    assert arrays["attention"].shape == (2, 2, 5, 5)
+    with pytest.raises(UserError, match="only a model that was trained to predict the next token"):
+        model.generate(["moon"])
+
+
+def test_the_module_is_pure_and_takes_the_batch(model):
+    batch = model.batch(TEXTS)
+    apply = jax.jit(lambda p, b: model.module.apply({"params": p}, b, deterministic=True))
+    hidden = apply(model.params, batch)
+    assert hidden.shape == (4, 8, 16)
+    is_token = (batch["example_ids"] > 0)[..., None]
+    means = (hidden * is_token).sum(1) / is_token.sum(1)
+    np.testing.assert_allclose(means, model.encode(TEXTS), atol=1e-5)
+    gradient = jax.grad(lambda p: jnp.square(apply(p, batch)).sum())(model.params)
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+    rows = jax.tree.map(lambda x: x[:, None], batch)
+    mapped = jax.vmap(lambda row: apply(model.params, row))(rows)[:, 0]
+    np.testing.assert_allclose(mapped, hidden, atol=1e-5)
+
+
+def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp_path):
+    lines = (files / "dev.tsv").read_text().splitlines()[1:]
+    texts = [line.split("\t")[0] for line in lines]
+    (tmp_path / "in.tsv").write_text("\n".join(["text_a", *texts]) + "\n")
+    output = tmp_path / "out.jsonl"
+    folder = classifier.folder
+    run_command(
+        [
+            "bert_jax",
+            "predict",
+            f"--workdir={folder}",
+            f"--input={tmp_path / 'in.tsv'}",
+            f"--output={output}",
+        ]
+    )
+    found = [json.loads(json.dumps(prediction)) for prediction in classifier.predict(texts)]
+    assert found == read_lines(output)
+    assert found[0].keys() == {"id", "label", "probabilities"}
+
+
+def test_a_model_computes_in_the_requested_dtype(model):
+    rounded = bert_jax.load(model.folder, dtype="bfloat16")
+    assert rounded.config.dtype == "bfloat16"
+    difference = np.abs(rounded.encode(TEXTS) - model.encode(TEXTS)).max()
+    assert 0 < difference < 0.1
+
+
+def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_path):
+    pytest.importorskip("safetensors")
+    for name, source in (("classifier", classifier), ("model", model)):
+        facts = source.export("huggingface", tmp_path / name)
+        assert facts
+        again = bert_jax.load(tmp_path / name)
+        np.testing.assert_allclose(again.encode(TEXTS), source.encode(TEXTS), atol=1e-6)
+    again = bert_jax.load(tmp_path / "classifier")
+    probabilities = [
+        [list(found["probabilities"].values()) for found in one.predict(TEXTS)]
+        for one in (again, classifier)
+    ]
+    np.testing.assert_allclose(*probabilities, atol=1e-6)
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda m: bert_jax.load("nowhere"), "nowhere: no such file or folder"),
+        (lambda m: bert_jax.get_config("nothing"), "there is no such file"),
+        (lambda m: bert_jax.get_config("tiny", optimizer__rate=1), "rate"),
+        (lambda m: bert_jax.finetune(m, "a", "b", "tiny", "c"), "trains on a corpus"),
+        (lambda m: m.encode("a text"), "Give a list of inputs"),
+        (lambda m: m.encode([3]), "inputs\\[0\\] is 3: give a text, a pair"),
+        (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -3 to 2"),
+        (lambda m: m.encode(["moon " * 40]), "inputs\\[0\\] has 42 tokens"),
+        (lambda m: m.export("paper", pathlib.Path(m.folder, "exported")), "Unknown form 'paper'"),
+    ],
+)
+def test_errors_say_in_one_line_what_to_do(model, use, message):
+    with pytest.raises(UserError, match=message) as caught:
+        use(model)
+    assert "\n" not in str(caught.value)
