@@ -12,7 +12,7 @@ from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
-from bert_jax.models import complete_example, make_encoder
+from bert_jax.models import complete_batch, make_encoder
 from bert_jax.models.bidirectional_lm import BidirectionalLanguageModel
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.models.model import EncoderConfig, parameter_shapes
@@ -87,12 +87,8 @@ def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
 def example_batch(model: EncoderConfig) -> dict[str, jax.Array]:
     """Returns a batch of one row that `language_model(model, ...)` accepts, for initialization."""
     ids = jnp.zeros((1, 8), jnp.int32)
-    names = ("input_ids", "token_type_ids", "position_ids")
-    if model.has_directions:
-        names = ("input_ids", "reverse_ids")
-    batch = dict.fromkeys(names, ids) | {"example_ids": ids + 1}
-    cls = jnp.zeros((1, 1), jnp.int32)
-    return complete_example(model, batch | {"cls_positions": cls, "masked_lm_positions": cls})
+    batch = {"input_ids": ids, "masked_lm_positions": ids[:, :1]}
+    return complete_batch(batch | ({"reverse_ids": ids} if model.has_directions else {}))
 
 
 def encoder_shapes(model: EncoderConfig) -> Shapes:

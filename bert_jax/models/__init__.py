@@ -1,5 +1,9 @@
 """Encoders and heads as pure flax.linen modules, independent of data, losses and devices.
 
+    bert = Bert(BertConfig())  # BERT-Base
+    params = bert.init(jax.random.key(0), {"input_ids": ids})["params"]
+    hidden = bert.apply({"params": params}, {"input_ids": ids}).hidden  # float32[batch, seq, 768]
+
 An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
 """
 
@@ -11,12 +15,16 @@ from bert_jax.config.encoders import EncoderConfig as EncoderConfig
 from bert_jax.config.encoders import GptConfig as GptConfig
 from bert_jax.config.encoders import ModernBertConfig as ModernBertConfig
 from bert_jax.files.errors import UserError
+from bert_jax.models.batch import complete_batch as complete_batch
 from bert_jax.models.bert import BERT
+from bert_jax.models.bert import Bert as Bert
 from bert_jax.models.elmo import ELMO
+from bert_jax.models.elmo import Elmo as Elmo
 from bert_jax.models.gpt import GPT
-from bert_jax.models.model import AddFields, Batch, Encoder, Model
+from bert_jax.models.gpt import Gpt as Gpt
+from bert_jax.models.model import AddFields, Encoder, Model
 from bert_jax.models.modernbert import MODERNBERT
-from bert_jax.text.tokenization import Tokenizer
+from bert_jax.models.modernbert import ModernBert as ModernBert
 
 MODELS: dict[str, Model] = {"bert": BERT, "modernbert": MODERNBERT, "gpt": GPT, "elmo": ELMO}
 
@@ -39,7 +47,7 @@ def reads_new_words(config: EncoderConfig) -> bool:
     return _row(config.name).add_fields is not None
 
 
-def make_add_fields(config: EncoderConfig, tokenizer: Tokenizer) -> AddFields:
+def make_add_fields(config: EncoderConfig, tokenizer: Any) -> AddFields:
     """Returns the function that completes batches on the host, just before they go to the devices.
 
     Args:
@@ -57,15 +65,6 @@ def make_add_fields(config: EncoderConfig, tokenizer: Tokenizer) -> AddFields:
             f" model.vocab_size={config.vocab_size:,}: set model.vocab_size={pieces}."
         )
     return lambda batch: batch
-
-
-def complete_example(config: EncoderConfig, batch: Batch) -> dict[str, Any]:
-    """Returns a batch of examples with the fields that `make_add_fields` would add, of any values.
-
-    Parameters do not depend on values, only on shapes.
-    """
-    more = _row(config.name).example_fields
-    return {**batch, **(more(config, batch) if more else {})}
 
 
 def _row(name: str) -> Model:

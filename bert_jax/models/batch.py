@@ -1,12 +1,15 @@
 """The batch that encoders read: its type, and the fields that a caller may leave out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Batch = Mapping[str, jax.Array]
+# Adds fields to a batch on the host, just before it goes to the devices.
+AddFields = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class BidirectionalLanguageModel(nn.Module):
         return encoder.init_carry(batch_size)
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> BidirectionalOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> BidirectionalOutputs:
         """Encodes a batch of streams and scores the words that follow.
 
         Args:

@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec
 from bert_jax.config.encoders import ElmoConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models import elmo_batch
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CharacterCnn
 from bert_jax.models.layers.dropout import Dropout
@@ -75,7 +76,7 @@ class Elmo(Encoder):
         self,
         batch: Batch,
         *,
-        deterministic: bool,
+        deterministic: bool = True,
         keep_all: bool = False,
         keep_attention: bool = False,
     ) -> Encoded:
@@ -93,6 +94,7 @@ class Elmo(Encoder):
         """
         if keep_attention:
             raise UserError("ELMo has no attention probabilities: read its hidden states.")
+        batch = complete_batch(batch)
         words, ids = self._words(batch, ""), batch["example_ids"]
         is_new = ids[:, 1:] != ids[:, :-1]
         starts = {
@@ -135,6 +137,7 @@ class Elmo(Encoder):
           those of the backward direction in the order of `reverse_ids`; and the states after the
           last token.
         """
+        batch = complete_batch(batch)
         is_token = batch["example_ids"] > 0
         outputs, new_carry = [], {}
         for direction, prefix in zip(DIRECTIONS, ("", "reverse_"), strict=True):
@@ -165,9 +168,19 @@ class Elmo(Encoder):
 
     def _words(self, batch: Batch, prefix: str) -> jax.Array:
         """float[batch, seq, projection size] of `input_ids`, or of `reverse_ids`."""
-        if self.config.tokens == "characters":
-            return self.characters(batch[f"{prefix}character_ids"])
-        return self.embeddings(batch[f"{prefix}ids" if prefix else "input_ids"])
+        ids = batch[f"{prefix}ids" if prefix else "input_ids"]
+        if self.config.tokens == "embeddings":
+            return self.embeddings(ids)
+        name = f"{prefix}character_ids"
+        if name in batch:
+            return self.characters(batch[name])
+        if not self.is_initializing():
+            raise UserError(
+                f"The batch has no {name}, int32[batch, seq, {self.config.max_characters}], which"
+                " config.model.tokens='characters' reads: add it with `models.make_add_fields`."
+            )
+        # The shapes of parameters do not depend on values.
+        return self.characters(jnp.zeros((*ids.shape, self.config.max_characters), jnp.int32))
 
 
 def init_carry(config: ElmoConfig, batch_size: int) -> Carry:
@@ -201,5 +214,4 @@ ELMO = Model(
     rules=RULES,
     flops_per_token=flops_per_token,
     add_fields=elmo_batch.add_fields,
-    example_fields=elmo_batch.example_fields,
 )

@@ -3,14 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.files.errors import UserError
-from bert_jax.models.model import AddFields, Batch
-from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.word_tokenizer import WordTokenizer
+from bert_jax.models.batch import AddFields
 
 # Field with ids of words -> field with the characters of these words.
 _FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
@@ -18,7 +14,7 @@ _FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
 _TARGETS = ("next_ids", "previous_ids")
 
 
-def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
+def add_fields(config: Any, tokenizer: Any) -> AddFields:
     """Returns the function that adds what ELMo reads to a batch on the host.
 
     tokens="characters": adds int32[..., seq, characters] `character_ids`, and for `reverse_ids`
@@ -43,7 +39,7 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
 
     if config.tokens == "embeddings":
         return lambda batch: batch | known(batch, (*_FIELDS, *_TARGETS))
-    if not isinstance(tokenizer, WordTokenizer):
+    if not hasattr(tokenizer, "characters"):
         raise UserError(
             "config.model.tokens='characters' needs a vocabulary of words, and this one has pieces"
             " of words: set config.data.vocab=train:words, or a file with <S>, </S> and <UNK>."
@@ -55,22 +51,12 @@ def add_fields(config: Any, tokenizer: Tokenizer) -> AddFields:
         )
 
     def with_characters(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        characters = tokenizer.characters  # has a row for each word that was read so far
         is_token = (batch["example_ids"] > 0)[..., None]
         return {**batch, **known(batch, _TARGETS)} | {
-            characters: np.where(is_token, tokenizer.characters[batch[ids]], 0).astype(np.int32)
-            for ids, characters in _FIELDS.items()
+            name: np.where(is_token, characters[batch[ids]], 0).astype(np.int32)
+            for ids, name in _FIELDS.items()
             if ids in batch
         }
 
     return with_characters
-
-
-def example_fields(config: Any, batch: Batch) -> dict[str, jax.Array]:
-    """Returns the fields of `add_fields` for a batch of examples, with zeros."""
-    if config.tokens == "embeddings":
-        return {}
-    return {
-        characters: jnp.zeros((*batch[ids].shape, config.max_characters), jnp.int32)
-        for ids, characters in _FIELDS.items()
-        if ids in batch
-    }

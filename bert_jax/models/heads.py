@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers.cache import Cache
 from bert_jax.models.layers.dense import dense, initializer, word_logits
 from bert_jax.models.layers.feed_forward import activate
@@ -125,7 +126,7 @@ class PreTrainingModel(nn.Module):
     next_sentence: bool
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> PreTrainingOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> PreTrainingOutputs:
         """Encodes a batch and applies the heads.
 
         Args:
@@ -133,6 +134,7 @@ class PreTrainingModel(nn.Module):
             next-sentence prediction int32[batch, examples] `cls_positions`.
           deterministic: no dropout; otherwise a key "dropout" is required.
         """
+        batch = complete_batch(batch)
         model, next_sentence_logits = self.model, None
         if self.next_sentence:
             encoder = EncoderWithPooler(model, name=model.name)
@@ -162,7 +164,7 @@ class CausalLMScores(nn.Module):
     model: EncoderConfig
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> WordScores:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> WordScores:
         """Returns the scores of the word after each position.
 
         Args:
@@ -193,7 +195,7 @@ def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) 
 class CausalLMModel(CausalLMScores):
     """The same model with the same parameters, whose output are the logits of all positions."""
 
-    def __call__(self, batch: Batch, *, deterministic: bool) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
         """float32[batch, seq, padded vocab], of the word after each position."""
         return super().__call__(batch, deterministic=deterministic).logits()
 

@@ -8,18 +8,15 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import EncoderConfig
+from bert_jax.models.batch import AddFields as AddFields
 from bert_jax.models.batch import Batch as Batch
-from bert_jax.text.tokenization import Tokenizer
 
 # (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
 # The first row that matches decides.
 Rules = tuple[tuple[str, PartitionSpec], ...]
-# Adds fields to a batch on the host, just before it goes to the devices.
-AddFields = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 @flax.struct.dataclass
@@ -103,8 +100,6 @@ class Model:
         encoder reads to a batch on the host; raises ValueError for a tokenizer that does not fit.
         None: the encoder reads the fields of `data.batch` only, and all ids of the tokenizer
         are rows of its table of word embeddings.
-      example_fields: function (config, batch) -> those fields of a batch of examples, of any
-        values; for the shapes of parameters. None as above.
       renews_special_tokens: whether fine-tuning begins with new, random embeddings of the
         tokenizer's `cls_id`, `sep_id` and `end_id`, as GPT's does, whose pre-training has none.
     """
@@ -113,8 +108,7 @@ class Model:
     encoder: type[Encoder]
     rules: Rules
     flops_per_token: Callable[[Any, int], float]
-    add_fields: Callable[[Any, Tokenizer], AddFields] | None = None
-    example_fields: Callable[[Any, Batch], dict[str, jax.Array]] | None = None
+    add_fields: Callable[[Any, Any], AddFields] | None = None
     renews_special_tokens: bool = False
 
 

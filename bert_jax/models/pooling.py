@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.model import Batch, Encoded, EncoderConfig
 
@@ -90,7 +91,7 @@ class EncoderWithPooler(nn.Module):
         self,
         batch: Batch,
         *,
-        deterministic: bool,
+        deterministic: bool = True,
         keep_all: bool = False,
         keep_attention: bool = False,
     ) -> tuple[Encoded, jax.Array]:
@@ -100,6 +101,7 @@ class EncoderWithPooler(nn.Module):
           batch: what the encoder takes, and int32[batch, examples] `cls_positions`.
           deterministic, keep_all, keep_attention: see `Encoder`.
         """
+        batch = complete_batch(batch)
         encoded = self.body(
             batch, deterministic=deterministic, keep_all=keep_all, keep_attention=keep_attention
         )

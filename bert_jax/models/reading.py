@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.bilstm import bilstm
 from bert_jax.models.heads import WordScores, word_scores
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
@@ -141,6 +142,7 @@ def read_tokens(
       is_read: bool[batch, tokens], which of them are real; these come first. None with `positions`
         None: all but padding.
     """
+    batch = complete_batch(batch)
     encoder = make_encoder(model, name=model.name)
     encoded = encoder(
         batch, deterministic=deterministic or head.frozen, keep_all=head.layers != "last"
@@ -174,6 +176,7 @@ def read_pooled(
       batch: what the encoder takes, and int32[batch, examples] `cls_positions`.
       deterministic: no dropout.
     """
+    batch = complete_batch(batch)
     if not head.has_pooler:
         x, reading = read_tokens(model, head, batch, deterministic)
         return _only(pool(head.pool, x, batch)), reading

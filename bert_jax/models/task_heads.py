@@ -10,6 +10,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.crf import Crf
 from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import Batch, EncoderConfig
@@ -64,7 +65,7 @@ class ClassificationModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> ClassificationOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
         """What `read_pooled` takes -> logits; [batch, 2] in front for two orders."""
         head = self.head
         if head.both_orders:
@@ -89,12 +90,13 @@ class MultipleChoiceModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> ClassificationOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
         """What `read_pooled` takes, each with [batch, choices] in front.
 
         Returns:
           Logits [batch, choices]; a choice that is all padding gets `IMPOSSIBLE`.
         """
+        batch = complete_batch(batch)
         is_choice = (batch["example_ids"] > 0).any(-1)
         x, reading = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
         if shared := self.head.share_dropout:
@@ -138,8 +140,9 @@ class SpanModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> SpanOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> SpanOutputs:
         """What the encoder takes -> logits; padding gets `IMPOSSIBLE`."""
+        batch = complete_batch(batch)
         x, reading = read_tokens(self.model, self.head, batch, deterministic)
         if self.head.has_bilstm:
             x = self.head.dropout(self.model, "dropout")(x, deterministic)
@@ -177,7 +180,7 @@ class TaggingModel(nn.Module):
     head: HeadConfig = HeadConfig()
 
     @nn.compact
-    def __call__(self, batch: Batch, *, deterministic: bool) -> TaggingOutputs:
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> TaggingOutputs:
         """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`."""
         model, head = self.model, self.head
         x, reading = read_tokens(

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
 from bert_jax.data.batch import Rows
+from bert_jax.models.batch import complete_batch
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.tasks.losses import Sums
 from bert_jax.text.tokenization import Tokenizer
@@ -297,7 +298,4 @@ def windows(examples: Iterable[Any]) -> Iterator[list[Any]]:
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:
     """Returns what every encoder takes: a batch of one row without padding."""
-    tokens = jnp.zeros((1, length), jnp.int32)
-    names = ("input_ids", "token_type_ids", "position_ids", "example_ids")
-    batch = {name: tokens for name in names} | {"cls_positions": jnp.zeros((1, 1), jnp.int32)}
-    return batch | {"example_ids": tokens + 1}
+    return complete_batch({"input_ids": jnp.zeros((1, length), jnp.int32)})

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
-from bert_jax.models import MODELS, complete_example
+from bert_jax.models import MODELS
 from bert_jax.models.heads import HEAD_RULES
 from bert_jax.tasks.task import Task
 from bert_jax.training.carry import zero_carry
@@ -54,8 +54,7 @@ def parameter_rules(task: Task) -> sharding.Rules:
 
 def init_params(task: Task, key: jax.Array) -> Any:
     """Returns the initial parameters of a task's model, float32."""
-    batch = complete_example(task.model, task.example_batch())
-    return task.make_model().init(key, batch, deterministic=True)["params"]
+    return task.make_model().init(key, task.example_batch(), deterministic=True)["params"]
 
 
 def abstract_params(task: Task, mesh: Mesh) -> Any:

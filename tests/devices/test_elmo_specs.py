@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
-from bert_jax.models import complete_example, make_encoder
+from bert_jax.models import make_encoder
 from bert_jax.models.elmo import RULES
 from bert_jax.models.model import parameter_shapes
 from bert_jax.tasks.task import example_batch
@@ -21,8 +21,7 @@ FILTERS = ((1, 2), (3, 4))
 @pytest.mark.parametrize("tokens", ["characters", "embeddings"])
 def test_partition_specs_are_those_of_the_golden_file(tokens):
     config = make_elmo_config(num_layers=1, filters=FILTERS, tokens=tokens)
-    batch = complete_example(config, example_batch())
-    shapes = {"elmo": parameter_shapes(make_encoder(config), batch)}
+    shapes = {"elmo": parameter_shapes(make_encoder(config), example_batch())}
     mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
     placed = jax.tree_util.tree_flatten_with_path(
         sharding.parameter_shardings(mesh, RULES, shapes)

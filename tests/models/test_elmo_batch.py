@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.models import complete_example, make_add_fields, reads_new_words
+from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer
 from tests.models.test_elmo import make_elmo_config
@@ -37,16 +37,6 @@ def test_words_past_the_softmax_are_unknown_where_they_are_predicted():
     assert full["input_ids"].tolist() == [[0, 4, 5, 3]]
     embeddings = make_elmo_config(vocab_size=5, tokens="embeddings")
     assert make_add_fields(embeddings, tokenizer)(batch)["input_ids"].tolist() == [[0, 4, 2, 3]]
-
-
-def test_examples_have_the_fields_that_are_added():
-    ids = np.zeros((1, 2, 8), np.int32)
-    batch = complete_example(make_elmo_config(), {"input_ids": ids})
-    assert batch["character_ids"].shape == (1, 2, 8, 50)
-    assert complete_example(make_elmo_config(tokens="embeddings"), {"input_ids": ids}).keys() == {
-        "input_ids"
-    }
-    assert complete_example(make_model(), {"input_ids": ids}).keys() == {"input_ids"}
 
 
 def test_tokenizers_that_do_not_fit_are_refused():

@@ -76,7 +76,7 @@ class SumOfStates(Task):
 
 @pytest.fixture(autouse=True)
 def rules(monkeypatch):
-    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),), example_fields=None)
+    row = SimpleNamespace(rules=((r"kernel$", PartitionSpec()),))
     monkeypatch.setitem(MODELS, "recurrent", row)
 
 

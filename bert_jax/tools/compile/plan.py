@@ -20,7 +20,7 @@ from bert_jax.config.phases import Phase, make_phases
 from bert_jax.data.corpus.stages import make_forms
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of
-from bert_jax.models import complete_example, reads_new_words
+from bert_jax.models import reads_new_words
 from bert_jax.optim.make import make_optimizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
@@ -185,9 +185,8 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
         batch = host_batch(run, phase, phase.first_step + longest.number)
         return _abstract(run, run.add_fields(batch))
     form = make_forms(data_config(run.config), run.tokenizer)[phase.sequence_length]
-    batch = _with_rows(_abstract(run, form.make_batch([form.padding])), phase.batch_size)
-    full = jax.eval_shape(lambda batch: complete_example(run.model, batch), batch)
-    return _abstract(run, full)
+    batch = run.add_fields(form.make_batch([form.padding]))
+    return _with_rows(_abstract(run, batch), phase.batch_size)
 
 
 def _abstract(run: Run, batch: Any) -> AbstractBatch:

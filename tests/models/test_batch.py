@@ -1,0 +1,96 @@
+"""Encoders and heads in anybody's flax code: `input_ids` alone is a batch."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models import (
+    MODELS,
+    Bert,
+    BertConfig,
+    Elmo,
+    ElmoConfig,
+    Gpt,
+    GptConfig,
+    ModernBert,
+    ModernBertConfig,
+    complete_batch,
+)
+from bert_jax.models.reading import HeadConfig
+from bert_jax.models.task_heads import ClassificationModel, SpanModel
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "max_position_embeddings": 16,
+    "prng_impl": "threefry2x32",
+}
+HEADS = {"num_heads": 4, "intermediate_size": 64}
+ENCODERS = {
+    "bert": Bert(BertConfig(**SMALL, **HEADS)),
+    "gpt": Gpt(GptConfig(**SMALL, **HEADS)),
+    "modernbert": ModernBert(ModernBertConfig(**SMALL, **HEADS)),
+    "elmo": Elmo(ElmoConfig(**SMALL, cell_size=20, tokens="embeddings")),
+}
+IDS = jnp.array([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 0, 0]])
+MASK = jnp.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+
+
+def test_given_fields_stay_and_the_others_are_filled_in():
+    packed = {"input_ids": IDS, "example_ids": jnp.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 2, 0, 0]])}
+    full = complete_batch(packed)
+    assert full["example_ids"] is packed["example_ids"]
+    is_token = np.asarray(packed["example_ids"]) > 0
+    assert full["position_ids"][is_token].tolist() == [0, 1, 0, 1, 2, 0, 1, 2, 0]
+    assert not full["token_type_ids"].any() and full["cls_positions"].shape == (2, 1)
+    assert {array.dtype for array in full.values()} == {IDS.dtype}
+    again = complete_batch(full)
+    assert all(again[name] is array for name, array in full.items())
+    plain = complete_batch({"input_ids": IDS[:, None]})  # several rows per example
+    assert plain["position_ids"].shape == (2, 1, 6) and plain["cls_positions"].shape == (2, 1, 1)
+    assert (plain["example_ids"] == 1).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_encoder_reads_ids_alone_and_ignores_padding(name):
+    encoder = ENCODERS[name]
+    params = encoder.init(jax.random.key(0), {"input_ids": IDS})["params"]
+
+    def hidden(ids, mask=None):
+        batch = {"input_ids": ids} | ({} if mask is None else {"attention_mask": mask})
+        return encoder.apply({"params": params}, batch).hidden
+
+    padded = jax.jit(hidden)(IDS, MASK)
+    np.testing.assert_allclose(padded[1, :4], hidden(IDS[1:, :4])[0], atol=1e-6)
+    np.testing.assert_allclose(padded[0], hidden(IDS[:1])[0], atol=1e-6)
+    mapped = jax.vmap(lambda ids, mask: hidden(ids[None], mask[None])[0])(IDS, MASK)
+    np.testing.assert_allclose(mapped, padded, atol=1e-6)
+    gradient = jax.grad(
+        lambda p: encoder.apply({"params": p}, {"input_ids": IDS}).hidden[..., 0].sum()
+    )(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_heads_read_ids_alone():
+    config, batch = BertConfig(**SMALL, **HEADS), {"input_ids": IDS, "attention_mask": MASK}
+    for model in (
+        ClassificationModel(config, 3),
+        ClassificationModel(config, 3, HeadConfig(pool="mean", pooler=False)),
+    ):
+        outputs, _ = model.init_with_output(jax.random.key(0), batch)
+        assert outputs.logits.shape == (2, 3)
+    outputs, _ = SpanModel(config).init_with_output(jax.random.key(0), batch)
+    assert (outputs.start_logits[1, 4:] < -1e8).all() and (outputs.start_logits[0] > -1e8).all()
+
+
+def test_elmo_needs_the_characters_of_words_except_for_its_parameters():
+    elmo = Elmo(ElmoConfig(**SMALL, cell_size=20, filters=((1, 4),)))
+    params = elmo.init(jax.random.key(0), {"input_ids": IDS})["params"]
+    message = "The batch has no character_ids, int32[batch, seq, 50], which"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        elmo.apply({"params": params}, {"input_ids": IDS})
