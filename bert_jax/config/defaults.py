@@ -350,7 +350,7 @@ def finetuning(task: str) -> ConfigDict:
     config.seeds = 1
     # Maximum sequence length in tokens.
     config.max_length = 128
-    del config.phases
+    delattr(config, "phases")
     config.global_batch_size = 32
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.

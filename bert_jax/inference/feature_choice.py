@@ -53,7 +53,7 @@ class Choice:
             ("pooling", POOLING),
         ):
             if (got := getattr(self, name)) not in allowed:
-                raise UserError(f"--{name}={got} must be one of {', '.join(allowed)}.")
+                raise UserError(f"--{name}={got} must be one of {', '.join(map(str, allowed))}.")
         if (self.layers == "weighted_sum") != bool(self.weights):
             raise UserError(
                 "--layers=weighted_sum and --weights go together, for example"

@@ -123,9 +123,9 @@ class FeatureExtractor:
         """Returns the arrays for `texts` texts of at most `tokens` tokens and `words` words."""
         model, choice = self.model.encoder, self.choice
         layers = {"all": model.num_layers + 1, "directions": 2 * model.num_layers + 1}
-        layers = layers.get(choice.layers, 1)
+        layers = layers.get(str(choice.layers), 1)
         size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
-        size = size.get(choice.layers, model.hidden_size)
+        size = size.get(str(choice.layers), model.hidden_size)
         specs = {
             "input_ids": ArraySpec((texts, tokens), 0, np.int32),
             "attention_mask": ArraySpec((texts, tokens), 0, np.int32),

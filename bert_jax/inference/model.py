@@ -243,7 +243,7 @@ class Model:
           docs/attention.md lists.
         """
         reader = AttentionReader(self._predictor, top_k)
-        return reader.read(reader.encode(next(_texts([text]))))
+        return reader.read(reader.encode(next(iter(_texts([text])))))
 
     def export(self, form: str, folder: str | os.PathLike) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.

@@ -147,13 +147,12 @@ def read_tokens(
     encoded = encoder(
         batch, deterministic=deterministic or head.frozen, keep_all=head.layers != "last"
     )
-    if is_read is None:
-        is_read = batch["example_ids"] > 0
-    x, mix_weights = _features(head, encoded, positions, is_read)
+    is_real: jax.Array = batch["example_ids"] > 0 if is_read is None else is_read
+    x, mix_weights = _features(head, encoded, positions, is_real)
     if head.has_bilstm:
         x = bilstm(
             x,
-            is_read.sum(1),
+            is_real.sum(1),
             deterministic,
             size=head.lstm_size,
             layers=head.lstm_layers,

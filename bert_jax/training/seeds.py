@@ -69,6 +69,7 @@ def train_seeds(
             f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
             f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
         )
+    assert result is not None  # `seeds` is at least 1
     return result
 
 

@@ -157,7 +157,7 @@ class EncodedTexts:
     rows: Sequence[TextRow]
     tokenizer: Tokenizer
 
-    @functools.cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """int64[texts] in tokens, special ones included."""
         return np.array([len(row.input_ids) for row in self.rows], np.int64)

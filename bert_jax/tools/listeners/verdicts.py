@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.config.fields import has_corpus
-from bert_jax.training.run import Run
 
 # A difference from chance of fewer standard errors than this may be luck.
 _STANDARD_ERRORS = 3
 
 
-def verdict(run: Run, step: int, values: Mapping[str, float]) -> list[str]:
+def verdict(run: Any, step: int, values: Mapping[str, float]) -> list[str]:
     """Returns lines that compare the metrics after `step` steps with those of simple baselines."""
     phase = run.phase_at(step - 1)
     evaluation = run.evaluation_rows(phase)
