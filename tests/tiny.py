@@ -77,7 +77,7 @@ def make_task(
         never_masked=(0, 2, 3),
         is_continuation=tuple(i % 3 == 0 and i > 4 for i in range(model.vocab_size)),
     )
-    return Pretraining(model, next_sentence, rule)
+    return Pretraining(model, next_sentence, rule, predictions_per_token=3 / sequence_length)
 
 
 def make_batch(batch_size: int, sequence_length: int = 16, seed: int = 0) -> dict[str, np.ndarray]:
