@@ -54,7 +54,7 @@ def test_the_pooler_stands_beside_the_parts_of_the_encoder(make_config, make_bat
     np.testing.assert_allclose(pooled[:, 0], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("mask_value", [-10_000.0, -1e9, np.finfo(np.float32).min])
+@pytest.mark.parametrize("mask_value", [-10_000.0, -1e9, float(np.finfo(np.float32).min)])
 def test_values_at_padding_change_nothing(make_config, make_batch, random_params, mask_value):
     config = make_config(mask_value=mask_value)
     batch = make_batch(config)
