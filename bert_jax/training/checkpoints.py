@@ -47,6 +47,15 @@ from bert_jax.training.metrics import is_best_when_low
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
+
+
+def _is_error_or_ours(record: Any) -> bool:
+    """Hides the warnings of orbax, which repeat its arguments."""
+    return record.levelname in ("ERROR", "CRITICAL") or record.pathname.startswith(_PACKAGE)
+
+
+logging.get_absl_logger().addFilter(_is_error_or_ours)
 
 
 @contextlib.contextmanager

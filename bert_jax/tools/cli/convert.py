@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from bert_jax.config.encoders import ACTIVATIONS
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags.command_line import HELP, Parser, hide_library_warnings
+from bert_jax.tools.cli.flags.command_line import HELP, Parser
 
 
 def main(argv: Sequence[str]) -> None:
@@ -28,7 +28,6 @@ def main(argv: Sequence[str]) -> None:
     if name not in CONVERSIONS:
         problem = f"{name!r} is not a conversion" if name else "The conversion is missing"
         raise UserError(f"{problem}. Available: {', '.join(CONVERSIONS)}.")
-    hide_library_warnings()
     CONVERSIONS[name](argv[1:])
 
 

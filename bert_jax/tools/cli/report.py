@@ -18,7 +18,7 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import run_flags
-from bert_jax.tools.cli.flags.command_line import Parser, hide_library_warnings
+from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.pages.document import Section
 from bert_jax.tools.pages.titles import REPORT
 from bert_jax.tools.report import sentences
@@ -35,7 +35,6 @@ def main(argv: Sequence[str]) -> None:
     run_flags.add_cache(parser)
     flags = parser.parse(argv)
     if flags.held_out:
-        hide_library_warnings()
         run_flags.use_cache(flags)
     path = write(flags.workdir, flags.output, flags.held_out)
     print(f"wrote {path}, {os.path.getsize(path):,} bytes")

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import difflib
 import itertools
-import logging
 import os
 import pathlib
 import re
@@ -54,17 +53,6 @@ class _WithAddresses:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def hide_library_warnings() -> None:
-    """Hides the warnings of orbax, which repeat its arguments."""
-    from absl import logging as absl_logging
-
-    absl_logging.get_absl_logger().addFilter(_is_error_or_ours)
-
-
-def _is_error_or_ours(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR or record.pathname.startswith(_PACKAGE)
 
 
 class Parser(argparse.ArgumentParser):

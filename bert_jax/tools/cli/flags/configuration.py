@@ -14,7 +14,7 @@ from bert_jax.config import checks, experiments, presets, store
 from bert_jax.config.fields import value_of
 from bert_jax.config.overrides import set_fields, type_of
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags.command_line import Parser, flag_value, hide_library_warnings
+from bert_jax.tools.cli.flags.command_line import Parser, flag_value
 
 _OVERRIDE = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -44,7 +44,6 @@ def parse_config(
     )
     parser.add_argument("--config.FIELD", metavar="VALUE", help="Value that replaces a field's.")
     parser.print_help_if_asked(argv)
-    hide_library_warnings()
     path, workdir = flag_value(argv, "config"), flag_value(argv, "workdir")
     if path:
         store.check_workdir(workdir)
