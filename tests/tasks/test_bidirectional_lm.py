@@ -238,11 +238,9 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
     examples = [Text(text) for text in texts]
     rows = data.encode(examples, tokenizer, Counter())
     answers = data.collect(examples, rows)
-    for batch in data.prediction_batches(rows, MODEL, 2):
-        assert len(batch.row_numbers) % 2 == 0
-        fields = batch.read(0, len(batch.row_numbers))
-        outputs = apply(params, fields)
-        answers.add(batch.row_numbers, batch.length, task.answers(outputs, fields))
+    numbers = np.array([0, 1, 2, -1])
+    fields = rows.take(numbers, 8)
+    answers.add(numbers, 8, task.answers(apply(params, fields), fields))
     table, bias = (np.float64(make_params()["softmax"][name]) for name in ("kernel", "bias"))
     for text, found in zip(texts, answers.predictions(), strict=True):
         ids = tokenizer.encode(text)
@@ -272,9 +270,8 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
     assert rows.ids[0][1] >= SIZE
     task = data.make_task(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
     assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
-    (batch,) = data.prediction_batches(rows, MODEL, 1)
-    outputs = make_outputs()
-    labels = [labels for _, labels in task._scored(outputs, batch.read(0, 1))]
+    batch = rows.take(np.array([0]), 8)
+    labels = [labels for _, labels in task._scored(make_outputs(), batch)]
     assert labels[0][0, :3].tolist() == [3, UNKNOWN, 1]
     assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
 
