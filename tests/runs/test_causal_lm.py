@@ -21,6 +21,7 @@ from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import make_scorer
 from bert_jax.tools.cli.score import write_scores
+from bert_jax.tools.listeners.make import evaluation_listener
 from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -105,7 +106,7 @@ def test_it_learns_what_follows_what(run, capsys):
     assert run.is_complete
     training = [row["loss"] for row in run.metrics() if row["split"] == "train"]
     assert training[0] > 2 > 1 > training[-1]
-    values = evaluate(store.load(run.workdir), run.workdir)
+    values = evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
     assert values["causal_lm_loss"] < 1 and values["causal_lm_accuracy"] > 0.6
     assert values["perplexity"] == pytest.approx(np.exp(values["causal_lm_loss"]))
     assert "health: good" in capsys.readouterr().out

@@ -296,12 +296,9 @@ def test_other_rows_and_padding_do_not_change_an_answer(predictor):
 
 
 def test_a_text_that_is_too_long_is_refused_not_truncated(predictor, run):
-    check = lambda text: predictor.data.check_example(  # noqa: E731
-        Text(text), predictor.tokenizer, predictor.model
-    )
-    check("kaka " * 30)  # with [CLS] and [SEP] exactly the 32 positions
+    predictor.check(Text("kaka " * 30))  # with [CLS] and [SEP] exactly the 32 positions
     with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
-        check("kaka " * 31)
+        predictor.check(Text("kaka " * 31))
     with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
         fill_mask.main(["fill_mask", f"--workdir={run.workdir}", "[MASK] " * 31])
 

@@ -13,7 +13,7 @@ import pytest
 from bert_jax.config import checks, store
 from bert_jax.data import init_from
 from bert_jax.inference.predict import predict
-from bert_jax.tools.listeners.make import training_listener
+from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -139,7 +139,8 @@ def test_the_loss_falls_and_the_evaluation_of_the_folder_is_that_of_training(fin
     rows = finished.metrics()
     losses = [row["loss"] for row in rows if row["split"] == "validation"]
     assert len(losses) == 3 and losses[-1] < losses[0]
-    values = evaluate(store.load(str(finished.workdir)), str(finished.workdir))
+    config = store.load(str(finished.workdir))
+    values = evaluate(config, str(finished.workdir), listener=evaluation_listener())
     last = [row for row in rows if row["split"] == "validation"][-1]
     assert values == {name: last[name] for name in values}
     assert values["perplexity"] == pytest.approx(np.exp(values["loss"]))

@@ -69,9 +69,10 @@ def test_the_encoder_stays_and_the_mix_of_its_layers_is_trained(run):
 
 def test_words_that_training_never_saw_are_read(run):
     config, folder = run
-    predictor = TaskPredictor(Predictor(load_workdir(config, str(folder / "run"))))
+    model = load_workdir(config, str(folder / "run"))
+    predictor = TaskPredictor(Predictor(model))
     (folder / "new.conll").write_text("Unseen\nwords-here\n.\n")
     examples = list(predictor.data.read(str(folder / "new.conll"), Counter(), labelled=False))
     ((prediction,),) = predictor.predict(examples)
     assert prediction["words"] == ["Unseen", "words-here", "."] and len(prediction["tags"]) == 3
-    assert {"Unseen", "words-here"} <= set(predictor.tokenizer.pieces)
+    assert {"Unseen", "words-here"} <= set(model.tokenizer.pieces)

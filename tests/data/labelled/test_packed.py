@@ -138,9 +138,7 @@ def test_losses_accuracies_and_gradients_are_those_of_single_rows(make_config, t
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), gradient, expected)
 
 
-def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
-    make_config, tmp_path, capsys, monkeypatch
-):
+def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(make_config, tmp_path, monkeypatch):
     changes = {
         "data.max_examples_per_row": 4,
         "mesh.fsdp": 2,
@@ -153,8 +151,8 @@ def test_a_packed_run_learns_on_a_mesh_and_resumes_bit_for_bit(
     config = make_config("tagging", changes)
     result = train(config, str(tmp_path / "whole"))
     state, is_complete = result.state, result.is_complete
-    printed = capsys.readouterr().out
-    assert is_complete and "batches    8 rows of 32 tokens with about 8 examples" in printed
+    batches = next(line for line in result.run.description if line.startswith("batches"))
+    assert is_complete and "8 rows of 32 tokens with about 8 examples" in batches
     *_, last = metrics.read_metrics(str(tmp_path / "whole"))
     assert last["split"] == "validation" and last["f1"] > 0.8
     with monkeypatch.context() as patch:
