@@ -26,6 +26,7 @@ from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import checks, defaults, store
 from bert_jax.data import init_from
+from bert_jax.files import buckets
 from bert_jax.tools.cli import COMMANDS
 from bert_jax.tools.cli.flags import command_line
 
@@ -230,8 +231,9 @@ class Parsed(Exception):
 def parse(monkeypatch):
     """Returns a function that parses a command line with the program's own parser.
 
-    `init_from` is not resolved, and the configuration of a run is that of pre-training: the files
-    that the docs name do not exist. Of a process that a command starts the command line is parsed.
+    `init_from` and buckets are not resolved, and the configuration of a run is that of pre-training:
+    the files that the docs name do not exist. Of a process that a command starts the command line is
+    parsed.
     """
     parse_flags, check, run_process = command_line.Parser.parse, checks.check, subprocess.run
 
@@ -254,6 +256,7 @@ def parse(monkeypatch):
     monkeypatch.setattr(command_line.Parser, "parse", parse_then_stop)
     monkeypatch.setattr(checks, "check", check_then_stop)
     monkeypatch.setattr(init_from, "resolve", lambda *_: None)
+    monkeypatch.setattr(buckets, "local", lambda path: path)
     monkeypatch.setattr(store, "load", lambda _: defaults.pretraining())
     monkeypatch.chdir(REPOSITORY)
 

@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import shutil
-import tarfile
 
 import pytest
 
@@ -201,16 +200,6 @@ def test_values_that_were_not_finite_leave_a_gap(tmp_path):
     (line,) = group.find("path", class_="line")
     assert line.attributes["d"].count("M") == 2
     assert len(table_of(figure)) - 1 == sum(r["split"] == "train" for r in rows) - 1
-
-
-def test_runs_of_the_first_version_have_reports(tmp_path):
-    fixture = pathlib.Path(__file__).parents[2] / "fixtures" / "v0.1.0" / "workdirs.tar.xz"
-    with tarfile.open(fixture) as archive:
-        archive.extractall(tmp_path, filter="data")
-    for name in ("pretraining", "classification"):
-        root = read_page(report([str(tmp_path / name)]))
-        headings = [heading.text for heading in root.find("h2")]
-        assert headings[:2] == ["Curves", "Updates and speed"] and headings[-1] == "Settings"
 
 
 def test_an_error_in_the_report_is_one_line(tmp_path):

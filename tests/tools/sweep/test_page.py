@@ -87,4 +87,4 @@ def test_a_sweep_without_results_has_a_page(workdir, tmp_path):
 def test_an_error_in_the_page_is_one_line(workdir, tmp_path):
     assert write_page(workdir) == f"report: {tmp_path / 'report.html'}"
     (tmp_path / "sweep.json").write_text("{}")
-    assert write_page(workdir).startswith("report: not written: ValueError: ")
+    assert write_page(workdir).startswith("report: not written: UserError: ")
