@@ -231,9 +231,9 @@ class Parsed(Exception):
 def parse(monkeypatch):
     """Returns a function that parses a command line with the program's own parser.
 
-    `init_from` and buckets are not resolved, and the configuration of a run is that of pre-training:
-    the files that the docs name do not exist. Of a process that a command starts the command line is
-    parsed.
+    `init_from` and buckets are not resolved, and the configuration of a run is that of
+    pre-training: the files that the docs name do not exist. Of a process that a command starts the
+    command line is parsed.
     """
     parse_flags, check, run_process = command_line.Parser.parse, checks.check, subprocess.run
 
