@@ -53,9 +53,7 @@ def get_config(name: str, **values: Any) -> ConfigDict:
     >>> config = bert_jax.get_config("fast:tiny")
     >>> config.steps = 500
     """
-    file, colon, argument = name.partition(":")
-    path = file if file.endswith(".py") else f"configs/{file}.py"
-    config = experiments.load(f"{path}{colon}{argument}")
+    config = experiments.load(name)
     object.__setattr__(config, _FILE_VALUES, dict(fields(config)))
     return set_values(config, values).lock()
 

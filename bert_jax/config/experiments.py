@@ -29,15 +29,17 @@ def find(path: str) -> str:
     """Returns the path of a configuration file, first as given, then among the package's.
 
     Args:
-      path: of the file, possibly with an argument, such as `configs/glue.py:mrpc`. A relative path
-        that begins with `configs/` is also looked up in `folder()`.
+      path: path of the file, or its name in configs/, possibly with an argument:
+        `configs/glue.py:mrpc` or `glue:mrpc`.
 
     Raises:
       UserError: there is no such file.
     """
     file, colon, argument = path.partition(":")
+    if not file.endswith(".py"):
+        file = f"configs/{file}.py"
     if os.path.isfile(file):
-        return path
+        return f"{file}{colon}{argument}"
     first, *rest = pathlib.PurePath(file).parts or ("",)
     packaged = folder().joinpath(*rest)
     if first != "configs":
