@@ -1,4 +1,4 @@
-"""A modern encoder: masked words of full sentences, with a recipe that learns fast.
+"""A modern encoder: masked tokens of full sentences, with a recipe that learns fast.
 
     python -m bert_jax.main --config=configs/fast.py --workdir=DIR --config.data.source=text:PATH
     python -m bert_jax.main --config=configs/fast.py:tiny --workdir=DIR

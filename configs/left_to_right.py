@@ -5,7 +5,7 @@
     python -m bert_jax.main --config=configs/left_to_right.py:mini --workdir=DIR
 
 BERT's data and settings, with a causal mask and the prediction of the next token, by BERT's own
-head, instead of masked words; without next sentences. The argument is the name of one of BERT's
+head, instead of masked tokens; without next sentences. The argument is the name of one of BERT's
 configurations: base (the default), large, medium, small, mini, tiny. The rows are BERT's pairs;
 `--config.data.segments=full_sentences` and `running_text` are the others.
 """

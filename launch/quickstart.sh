@@ -18,7 +18,7 @@ if [[ " $* " != *" --config"[=' ']* ]]; then set -- --config="$root/configs/fast
 run python -m bert_jax.main --workdir="$workdir" "$@"
 
 echo
-echo "Masked words of held-out text, and what the model predicts:"
+echo "Masked tokens of held-out text, and what the model predicts:"
 run python -m bert_jax fill_mask --workdir="$workdir" --held_out=5
 
 quoted=$(printf '%q' "$workdir")

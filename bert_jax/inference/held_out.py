@@ -1,4 +1,4 @@
-"""Held-out sentences with a masked word, to try a model on."""
+"""Held-out sentences with a masked token, to try a model on."""
 
 import re
 
@@ -14,7 +14,7 @@ _FREQUENT = 150
 def held_out_sentences(manifest: Manifest, count: int) -> list[tuple[str, str]]:
     """Returns sentences of the held-out split with one word replaced by [MASK], and that word.
 
-    A sentence has 6 to 30 tokens, most of them words. The masked word is a single piece of four
+    A sentence has 6 to 30 tokens, most of them words. The masked token is a single piece of four
     letters or more, not the first of its sentence, and frequent, so that a small model can have
     learned it: frequent words come first in a trained vocabulary. The choice depends on the data
     only.

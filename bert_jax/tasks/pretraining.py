@@ -1,4 +1,4 @@
-"""BERT's own task: masked words and, unless left out, whether B really follows A.
+"""BERT's own task: masked tokens and, unless left out, whether B really follows A.
 
 The host side reads texts whose [MASK]s are to be filled in: a text a line, or a JSON object a line
 with `text_a` and, for a pair, `text_b`. A prediction is
@@ -258,7 +258,7 @@ class PretrainingData:
 def _check_has_mask(tokenizer: Tokenizer) -> None:
     if tokenizer.mask_id < 0:
         raise UserError(
-            "The vocabulary has no [MASK], which masked words need: set data.vocab to a WordPiece"
+            "The vocabulary has no [MASK], which masked tokens need: set data.vocab to a WordPiece"
             " vocabulary or a SentencePiece model, or train on next tokens (configs/gpt.py)."
         )
 

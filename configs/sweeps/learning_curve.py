@@ -5,7 +5,7 @@
     python -m bert_jax sweep --sweep=configs/sweeps/learning_curve.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set tasks=wikigold --seeds=3
 
-Masked words (BERT) and left to right, each pre-trained once; the fine-tunings start from
+Masked tokens (BERT) and left to right, each pre-trained once; the fine-tunings start from
 checkpoints of these runs, whose learning rate is that of the whole run at that point. The paper
 prints no numbers beside the figure: it reports about 1.0 points more on MNLI after 1,000,000 steps
 than after 500,000.

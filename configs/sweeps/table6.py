@@ -6,7 +6,7 @@
         --set corpus=text:FILE --set data=FOLDER --set tasks=texts
 
 A size is LAYERS-HIDDEN-HEADS; the feed-forward layers have four times the hidden size. The first
-column is the perplexity of held-out masked words.
+column is the perplexity of held-out masked tokens.
 """
 
 from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table

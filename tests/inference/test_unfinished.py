@@ -25,7 +25,7 @@ def small_windows(set_window):
     set_window(WINDOW)
 
 
-@pytest.fixture(params=["classification", "masked words"])
+@pytest.fixture(params=["classification", "masked tokens"])
 def run_and_texts(request, classifier, workdir):
     """Returns a configuration and a workdir, and texts for its model."""
     if request.param == "classification":

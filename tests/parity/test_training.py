@@ -84,7 +84,7 @@ def train_theirs(model, batches, corrects_bias, schedule, peak):
 
 
 def loss_of(model, batch):
-    """The mean cross-entropy of the masked words plus that of the pairs."""
+    """The mean cross-entropy of the masked tokens plus that of the pairs."""
     encoded = model.bert(
         input_ids=batch["input_ids"].long(),
         token_type_ids=batch["token_type_ids"].long(),

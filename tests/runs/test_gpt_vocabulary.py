@@ -246,5 +246,5 @@ def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_
     config.model.vocab_size = num_pieces
     config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
     config.data.vocab, config.data.num_processes = str(files), 1
-    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked words need"):
+    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
         train(config, str(tmp_path), listener=training_listener())

@@ -5,7 +5,7 @@
 
 A recipe is NAME=CONFIG or "NAME=CONFIG;FIELD=VALUE;...". Each is trained for as many updates as it
 does in that time, so that its schedule ends with it; recipes alternate, one seed at a time.
-Held-out masked words are those of 15 % of the tokens, whatever a recipe trains on. Seconds are
+Held-out masked tokens are those of 15 % of the tokens, whatever a recipe trains on. Seconds are
 those of the training loop, compilation included and evaluations left out. The output folder has the
 runs, race.json with all curves, and race.svg. Complete runs are kept if the race is started again.
 
@@ -50,7 +50,7 @@ def run(
       output: folder of the results.
 
     Raises:
-      UserError: recipes that cannot be compared, or a run failed or does not predict masked words.
+      UserError: recipes that cannot be compared, or a run failed or does not predict masked tokens.
     """
     names = [recipe.name for recipe in recipes]
     _check(recipes)
@@ -142,12 +142,12 @@ def read_curve(workdir: str) -> Curve:
     """Returns the evaluations of a run.
 
     Raises:
-      UserError: it has none of masked words.
+      UserError: it has none of masked tokens.
     """
     rows = [row for row in read_metrics(workdir) if row["split"] == "validation"]
     if not rows or LOSS not in rows[-1]:
         raise UserError(
-            f"{workdir} has no evaluation of masked words: a recipe trains on them, with held-out"
+            f"{workdir} has no evaluation of masked tokens: a recipe trains on them, with held-out"
             " text (config.data.validation_share)."
         )
     return Curve.from_rows(rows, LOSS, ACCURACY)

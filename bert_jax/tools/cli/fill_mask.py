@@ -3,7 +3,7 @@
     python -m bert_jax fill_mask --workdir=DIR "The [MASK] of the list is returned."
     python -m bert_jax fill_mask --workdir=DIR --held_out=5
 
-The second form masks frequent words of held-out sentences, and prints the masked words too.
+The second form masks frequent words of held-out sentences, and prints the masked tokens too.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@
 
 The file needs no network and no other file; docs/report.md describes what is in it. `train` and
 `sweep` write it too, as report.html in the workdir. With --held_out, held-out sentences go through
-the model: their masked words are filled in, and their tokens are colored by their probability.
+the model: their masked tokens are filled in, and their tokens are colored by their probability.
 """
 
 import os
@@ -88,7 +88,7 @@ def _sentences(workdir: str, count: int) -> list[Section]:
     if row.fills_masks:
         windows = TaskPredictor(predictor).predict([Text(text) for text, _ in texts])
         predictions = [prediction for window in windows for prediction in window]
-        found.append(Section("Masked words", sentences.filled(texts, predictions)))
+        found.append(Section("Masked tokens", sentences.filled(texts, predictions)))
     scorer = make_scorer(predictor)
     whole = [Text(text.replace("[MASK]", word, 1)) for text, word in texts]
     scores = list(scorer.score(map(scorer.row, whole)))

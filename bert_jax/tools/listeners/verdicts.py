@@ -64,12 +64,12 @@ def pretraining_verdict(
     advice = []
     if not loss < entropy:
         advice.append(
-            "The masked-word loss is no better than knowing how frequent each token is: train"
+            "The MLM loss is no better than knowing how frequent each token is: train"
             " longer, or look at optimizer.learning_rate and warmup, and at the data with"
             " python -m bert_jax prepare --workdir=DIR --dump=5."
         )
     elif not accuracy > share:
-        advice.append("It does not beat always saying the most frequent token yet: train longer.")
+        advice.append("No better than always predicting the most frequent token yet: train longer.")
     if pairs is not None and not pairs > chance + margin:
         advice.append(
             "Next-sentence accuracy is at chance: usual early in training; if it stays so, look"
@@ -77,12 +77,12 @@ def pretraining_verdict(
         )
     advice += _about_unknown(held_out)
     lines = [
-        f"  masked-word loss      {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}",
-        f"  masked-word accuracy  {accuracy:6.1%}       always saying {token!r:<12}  {share:.1%}",
+        f"  MLM loss              {loss:.3f} nats   unigram entropy      {entropy:.3f}",
+        f"  MLM accuracy          {accuracy:6.1%}       always {token!r:<12}  {share:.1%}",
     ]
     if pairs is not None:
         lines.append(
-            f"  next-sentence         {pairs:6.1%}       always the same answer      {chance:.1%}"
+            f"  NSP accuracy          {pairs:6.1%}       majority class       {chance:.1%}"
         )
     return [*lines, _conclusion(advice)]
 
@@ -107,13 +107,12 @@ def next_token_verdict(
             " python -m bert_jax prepare --workdir=DIR --dump=5."
         )
     elif accuracy is not None and not accuracy > share:
-        advice.append("It does not beat always saying the most frequent token yet: train longer.")
+        advice.append("No better than always predicting the most frequent token yet: train longer.")
     advice += _about_unknown(held_out)
-    lines = [f"  next-token loss       {loss:.3f} nats   corpus's unigram entropy    {entropy:.3f}"]
+    lines = [f"  next-token loss       {loss:.3f} nats   unigram entropy      {entropy:.3f}"]
     if accuracy is not None:
         lines.append(
-            f"  next-token accuracy   {accuracy:6.1%}"
-            f"       always saying {token!r:<12}  {share:.1%}"
+            f"  next-token accuracy   {accuracy:6.1%}       always {token!r:<12}  {share:.1%}"
         )
     return [*lines, _conclusion(advice)]
 

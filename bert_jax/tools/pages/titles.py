@@ -3,7 +3,7 @@
 # The file name of a report in a workdir.
 REPORT = "report.html"
 _SUBJECTS = {
-    "masked_lm": "Masked words",
+    "masked_lm": "Masked tokens",
     "next_sentence": "Next sentence",
     "causal_lm": "Next word",
     "bidirectional_lm": "Next word, both directions",
@@ -12,7 +12,7 @@ _RESTS = {"loss": "loss (nats)", "f1": "F1"}
 
 
 def title_of(metric: str) -> str:
-    """Returns "Masked words: loss (nats)" of masked_lm_loss."""
+    """Returns "Masked tokens: loss (nats)" of masked_lm_loss."""
     for prefix, subject in _SUBJECTS.items():
         if metric.startswith(f"{prefix}_"):
             rest = metric.removeprefix(f"{prefix}_")

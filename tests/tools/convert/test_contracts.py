@@ -28,7 +28,7 @@ REST = {"pad_vocab_to_multiple_of": 1, "dropout_rate": 0.1, "initializer_range":
 WITH_ALL_HEADS = [("bert", "huggingface"), ("bert", "google")]
 # Their tables have names for more filters and highway layers than any model has.
 WITH_SPARE_NAMES = ["bilm"]
-# The models that transformers has with the head of masked words.
+# The models that transformers has with the head of masked tokens.
 WITH_MASKED_LM = ("bert", "modernbert")
 # Rows of a table for each layer, of which the first layer lacks these.
 LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}

@@ -40,7 +40,7 @@ def test_good_metrics_give_a_good_verdict():
     [
         ({"masked_lm_loss": 6.6}, "no better than knowing how frequent each token is"),
         ({"masked_lm_loss": float("nan")}, "no better than knowing how frequent each token is"),
-        ({"masked_lm_accuracy": 0.05}, "does not beat always saying the most frequent token"),
+        ({"masked_lm_accuracy": 0.05}, "better than always predicting the most frequent token"),
         ({"next_sentence_accuracy": 0.52}, "Next-sentence accuracy is at chance"),
         # 0.55 is less than three standard errors (1.6 % each, of 1,000 pairs) above 0.52.
         ({"next_sentence_accuracy": 0.55}, "Next-sentence accuracy is at chance"),
@@ -77,7 +77,7 @@ def test_unknown_tokens_are_reported():
         (3.0, None, 0.0, "health: good, it has learned from context."),
         (6.5, 0.4, 0.0, "health: The loss is no better than knowing how frequent each token is"),
         (float("nan"), 0.4, 0.0, "health: The loss is no better than knowing"),
-        (3.0, 0.05, 0.0, "health: It does not beat always saying the most frequent token yet"),
+        (3.0, 0.05, 0.0, "health: No better than always predicting the most frequent token yet"),
         (3.0, 0.4, 0.03, "health: 3.0% of the tokens are unknown"),
     ],
 )

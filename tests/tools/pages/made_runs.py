@@ -75,7 +75,7 @@ def write_pretraining(
         {
             "step": steps,
             "verdict": [
-                f"  masked-word loss      6.100 nats   {HOSTILE}    6.250",
+                f"  MLM loss              6.100 nats   {HOSTILE}    6.250",
                 "health: good, it has learned from context.",
             ],
             "layer_weights": [],

@@ -21,7 +21,7 @@ from tests.tools.pages.made_runs import (
     write_pretraining,
 )
 
-LOSS = "Masked words: loss (nats)"
+LOSS = "Masked tokens: loss (nats)"
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def test_the_same_folders_give_the_same_bytes(folders, tmp_path):
 @pytest.mark.parametrize("axis, key", [("updates", "step"), ("tokens", ""), ("seconds", "")])
 def test_curves_are_the_numbers_of_the_run(tmp_path, axis, key):
     rows = write_pretraining(tmp_path / "run")
-    figure = figure_of(read_page(report([str(tmp_path / "run")])), "Masked words: loss (nats)")
+    figure = figure_of(read_page(report([str(tmp_path / "run")])), "Masked tokens: loss (nats)")
     held_out, training = points_of(figure, axis)
     for split, found in (("train", training), ("validation", held_out)):
         wanted = [row for row in rows if row["split"] == split]
@@ -93,11 +93,11 @@ def test_levels_and_marks(folders):
     root = read_page(report([str(folders["pre"])]))
     levels = {
         title: [t.text for t in figure_of(root, title).find("text", class_="level")]
-        for title in ("Masked words: loss (nats)", "Masked words: accuracy", "Loss (nats)")
+        for title in ("Masked tokens: loss (nats)", "Masked tokens: accuracy", "Loss (nats)")
     }
     assert levels == {
-        "Masked words: loss (nats)": [f"unigram entropy {STATISTICS['unigram_entropy']:g}"],
-        "Masked words: accuracy": ["most frequent token 6.2%"],
+        "Masked tokens: loss (nats)": [f"unigram entropy {STATISTICS['unigram_entropy']:g}"],
+        "Masked tokens: accuracy": ["most frequent token 6.2%"],
         "Loss (nats)": ["unigram entropy + pairs 6.94"],  # 6.25 and the entropy of a fair coin
     }
     figure = figure_of(root, "Learning rate")
@@ -127,7 +127,7 @@ def test_a_comparison_lists_what_differs(folders):
     (table,) = (t for t in root.find("table") if "Settings that differ" in t.text)
     rows = [[cell.text for cell in row.children] for row in table.find("tr")]
     assert rows[1:] == [["optimizer.learning_rate", "0.0005", "0.002"]]
-    figure = figure_of(root, "Masked words: loss (nats), held-out")
+    figure = figure_of(root, "Masked tokens: loss (nats), held-out")
     assert [len(line) for line in points_of(figure, "updates")] == [6, 3]
 
 
@@ -215,9 +215,9 @@ def test_a_loss_of_one_term_is_shown_once(folders, tmp_path):
     path = folder / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     names = lambda: [dt.text for dt in read_page(report([str(folder)])).find("dt")]  # noqa: E731
-    assert {"Loss (nats)", "Masked words: loss (nats)"} <= set(names())
+    assert {"Loss (nats)", "Masked tokens: loss (nats)"} <= set(names())
     for row in rows:
         del row["next_sentence_loss"]
         row["loss"] = row["masked_lm_loss"]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert "Masked words: loss (nats)" in names() and "Loss (nats)" not in names()
+    assert "Masked tokens: loss (nats)" in names() and "Loss (nats)" not in names()

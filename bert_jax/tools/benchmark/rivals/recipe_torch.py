@@ -96,7 +96,7 @@ class Evaluations(transformers.TrainerCallback):
 
 @torch.no_grad()
 def evaluate(model: Any, batches: list[Batch]) -> dict[str, float]:
-    """Returns mean loss in nats and accuracy of the masked words."""
+    """Returns mean loss in nats and accuracy of the masked tokens."""
     model.eval()
     loss = hits = count = 0.0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Predictions of masked words, and models that cannot make them."""
+"""Predictions of masked tokens, and models that cannot make them."""
 
 import json
 import pathlib
