@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+import bert_jax
 from bert_jax.config import checks, defaults, store
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.data.labelled.texts import Text
@@ -254,6 +255,8 @@ def test_every_example_is_predicted(run, tmp_path):
     (kind,) = right.keys() & rows[0].keys()
     hits = [right[kind](text, row) for text, row in zip(texts, rows, strict=True)]
     assert np.mean(hits) > 0.8
+    if kind == "words":
+        assert bert_jax.load(run.workdir).predict(texts) == rows
 
 
 def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(

@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from bert_jax.config import defaults
+from bert_jax.config.defaults import finetuning
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import read_texts
@@ -56,4 +56,4 @@ class CountWordsData(Labelled):
         return {"accuracy": sum(right) / len(right)}
 
 
-COUNT_WORDS = TaskRow(CountWordsData.make, lambda: defaults.finetuning("count_words"))
+COUNT_WORDS = TaskRow(CountWordsData.make, lambda: finetuning("count_words"), example=TextExample)
