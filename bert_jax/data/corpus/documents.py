@@ -20,12 +20,13 @@ import shutil
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bert_jax.files.atomic import read_json, whole_file, whole_folder, write_json
 from bert_jax.files.errors import UserError
+from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
 
 DOCUMENT = np.dtype(
@@ -44,19 +45,13 @@ COUNTS = (
 UNIT_TOKENS = 1 << 22
 
 
-class ChunkReader(Protocol):
-    """The method of a text source that reads its chunks."""
-
-    def read(self, chunk: Any, counts: Counter) -> Iterable[list[str]]: ...
-
-
 def id_dtype(vocab_size: int) -> np.dtype:
     """Returns the smallest type that holds every id of the vocabulary."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
 def tokenize_chunk(
-    source: ChunkReader,
+    source: Source,
     chunk: Any,
     tokenizer: Tokenizer,
     key: bytes,
@@ -251,6 +246,31 @@ def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split
     return Split(num_documents, num_tokens, (*cuts, num_documents))
 
 
+def text_counts(folder: str, split: str) -> dict[str, int]:
+    """Returns what the rows of a split predict, and how much text that is.
+
+    Args:
+      folder: written by `join_chunks` and `split_documents`, with the file `text`.
+      split: a name in SPLITS.
+
+    Returns:
+      `words`, runs of characters between white space; `characters`, white space within sentences
+      included; `predicted_tokens`, those of all documents and a separator after each of them.
+    """
+    records = list(read_pieces([os.path.join(folder, split)], DOCUMENT))
+    chosen = np.concatenate([np.empty(0, "<u8"), *(part["first_sentence"] for part in records)])
+    num_tokens = sum(int(part["num_tokens"].sum()) for part in records)
+    counts = {"words": 0, "characters": 0, "predicted_tokens": num_tokens + chosen.size}
+    documents = read_pieces([os.path.join(folder, "documents")], DOCUMENT)
+    for part, sizes in zip(
+        documents, read_pieces([os.path.join(folder, "text")], TEXT), strict=True
+    ):
+        is_chosen = np.isin(part["first_sentence"], chosen)
+        counts["words"] += int(sizes["words"][is_chosen].sum())
+        counts["characters"] += int(sizes["characters"][is_chosen].sum())
+    return counts
+
+
 class Documents:
     """The documents of one split, by number.
 
@@ -264,7 +284,7 @@ class Documents:
     def __init__(
         self, folder: str, split: str, dtype: np.dtype, order: Sequence[int] | None = None
     ):
-        self._item_size = dtype.itemsize
+        self.dtype = dtype
         self._tokens = os.open(os.path.join(folder, "tokens"), os.O_RDONLY)
         self._sentences = os.open(os.path.join(folder, "sentences"), os.O_RDONLY)
         self._documents = os.open(os.path.join(folder, split), os.O_RDONLY)
@@ -296,7 +316,7 @@ class Documents:
 
     def tokens(self, start: int, length: int) -> bytes:
         """Returns the bytes of `length` ids from a position of the token file."""
-        return os.pread(self._tokens, length * self._item_size, start * self._item_size)
+        return os.pread(self._tokens, length * self.dtype.itemsize, start * self.dtype.itemsize)
 
     def run(self, document: int, start: int, length: int, separator: bytes) -> bytes:
         """Returns the bytes of `length` ids from a position in a document.

@@ -1,309 +1,221 @@
 """The jobs of data preparation: each turns files into a file or folder, in one process.
 
-A job is there complete or not at all: `path`, which it writes last, says whether it is done. `run`
-returns the bytes of text that the job has read, or 0.
+Each kind of job is a method of `Jobs`. A job writes `path` last, complete or not at all, so that
+`path` says whether the job is done. It returns the bytes of text that it read, or 0.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from bert_jax.config.data import DataConfig, parse_weights
-from bert_jax.data.corpus.blocks import RowFormat
-from bert_jax.data.corpus.documents import ChunkReader, Documents, id_dtype, tokenize_chunk
-from bert_jax.data.corpus.pairs import full_sentences, sample_unit
-from bert_jax.data.corpus.running_text import running_text
-from bert_jax.data.corpus.shards import Records, lengths_of, write_shard
-from bert_jax.data.corpus.static_instances import StaticMasking, write_instances
-from bert_jax.data.corpus.streams import StreamFormat, write_order, write_rows
+from bert_jax.data.corpus.documents import Documents, id_dtype, tokenize_chunk
+from bert_jax.data.corpus.pairs import PAIR, RUN, RUNNING, full_sentences, running_text, sample_unit
+from bert_jax.data.corpus.shards import Records, lengths_of, make_form, write_shard
+from bert_jax.data.corpus.static_instances import StaticMasking, instance_dtype, write_instances
+from bert_jax.data.corpus.streams import STREAM_ROW, write_order, write_rows
 from bert_jax.data.packing import pack
 from bert_jax.data.permutation import permute
-from bert_jax.files.atomic import read_json, whole_file, write_json
+from bert_jax.files.atomic import whole_file, write_json
+from bert_jax.files.buckets import UNFINISHED
 from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
+from bert_jax.text.sources import Source
+from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.vocabulary import WordCounts, count_words
+from bert_jax.text.vocabulary import count_words
 
-# Special tokens of [CLS] A [SEP] B [SEP] and of [CLS] A [SEP]; running text has none.
-NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
+# By data.segments: the records of examples, and the special tokens of an example
+# ([CLS] A [SEP] B [SEP] and [CLS] A [SEP]; running text has none).
+_DTYPES = {"pairs": PAIR, "full_sentences": RUN, "running_text": RUNNING, "stream": STREAM_ROW}
+_NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
 # Records that are copied at once, which bounds the memory.
 _ITEMS_AT_ONCE = 1 << 16
 
-cached_tokenizer = functools.lru_cache(1)(load_tokenizer)
-
-
-class Job(Protocol):
-    """One unit of work."""
-
-    @property
-    def path(self) -> str: ...
-
-    def run(self) -> int: ...
-
 
 @dataclasses.dataclass(frozen=True)
-class CountWords:
-    """Counts the words of one chunk of the source; `kind` is that of the vocabulary."""
+class Jobs:
+    """The jobs of one preparation, and where their files are; sent to the processes that do them.
 
-    source: ChunkReader
-    chunk: Any
-    kind: str
-    lowercase: bool
-    path: str
+    Attributes:
+      config: what to prepare.
+      source: the text of the configuration.
+      data_dir: the folder for the data.
+      vocabulary: the path of the vocabulary in `data_dir`, which the first stage writes.
+    """
 
-    def run(self) -> int:
+    config: DataConfig
+    source: Source
+    data_dir: str
+    vocabulary: str
+
+    def unfinished(self, name: str) -> str:
+        """Returns the path of a file or folder of unfinished work."""
+        return os.path.join(self.data_dir, UNFINISHED, name)
+
+    @property
+    def corpus(self) -> str:
+        """The folder of the token store."""
+        return self.unfinished("corpus")
+
+    def stream_order(self, split: str) -> str:
+        """Returns the path of the documents of a split in the order of its stream."""
+        return os.path.join(self.corpus, f"{split}-stream")
+
+    def examples(self, split: str, length: int) -> Records:
+        """Returns the examples of a split at a sequence length, in the order of sampling."""
+        dtype = _DTYPES[self.config.segments]
+        if self.config.mode == "static":
+            dtype = instance_dtype(self.form(length).max_predictions)
+        return Records(self.unfinished(f"pairs-{split}-{length}"), dtype)
+
+    def rows(self, split: str, length: int) -> Records:
+        """Returns the examples in the order of the rows, each of which may have several."""
+        records = self.examples(split, length)
+        if self.config.max_examples_per_row == 1:
+            return records
+        return Records(f"{records.path}-packed", records.dtype, f"{records.path}-sizes")
+
+    def num_duplicates(self, split: str) -> int:
+        """Returns how often documents are sampled: once if held out, or if nothing is random."""
+        is_repeated = split == "train" and self.config.segments == "pairs"
+        return self.config.dupe_factor if is_repeated else 1
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return _load_tokenizer(self.vocabulary, self.config.lowercase)
+
+    @property
+    def matcher(self) -> PhraseMatcher | None:
+        """Finds the phrases that are masked as units; None: there are none.
+
+        Raises:
+          UserError: see `PhraseMatcher`.
+        """
+        name, copy = self.config.lexicon, self.unfinished("lexicon")
+        weights = tuple(self.config.lexicon_weights)
+        tokenizer = self.vocabulary, self.config.lowercase
+        return _load_matcher(copy, name, weights, *tokenizer) if name else None
+
+    def form(self, length: int) -> Any:
+        """Returns the RowFormat or StreamFormat of the rows at a sequence length."""
+        return make_form(self.config, self.tokenizer, length)
+
+    @contextlib.contextmanager
+    def documents(self, split: str) -> Iterator[Documents]:
+        """Opens the documents of a split, or of its stream."""
+        dtype = id_dtype(len(self.tokenizer.pieces))
+        with contextlib.closing(Documents(self.corpus, split, dtype)) as documents:
+            yield documents
+
+    # ------------------------------------------------------------------ jobs
+
+    def count_words(self, path: str, chunk: Any, kind: str) -> int:
+        """Counts the words of one chunk of the source, for a vocabulary of this kind."""
         num_bytes = 0
 
         def sentences() -> Iterator[str]:
             nonlocal num_bytes
-            for document in self.source.read(self.chunk, Counter()):
+            for document in self.source.read(chunk, Counter()):
                 for sentence in document:
                     num_bytes += len(sentence.encode("utf-8", "surrogatepass")) + 1
                     yield sentence
 
-        words = count_words(self.kind, sentences(), self.lowercase)
-        write_json(self.path, {"counts": words.counts, "dropped": words.dropped})
+        words = count_words(kind, sentences(), self.config.lowercase)
+        write_json(path, {"counts": words.counts, "dropped": words.dropped})
         return num_bytes
 
-    def result(self) -> WordCounts:
-        """Reads the counts that `run` wrote."""
-        words, content = WordCounts(), read_json(self.path)
-        words.counts.update(content["counts"])
-        words.dropped.update(content["dropped"])
-        return words
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenizeChunk:
-    """Writes the token ids of one chunk of the source to the folder `path`."""
-
-    source: ChunkReader
-    chunk: Any
-    vocabulary: str
-    config: DataConfig
-    path: str
-
-    def run(self) -> int:
-        config = self.config
-        tokenizer = cached_tokenizer(self.vocabulary, config.lowercase)
-        key = str(config.seed).encode()
-        counts = tokenize_chunk(
-            self.source, self.chunk, tokenizer, key, self.path, config.counts_text
-        )
+    def tokenize(self, path: str, chunk: Any) -> int:
+        """Writes the token ids of one chunk of the source to a folder."""
+        key, counts_text = str(self.config.seed).encode(), self.config.counts_text
+        counts = tokenize_chunk(self.source, chunk, self.tokenizer, key, path, counts_text)
         return counts["bytes"]
 
+    def sample(
+        self, path: str, split: str, length: int, unit: tuple[int, int], duplicate: int
+    ) -> int:
+        """Samples pairs, or cuts runs of text, from documents unit[0] to unit[1] - 1 of a split.
 
-@dataclasses.dataclass(frozen=True)
-class SampleUnit:
-    """Samples pairs, or cuts runs of text, from documents unit[0] to unit[1] - 1 of a split.
-
-    `duplicate` counts how often the unit was sampled before; `id_dtype` is that of the token store.
-    """
-
-    corpus: str
-    split: str
-    unit: tuple[int, int]
-    duplicate: int
-    length: int
-    id_dtype: np.dtype
-    config: DataConfig
-    path: str
-
-    def run(self) -> int:
-        config = self.config
-        documents = Documents(self.corpus, self.split, self.id_dtype)
-        max_tokens = self.length - NUM_SPECIAL[config.segments]
-        if config.segments == "pairs":
-            stream = f"{config.seed} {self.split} {self.length} {self.duplicate}"
-            records = sample_unit(documents, self.unit, stream, max_tokens, config.short_seq_prob)
-        elif config.segments == "full_sentences":
-            records = full_sentences(documents, self.unit, max_tokens)
-        else:
-            records = running_text(documents, self.unit, max_tokens)
-        with whole_file(self.path) as part, open(part, "wb") as file:
-            for record in records:
-                file.write(record.to_bytes())
-        documents.close()
+        `duplicate` is how often the unit was sampled before.
+        """
+        config, segments = self.config, self.config.segments
+        max_tokens = length - _NUM_SPECIAL[segments]
+        with self.documents(split) as documents:
+            if segments == "pairs":
+                stream = f"{config.seed} {split} {length} {duplicate}"
+                short_seq_prob = config.short_seq_prob
+                records = sample_unit(documents, unit, stream, max_tokens, short_seq_prob)
+            else:
+                cut = full_sentences if segments == "full_sentences" else running_text
+                records = cut(documents, unit, max_tokens)
+            with whole_file(path) as part:
+                np.fromiter(records, _DTYPES[segments]).tofile(part)
         return 0
 
+    def sample_static(self, path: str, split: str, length: int) -> int:
+        """Samples the instances of a split with their masks, as the released program does.
 
-@dataclasses.dataclass(frozen=True)
-class SampleStatic:
-    """Samples the instances of a split with their masks, as the released program does.
-
-    One random stream goes through the whole split, so that it cannot be divided.
-    """
-
-    corpus: str
-    split: str
-    dupe_factor: int
-    length: int
-    max_predictions: int
-    vocabulary: str
-    lexicon: "Lexicon | None"
-    config: DataConfig
-    path: str
-
-    def run(self) -> int:
-        config = self.config
-        tokenizer = cached_tokenizer(self.vocabulary, config.lowercase)
+        One random stream goes through the whole split, so that it cannot be divided.
+        """
+        config, tokenizer = self.config, self.tokenizer
         is_continuation = tokenizer.is_continuation if config.masking == "whole_word" else None
         masking = StaticMasking(
             masked_lm_prob=config.masked_lm_prob,
-            max_predictions=self.max_predictions,
+            max_predictions=self.form(length).max_predictions,
             mask_id=tokenizer.mask_id,
             random_words=tokenizer.random_words.tolist(),
             is_continuation=is_continuation,
-            matcher=self.lexicon.matcher() if self.lexicon else None,
+            matcher=self.matcher,
             mask_share=config.mask_share,
             keep_share=config.keep_share,
             random_share=config.random_share,
         )
-        dtype = id_dtype(len(tokenizer.pieces))
-        documents = Documents(self.corpus, self.split, dtype)
-        max_tokens = self.length - NUM_SPECIAL[config.segments]
-        with whole_file(self.path) as part:
-            write_instances(
-                documents,
-                part,
-                config.seed,
-                self.dupe_factor,
-                max_tokens,
-                config.short_seq_prob,
-                masking,
-                dtype,
-            )
-        documents.close()
+        sizes = length - _NUM_SPECIAL["pairs"], config.short_seq_prob
+        with self.documents(split) as documents, whole_file(path) as part:
+            repeats = self.num_duplicates(split)
+            write_instances(documents, part, config.seed, repeats, *sizes, masking)
         return 0
 
-
-@dataclasses.dataclass(frozen=True)
-class OrderDocuments:
-    """Writes the documents of a split in the order of its stream."""
-
-    corpus: str
-    split: str
-    seed: int
-
-    @property
-    def path(self) -> str:
-        return os.path.join(self.corpus, f"{self.split}-stream")
-
-    def run(self) -> int:
-        key = f"documents {self.seed} {self.split}"
-        source = os.path.join(self.corpus, self.split)
-        write_order(source, self.path, lambda places, size: permute(places, size, key))
+    def order_documents(self, path: str, split: str) -> int:
+        """Writes the documents of a split in the order of its stream."""
+        key = f"documents {self.config.seed} {split}"
+        source = os.path.join(self.corpus, split)
+        write_order(source, path, lambda places, size: permute(places, size, key))
         return 0
 
-
-@dataclasses.dataclass(frozen=True)
-class CutStream:
-    """Writes where the rows of the stream of a split begin."""
-
-    documents: str
-    length: int
-    path: str
-
-    def run(self) -> int:
-        write_rows(self.documents, self.length, self.path)
+    def cut_stream(self, path: str, split: str, length: int) -> int:
+        """Writes where the rows of the stream of a split begin."""
+        write_rows(self.stream_order(split), length, path)
         return 0
 
-
-@dataclasses.dataclass(frozen=True)
-class PackRows:
-    """Writes records of examples in the order of their rows, then the examples of each row."""
-
-    unpacked: Records
-    length: int
-    max_examples: int
-    packed: Records
-
-    @property
-    def path(self) -> str:
-        return self.packed.sizes
-
-    def run(self) -> int:
-        items = self.unpacked.items()
-        order, counts = pack(lengths_of(items), self.length, self.max_examples)
-        with whole_file(self.packed.path) as part, open(part, "wb") as file:
+    def pack_rows(self, path: str, split: str, length: int) -> int:
+        """Writes the examples in the order of their rows, and then the examples of each row."""
+        items = self.examples(split, length).items()
+        order, counts = pack(lengths_of(items), length, self.config.max_examples_per_row)
+        with whole_file(self.rows(split, length).path) as part, open(part, "wb") as file:
             for start in range(0, len(order), _ITEMS_AT_ONCE):
                 file.write(items[order[start : start + _ITEMS_AT_ONCE]].tobytes())
-        with whole_file(self.packed.sizes) as part:
+        with whole_file(path) as part:
             counts.astype(np.uint8).tofile(part)
         return 0
 
-
-@dataclasses.dataclass(frozen=True)
-class WriteShard:
-    """Writes rows [bounds[0], bounds[1]) of a split as the shard `shard`.
-
-    Then it writes the shard's entry in the manifest, with the counts of its rows, to `path`.
-    """
-
-    corpus: str
-    split: str
-    records: Records
-    bounds: tuple[int, int]
-    form: RowFormat | StreamFormat
-    lexicon: "Lexicon | None"
-    shard: str
-    path: str
-
-    def run(self) -> int:
-        order = f"{self.split}-stream" if self.form.is_stream else self.split
-        documents = Documents(self.corpus, order, self.form.id_dtype)
-        matcher = self.lexicon.matcher() if self.lexicon else None
-        counts = write_shard(documents, self.records, self.bounds, self.form, self.shard, matcher)
-        write_json(self.path, counts)
-        documents.close()
+    def write_shard(self, path: str, shard: str, split: str, length: int, rows: range) -> int:
+        """Writes rows of a split as a shard, and then its entry in the manifest, with counts."""
+        form, records = self.form(length), self.rows(split, length)
+        with self.documents(f"{split}-stream" if form.is_stream else split) as documents:
+            write_json(path, write_shard(documents, records, rows, form, shard, self.matcher))
         return 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Lexicon:
-    """The phrases that are masked as units, as processes pass them on.
-
-    Attributes:
-      path: the copy of the lexicon that all processes read.
-      name: how errors name the lexicon.
-      vocabulary: the file of the tokenizer.
-      lowercase: whether the tokenizer lower cases text.
-      weights: (class, weight) of each class with a weight.
-    """
-
-    path: str
-    name: str
-    vocabulary: str
-    lowercase: bool
-    weights: tuple[tuple[str, float], ...]
-
-    @classmethod
-    def make(cls, config: DataConfig, vocabulary: str, path: str) -> "Lexicon":
-        weights = tuple(parse_weights(config.lexicon_weights).items())
-        return cls(path, config.lexicon, vocabulary, config.lowercase, weights)
-
-    def matcher(self) -> PhraseMatcher:
-        """Returns the matcher, made once in each process (`PhraseMatcher` has the errors)."""
-        return _make_matcher(self)
+_load_tokenizer = functools.lru_cache(1)(load_tokenizer)
 
 
 @functools.lru_cache(1)
-def _make_matcher(lexicon: Lexicon) -> PhraseMatcher:
-    tokenizer = cached_tokenizer(lexicon.vocabulary, lexicon.lowercase)
-    entries = read_lexicon(lexicon.path)
-    return PhraseMatcher(entries, tokenizer, lexicon.name, dict(lexicon.weights))
-
-
-def join_files(paths: Sequence[str], target: str) -> None:
-    """Joins files into one, and removes them."""
-    with whole_file(target) as temporary, open(temporary, "wb") as joined:
-        for path in paths:
-            with open(path, "rb") as file:
-                while block := file.read(1 << 20):
-                    joined.write(block)
-    for path in paths:
-        os.remove(path)
+def _load_matcher(copy: str, name: str, weights: tuple[str, ...], vocabulary: str, lowercase: bool):
+    tokenizer = _load_tokenizer(vocabulary, lowercase)
+    return PhraseMatcher(read_lexicon(copy), tokenizer, name, parse_weights(weights))

@@ -1,20 +1,28 @@
-"""Samples pairs of segments (A, B) for next sentence prediction, or rows of full sentences.
+"""Cuts documents into examples: pairs of segments (A, B), full sentences, or running text.
 
-Devlin et al. 2019, section 3.1 and appendix A.2, as google-research/bert's
-`create_pretraining_data.py` (commit eedf571) does it. A segment is a run of whole sentences of one
-document, so a pair is two spans of the token store, and sampling needs the lengths of sentences
+An example is one or two spans of the token store, so that cutting needs the lengths of sentences
 only, never a token.
+
+Pairs are for next sentence prediction: Devlin et al. 2019, section 3.1 and appendix A.2, as
+google-research/bert's `create_pretraining_data.py` (commit eedf571) does it. A segment is a run of
+whole sentences of one document.
+
+Running text is that of GPT, which was trained on contiguous sequences of 512 tokens (Radford et al.
+2018, section 4.1), without regard to the boundaries of sentences and without special tokens around
+a sequence. A separator between documents is added here, since documents may be short: it tells the
+model that the text before is over, and its probability is that of the end of a document.
 """
 
 import random
-import struct
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
+
+from bert_jax.data.corpus.documents import Documents
 
 # How often the released program draws again for a document other than the pair's own.
 RELEASED_TRIES = 10
@@ -25,7 +33,6 @@ PAIR = np.dtype(
         *(("is_random_next", "?"), ("num_truncated", "<u4")),
     ]
 )
-_PAIR = struct.Struct("<QHQH?I")
 
 
 class Pair(NamedTuple):
@@ -40,13 +47,8 @@ class Pair(NamedTuple):
     # Tokens cut off to make the pair fit.
     num_truncated: int
 
-    def to_bytes(self) -> bytes:
-        """One item of dtype PAIR."""
-        return _PAIR.pack(*self)
-
 
 RUN = np.dtype([("document", "<u8"), ("start", "<u8"), ("length", "<u2")])
-_RUN = struct.Struct("<QQH")
 
 
 class Run(NamedTuple):
@@ -58,23 +60,24 @@ class Run(NamedTuple):
     # Separators included.
     length: int
 
-    def to_bytes(self) -> bytes:
-        """One item of dtype RUN."""
-        return _RUN.pack(*self)
+
+RUNNING = np.dtype([*RUN.descr, ("after_separator", "?")])
 
 
-class SentenceLengths(Protocol):
-    """The part of documents.Documents that sampling needs."""
+class RunningText(NamedTuple):
+    """A row that is `length` tokens of running text and nothing else."""
 
-    def __len__(self) -> int: ...
-
-    def num_sentences(self, document: int) -> int: ...
-
-    def starts(self, document: int, first: int = 0, count: int | None = None) -> Sequence[int]: ...
+    # The number of the document that it begins in, and where in the token store.
+    document: int
+    start: int
+    # Separators included, also the one in front.
+    length: int
+    # Whether the row begins with the separator in front of the document.
+    after_separator: bool
 
 
 def sample_pairs(
-    documents: SentenceLengths,
+    documents: Documents,
     document: int,
     rng: random.Random,
     max_num_tokens: int,
@@ -120,7 +123,7 @@ def sample_pairs(
 
 
 def _random_span(
-    documents: SentenceLengths, document: int, rng: random.Random, target: int, max_tries: int
+    documents: Documents, document: int, rng: random.Random, target: int, max_tries: int
 ) -> tuple[int, int]:
     """Returns a span of another document, from a random sentence to `target` tokens or its end."""
     other = document
@@ -159,7 +162,7 @@ def _truncate(
 
 
 def sample_unit(
-    documents: SentenceLengths,
+    documents: Documents,
     unit: tuple[int, int],
     stream: str,
     max_num_tokens: int,
@@ -178,7 +181,7 @@ def sample_unit(
 
 
 def full_sentences(
-    documents: SentenceLengths, unit: tuple[int, int], max_num_tokens: int
+    documents: Documents, unit: tuple[int, int], max_num_tokens: int
 ) -> Iterator[Run]:
     """Yields maximal runs of whole sentences of documents unit[0] to unit[1] - 1, in order.
 
@@ -202,3 +205,33 @@ def full_sentences(
                 start, length = start + max_num_tokens, length - max_num_tokens
     if length:
         yield Run(document, start, length)
+
+
+def running_text(
+    documents: Documents, unit: tuple[int, int], sequence_length: int
+) -> Iterator[RunningText]:
+    """Cuts documents unit[0] to unit[1] - 1, as one stream of tokens, into rows.
+
+    The stream is a separator, the first document, a separator, the second document, ..., and a
+    separator at the end; it is cut wherever a row is full. The last token of a row is also the
+    first of the next, so that a model which predicts each token of a row but the first one predicts
+    every token of the documents, and the separator after each of them, exactly once. Only the last
+    row of a unit may be shorter, with at least two tokens. Nothing is random.
+    """
+    step = sequence_length - 1
+    waiting: list[tuple[int, RunningText]] = []  # rows that may end in a later document
+    next_row, separator, end = 0, 0, 1  # places in the stream
+    for number in range(*unit):
+        start = documents.starts(number, 0, 0)[0]
+        stop = documents.starts(number, documents.num_sentences(number), 0)[0]
+        end = separator + stop - start + 2  # after the separator that ends the document
+        while next_row < end - 1:
+            into = max(0, next_row - separator - 1)
+            row = RunningText(number, start + into, sequence_length, next_row == separator)
+            waiting.append((next_row, row))
+            next_row += step
+        while waiting and waiting[0][0] + sequence_length <= end:
+            yield waiting.pop(0)[1]
+        separator = end - 1
+    for place, row in waiting:
+        yield row._replace(length=end - place)

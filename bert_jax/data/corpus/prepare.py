@@ -20,9 +20,11 @@ import dataclasses
 import glob
 import os
 import shutil
+from typing import Any
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data.corpus import dump, jobs, stages
+from bert_jax.data.corpus import dump, stages
+from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.manifest import VERSION, Manifest
 from bert_jax.data.corpus.request import (
     CLAIM,
@@ -33,15 +35,13 @@ from bert_jax.data.corpus.request import (
     lock,
     make_request,
 )
-from bert_jax.data.corpus.shards import Records
-from bert_jax.data.corpus.work import Work
+from bert_jax.data.corpus.stages import Work
 from bert_jax.files.beam import Beam
 from bert_jax.files.buckets import UNFINISHED, address_of, refresh, remove
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
-from bert_jax.text.tokenizers import load_tokenizer
 
 
 def prepare(
@@ -76,7 +76,7 @@ def prepare(
             f"{data_dir}: tasks pass their work on through files that all of them see, which a"
             " bucket is not: use a shared file system, or one program (without --task)."
         )
-    check_files(config)
+    vocabulary = check_files(config)
     if manifest := find_prepared(config, data_dir, log):
         return manifest
     try:
@@ -93,8 +93,8 @@ def prepare(
             claim_folder(share, request, log)
             try:
                 with beam or Workers(num_processes or os.cpu_count() or 1) as workers:
-                    work = Work(config, source, request, data_dir, workers, log, share)
-                    manifest = prepare_stages(work)
+                    jobs = Jobs(config, source, data_dir, os.path.join(data_dir, vocabulary))
+                    manifest = prepare_stages(Work(jobs, workers, share, log), request)
             except UserError as error:
                 if not isinstance(error, OtherTaskError):
                     share.fail(error)
@@ -111,77 +111,51 @@ def prepare(
         ) from error
 
 
-def prepare_stages(work: Work) -> Manifest:
+def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     """Does all stages in order; the first program then writes the manifest."""
-    config = work.config
+    jobs, data_dir = work.jobs, work.jobs.data_dir
 
     # ---- vocabulary: the words of the text, or a given one
 
-    vocabulary = stages.make_vocabulary(work)
-    tokenizer = load_tokenizer(vocabulary, config.lowercase)
-    lexicon = stages.copy_lexicon(work, vocabulary) if config.lexicon else None
+    stages.make_vocabulary(work)
+    stages.copy_lexicon(work)
 
     # ---- tokenize: text -> token store, of which each split has some documents
 
-    stages.tokenize(work, vocabulary)
+    stages.tokenize(work)
     splits, num_duplicates = stages.split(work)
 
-    # ---- pairs and packing: documents -> records of examples -> records of rows
+    # ---- documents -> examples -> rows -> shards, for each split and sequence length
 
-    forms = stages.make_forms(config, tokenizer)
-    keys = [(name, length) for name in splits for length in forms]
-    records = {
-        (name, length): Records(
-            work.unfinished(f"pairs-{name}-{length}"), stages.record_dtype(config, forms[length])
-        )
-        for name, length in keys
-    }
-    stages.sample(work, splits, forms, records, vocabulary, lexicon)
-    if config.max_examples_per_row > 1:
-        packed = {
-            key: dataclasses.replace(one, path=f"{one.path}-packed", sizes=f"{one.path}-sizes")
-            for key, one in records.items()
-        }
-        most = config.max_examples_per_row
-        work.do(
-            "packing",
-            [jobs.PackRows(records[key], key[1], most, packed[key]) for key in keys],
-        )
-        records = packed
-
-    # ---- shards: records of rows -> token ids of rows
-
-    shards = {
-        key: stages.make_shard_jobs(work, *key, forms[key[1]], records[key], lexicon)
-        for key in keys
-    }
-    stages.write_shards(work, [job for some in shards.values() for job in some])
+    keys = [(split, length) for split in splits for length in jobs.config.sequence_lengths]
+    stages.sample(work, splits, keys)
+    stages.pack_rows(work, keys)
+    shards = stages.write_shards(work, keys)
     if not work.share.is_first:  # the first one has written the manifest
-        return Manifest.load(work.data_dir)
+        return Manifest.load(data_dir)
 
     # ---- manifest: the settings, the counts, and a checksum of each file
 
     counts = work.corpus_counts() | {"duplicate_documents": num_duplicates}
     counts["unknown_token_share"] = counts["unknown_tokens"] / counts["tokens"]
+    lengths = jobs.config.sequence_lengths
     content = {
         "version": VERSION,
-        **work.request,
-        "tokenizer": stages.describe_tokenizer(work, vocabulary, tokenizer),
+        **request,
+        "tokenizer": stages.describe_tokenizer(work),
         "corpus": counts,
-        **({"lexicon": lexicon.matcher().counts} if lexicon else {}),
-        "formats": {str(length): form.to_json() for length, form in forms.items()},
+        **({"lexicon": jobs.matcher.counts} if jobs.matcher else {}),
+        "formats": {str(length): dataclasses.asdict(jobs.form(length)) for length in lengths},
         "splits": {
-            name: stages.describe_split(
-                work, name, documents, {n: shards[name, n] for n in forms}, tokenizer
-            )
+            name: stages.describe_split(work, name, documents, shards)
             for name, documents in splits.items()
         },
     }
-    for path in glob.glob(os.path.join(glob.escape(work.data_dir), "*.array_record*.part")):
+    for path in glob.glob(os.path.join(glob.escape(data_dir), "*.array_record*.part")):
         os.remove(path)  # of attempts that were killed; nobody writes here any more
-    manifest = Manifest(work.data_dir, content)
+    manifest = Manifest(data_dir, content)
     manifest.save()
-    remove(os.path.join(work.data_dir, CLAIM))
+    remove(os.path.join(data_dir, CLAIM))
     shutil.rmtree(work.share.folder)
     work.share.end()
     return manifest

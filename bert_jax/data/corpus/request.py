@@ -34,14 +34,17 @@ TRAIN = "train:"
 CLAIM = "preparing.json"
 
 
-def check_files(config: DataConfig) -> None:
+def check_files(config: DataConfig) -> str:
     """Checks the vocabulary and the lexicon before any work.
+
+    Returns:
+      The name of the vocabulary in the folder of the data.
 
     Raises:
       UserError: one is unknown, malformed or cannot be read, or the vocabulary is too large.
     """
     if config.vocab.startswith(TRAIN):
-        if config.vocab.removeprefix(TRAIN) not in FILE_NAMES:
+        if not (name := FILE_NAMES.get(config.vocab.removeprefix(TRAIN), "")):
             raise UserError(
                 f"Unknown data.vocab={config.vocab!r}. Available: a vocab.txt or .model file, GPT's"
                 f" folder, {', '.join(TRAIN + kind for kind in FILE_NAMES)}."
@@ -49,9 +52,11 @@ def check_files(config: DataConfig) -> None:
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)
         check_vocabulary(tokenizer, config.vocab_size, config.vocab)
+        name = read_vocabulary(config.vocab).copy_name
     if config.lexicon:
         entries = read_lexicon(config.lexicon)
         check_classes(parse_weights(config.lexicon_weights), entries, config.lexicon)
+    return name
 
 
 def make_request(config: DataConfig, source: Source) -> dict[str, Any]:

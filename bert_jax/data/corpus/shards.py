@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
+from bert_jax.config.data import DataConfig
 from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.blocks import Block, RowFormat, example_lengths
 from bert_jax.data.corpus.documents import Documents
-from bert_jax.data.corpus.pairs import PAIR, RUN, Run
+from bert_jax.data.corpus.pairs import PAIR, RUN, RUNNING, Run
 from bert_jax.data.corpus.row_counts import RowCounts
-from bert_jax.data.corpus.running_text import RUNNING
 from bert_jax.data.corpus.static_instances import KEEP
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat, make_block
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.text.lexicon import PhraseMatcher
+from bert_jax.text.tokenization import Tokenizer
 
 ROWS_PER_BLOCK = 256
 # Tokens of one file, about 30 MB with uint16 ids. It must not depend on the number of processes.
@@ -52,7 +53,7 @@ class Records:
     Attributes:
       path: the file.
       dtype: pairs (pairs.PAIR), pairs with masks (static_instances.instance_dtype), runs
-        (pairs.RUN), running text (running_text.RUNNING) or rows of a stream (streams.STREAM_ROW).
+        (pairs.RUN), running text (pairs.RUNNING) or rows of a stream (streams.STREAM_ROW).
       sizes: file of uint8[rows], the records of each row; "": each row is one record.
     """
 
@@ -68,27 +69,49 @@ class Records:
 
     def items(self) -> np.ndarray:
         """Returns all records, mapped into memory."""
-        is_empty = not os.path.getsize(self.path)
-        return np.empty(0, self.dtype) if is_empty else np.memmap(self.path, self.dtype, "r")
+        return np.memmap(self.path, self.dtype, "r")
 
-    def blocks(self, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields (records, uint8[rows] records of each row) of blocks of rows [first, last)."""
-        sizes, start = np.ones(last - first, np.uint8), first
+    def blocks(self, rows: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields (records, uint8[rows] records of each row) of blocks of rows."""
+        sizes, start = np.ones(len(rows), np.uint8), rows.start
         if self.sizes:
-            sizes = np.fromfile(self.sizes, np.uint8, last - first, offset=first)
-            start = int(np.fromfile(self.sizes, np.uint8, first).sum(dtype=np.int64))
-        for row in range(0, last - first, ROWS_PER_BLOCK):
-            of_block = sizes[row : row + ROWS_PER_BLOCK]
+            sizes = np.fromfile(self.sizes, np.uint8, len(rows), offset=rows.start)
+            start = int(np.fromfile(self.sizes, np.uint8, rows.start).sum(dtype=np.int64))
+        for first in range(0, len(rows), ROWS_PER_BLOCK):
+            of_block = sizes[first : first + ROWS_PER_BLOCK]
             count = int(of_block.sum(dtype=np.int64))
             offset = start * self.dtype.itemsize
             yield np.fromfile(self.path, self.dtype, count, offset=offset), of_block
             start += count
 
 
+def make_form(
+    config: DataConfig, tokenizer: Tokenizer, sequence_length: int
+) -> RowFormat | StreamFormat:
+    """Returns the format of the rows of one sequence length."""
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "cls_id", "sep_id")}
+    vocab_size = len(tokenizer.pieces)
+    if config.segments == "stream":
+        num_words = min(config.vocab_size, vocab_size)
+        unk_id = tokenizer.unk_id
+        return StreamFormat(sequence_length, vocab_size, **ids, unk_id=unk_id, num_words=num_words)
+    index = config.sequence_lengths.index(sequence_length)
+    is_static = config.mode == "static"
+    return RowFormat(
+        sequence_length,
+        examples_per_row=config.max_examples_per_row,
+        max_predictions=config.max_predictions_per_seq[index] if is_static else 0,
+        vocab_size=vocab_size,
+        **ids,
+        end_id=tokenizer.end_id,
+        mask_units=config.masking == "phrase" and not is_static,
+    )
+
+
 def write_shard(
     documents: Documents,
     records: Records,
-    bounds: tuple[int, int],
+    rows: range,
     form: RowFormat | StreamFormat,
     path: str,
     matcher: PhraseMatcher | None = None,
@@ -98,7 +121,7 @@ def write_shard(
     Args:
       documents: the token store of the records.
       records: the examples of all rows.
-      bounds: numbers of the first row to write and of the one after the last.
+      rows: the rows to write.
       form: format of the rows.
       path: the file to write.
       matcher: finds the phrases that are units of masking, if they are.
@@ -113,7 +136,7 @@ def write_shard(
     with whole_file(path) as part:
         try:
             writer = ArrayRecordWriter(part, _WRITER_OPTIONS)
-            for items, sizes in records.blocks(*bounds):
+            for items, sizes in records.blocks(rows):
                 if isinstance(form, StreamFormat):
                     block: Any = make_block(documents, items, form, counts)
                 else:
@@ -125,7 +148,7 @@ def write_shard(
         size, sha256 = os.path.getsize(part), file_sha256(part)
     return {
         "name": os.path.basename(path),
-        "rows": bounds[1] - bounds[0],
+        "rows": len(rows),
         "bytes": size,
         "sha256": sha256,
         "counts": counts.to_json(),
@@ -143,7 +166,7 @@ def _read_spans(
         pairs = np.zeros(items.size, PAIR)  # without B
         pairs["a_length"] = items["length"]
     else:
-        pairs = items["pair"] if form.max_predictions else items
+        pairs = items
     if items.dtype == RUN:
         runs = (documents.run(*Run(*item), sep) for item in items.tolist())
         parts = [part for run in runs for part in (cls, run, end)]
@@ -213,8 +236,7 @@ def lengths_of(items: np.ndarray) -> np.ndarray:
     """Returns int64[items], the tokens of the examples of pairs, instances or runs."""
     if items.dtype == RUN:
         return items["length"].astype(np.int64) + 2
-    pairs = items if items.dtype == PAIR else items["pair"]
-    return example_lengths(pairs["a_length"], pairs["b_length"])
+    return example_lengths(items["a_length"], items["b_length"])
 
 
 class ShardRows:

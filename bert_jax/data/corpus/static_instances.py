@@ -23,6 +23,8 @@ from bert_jax.data.corpus.documents import Documents
 from bert_jax.data.corpus.pairs import PAIR, RELEASED_TRIES, Pair, sample_pairs
 from bert_jax.text.lexicon import CONTINUES, PhraseMatcher
 
+# Instances that are copied at once, which bounds the memory.
+_INSTANCES_AT_ONCE = 1 << 16
 # A replacement of this value keeps the token.
 KEEP = 0xFFFFFFFF
 
@@ -49,10 +51,8 @@ class StaticMasking:
 def instance_dtype(max_predictions: int) -> np.dtype:
     """Returns the dtype of a pair and its masks; places after the first `num_masked` are 0."""
     positions = ("masked_positions", "<u2", (max_predictions,))
-    return np.dtype(
-        [("pair", PAIR), ("num_masked", "<u2"), positions]
-        + [("replacements", "<u4", (max_predictions,))]
-    )
+    replacements = ("replacements", "<u4", (max_predictions,))
+    return np.dtype([*PAIR.descr, ("num_masked", "<u2"), positions, replacements])
 
 
 def write_instances(
@@ -63,7 +63,6 @@ def write_instances(
     max_num_tokens: int,
     short_seq_prob: float,
     masking: StaticMasking,
-    id_dtype: np.dtype,
 ) -> int:
     """Writes all instances of a corpus, in their final order, to a file of `instance_dtype`s.
 
@@ -71,30 +70,29 @@ def write_instances(
       The number of instances.
     """
     rng = random.Random(seed)
-    order = array("Q", range(len(documents)))
-    rng.shuffle(order)
-    documents.order = order
+    documents.order = array("Q", range(len(documents)))
+    rng.shuffle(documents.order)
     dtype = instance_dtype(masking.max_predictions)
-    num_instances = 0
     with tempfile.TemporaryFile(dir=os.path.dirname(path)) as unshuffled:
         for _ in range(dupe_factor):
             for document in range(len(documents)):
                 for pair in sample_pairs(
                     documents, document, rng, max_num_tokens, short_seq_prob, RELEASED_TRIES
                 ):
-                    continues, weights = _units(documents, pair, masking, id_dtype)
-                    lengths = pair.a_length, pair.b_length
-                    masks = draw_masks(*lengths, continues, rng, masking, weights)
-                    unshuffled.write(pair.to_bytes() + _masks_to_bytes(masks, masking))
-                    num_instances += 1
-        unshuffled.flush()
-        order = array("Q", range(num_instances))
+                    continues, weights = _units(documents, pair, masking)
+                    masks = draw_masks(
+                        pair.a_length, pair.b_length, continues, rng, masking, weights
+                    )
+                    padding = [(0, 0)] * (masking.max_predictions - len(masks))
+                    instance = (*pair, len(masks), *zip(*masks, *padding, strict=True))
+                    unshuffled.write(np.array(instance, dtype).tobytes())
+        instances = np.memmap(unshuffled, dtype, "r")
+        order = array("Q", range(len(instances)))
         rng.shuffle(order)
-        size = dtype.itemsize
         with open(path, "wb") as file:
-            for number in order:
-                file.write(os.pread(unshuffled.fileno(), size, number * size))
-    return num_instances
+            for start in range(0, len(order), _INSTANCES_AT_ONCE):
+                file.write(instances[order[start : start + _INSTANCES_AT_ONCE]].tobytes())
+        return len(instances)
 
 
 def draw_masks(
@@ -173,13 +171,13 @@ def _replacement(rng: random.Random, masking: StaticMasking) -> int:
 
 
 def _units(
-    documents: Documents, pair: Pair, masking: StaticMasking, id_dtype: np.dtype
+    documents: Documents, pair: Pair, masking: StaticMasking
 ) -> tuple[Sequence[bool] | None, Sequence[float] | None]:
     """Returns `continues` and `weights` of `draw_masks`."""
     if masking.is_continuation is None and masking.matcher is None:
         return None, None
-    a = np.frombuffer(documents.tokens(pair.a_start, pair.a_length), id_dtype)
-    b = np.frombuffer(documents.tokens(pair.b_start, pair.b_length), id_dtype)
+    a = np.frombuffer(documents.tokens(pair.a_start, pair.a_length), documents.dtype)
+    b = np.frombuffer(documents.tokens(pair.b_start, pair.b_length), documents.dtype)
     if (matcher := masking.matcher) is not None:
         cls, sep = [matcher.cls_id], [matcher.sep_id]
         codes = matcher.match(np.concatenate([cls, a, sep, b, sep]))
@@ -188,11 +186,3 @@ def _units(
     table = masking.is_continuation
     assert table is not None
     return [False, *table[a].tolist(), False, *table[b].tolist(), False], None
-
-
-def _masks_to_bytes(masks: list[tuple[int, int]], masking: StaticMasking) -> bytes:
-    positions = array("H", bytes(2 * masking.max_predictions))
-    replacements = array("I", bytes(4 * masking.max_predictions))
-    for slot, (position, replacement) in enumerate(masks):
-        positions[slot], replacements[slot] = position, replacement
-    return b"".join((array("H", [len(masks)]), positions, replacements))

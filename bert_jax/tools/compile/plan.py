@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from bert_jax.config.data import data_config
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase, make_phases
-from bert_jax.data.corpus.stages import make_forms
+from bert_jax.data.corpus.shards import make_form
 from bert_jax.devices import sharding
 from bert_jax.devices.footprint import bytes_of
 from bert_jax.models import reads_new_words
@@ -184,7 +184,7 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
         longest = shapes(run, phase)[-1]
         batch = host_batch(run, phase, phase.first_step + longest.number)
         return _abstract(run, run.add_fields(batch))
-    form = make_forms(data_config(run.config), run.tokenizer)[phase.sequence_length]
+    form = make_form(data_config(run.config), run.tokenizer, phase.sequence_length)
     batch = run.add_fields(form.make_batch([form.padding]))
     return _with_rows(_abstract(run, batch), phase.batch_size)
 

@@ -1,5 +1,6 @@
 """Text to prepare, and a folder of prepared data."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -47,9 +48,9 @@ def manifest(tmp_path) -> Manifest:
     records = tmp_path / "records"
     pairs.tofile(records)
     files = []
-    for name, bounds in (("first", (0, 256)), ("second", (256, 300))):
+    for name, rows in (("first", range(256)), ("second", range(256, 300))):
         path = str(tmp_path / name)
-        file = write_shard(Letters(), Records(str(records), PAIR), bounds, FORM, path)  # pyright: ignore
+        file = write_shard(Letters(), Records(str(records), PAIR), rows, FORM, path)  # pyright: ignore
         del file["counts"]
         files.append(file)
     records.unlink()
@@ -66,7 +67,7 @@ def manifest(tmp_path) -> Manifest:
             "lowercase": True,
         },
         "corpus": {},
-        "formats": {"16": FORM.to_json()},
+        "formats": {"16": dataclasses.asdict(FORM)},
         "splits": {
             "train": {"sequence_lengths": {"16": {"files": files, "statistics": {"rows": 300}}}}
         },

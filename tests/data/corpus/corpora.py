@@ -4,20 +4,11 @@ import pathlib
 import random
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data.corpus import jobs
+from bert_jax.data.corpus.jobs import Jobs
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 WORDS = ["ba", "co", "du", "fi", "go", "hu", "ji", "ko"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"##{w}" for w in WORDS), "."]
-# Name of a stage -> its job, in the order of a preparation.
-JOBS = {
-    "count": jobs.CountWords,
-    "tokenize": jobs.TokenizeChunk,
-    "sample": jobs.SampleUnit,
-    "sample_static": jobs.SampleStatic,
-    "pack_rows": jobs.PackRows,
-    "write": jobs.WriteShard,
-}
 
 
 def write_text(folder: pathlib.Path, num_documents: int) -> None:
@@ -74,18 +65,18 @@ def quiet(line: str) -> None:
     """A log that drops its lines."""
 
 
-def count_done(monkeypatch, stage: str, stop_after: int | None = None) -> list:
-    """Returns a list to which each job of a stage is added before it runs.
+def count_done(monkeypatch, kind: str, stop_after: int | None = None) -> list[str]:
+    """Returns a list to which the path of each job of a kind is added before it runs.
 
     The program is interrupted in place of job `stop_after` + 1.
     """
-    run, done = JOBS[stage].run, []
+    run, done = getattr(Jobs, kind), []
 
-    def counting(job) -> int:
+    def counting(jobs, path, *arguments) -> int:
         if len(done) == stop_after:
             raise KeyboardInterrupt
-        done.append(job)
-        return run(job)
+        done.append(path)
+        return run(jobs, path, *arguments)
 
-    monkeypatch.setattr(JOBS[stage], "run", counting)
+    monkeypatch.setattr(Jobs, kind, counting)
     return done

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import beam
 from bert_jax.files.beam import Beam
-from tests.data.corpus.corpora import JOBS, REPOSITORY, contents, make_config, quiet
+from tests.data.corpus.corpora import REPOSITORY, contents, make_config, quiet
 
 pytestmark = [
     pytest.mark.usefixtures("small_units"),
@@ -31,7 +32,7 @@ pytestmark = [
 ]
 TWO_PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 TWO_THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
-STAGES = ("count", "tokenize", "sample", "pack_rows", "write")
+KINDS = ("count_words", "tokenize", "sample", "pack_rows", "write_shard")
 WORDPIECE = {"vocab": "train:wordpiece", "max_examples_per_row": 3}
 
 
@@ -78,7 +79,7 @@ def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
     wanted, workers = expected(**changes), tmp_path / "workers"
     workers.mkdir()
     monkeypatch.setenv("WORKERS", str(workers))
-    monkeypatch.setattr(JOBS["sample"], "run", noted_sample)
+    monkeypatch.setattr(Jobs, "sample", noted_sample)
     assert prepare_in_beam(text, tmp_path / "data", *flags, **changes) == wanted
     others = {int(name) for name in os.listdir(workers)}
     assert len(others) == (2 if flags == TWO_PROCESSES else 1)
@@ -87,14 +88,14 @@ def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
         assert {path.read_text() for path in workers.iterdir()} == {"without jax"}
 
 
-original_sample = JOBS["sample"].run
+original_sample = Jobs.sample
 
 
-def noted_sample(job) -> int:
+def noted_sample(*arguments) -> int:
     has_jax = "with" if "jax" in sys.modules else "without"
     pathlib.Path(os.environ["WORKERS"], str(os.getpid())).write_text(f"{has_jax} jax")
     time.sleep(0.05)  # so that the other worker has something left to do
-    return original_sample(job)
+    return original_sample(*arguments)
 
 
 class Shuffled(Beam):
@@ -114,34 +115,34 @@ def test_the_order_of_units_does_not_matter(changes, text, tmp_path, expected):
 
 # ------------------------------------------------------------------ attempts that fail
 
-originals = {name: JOBS[name].run for name in STAGES}
+originals = {kind: getattr(Jobs, kind) for kind in KINDS}
 
 
-def fail_after_part(name: str, job) -> int:
+def fail_after_part(kind: str, jobs, path, *arguments) -> int:
     """Runs the job, but its first attempt ends when a part of a file is written.
 
     The part stays, as after a kill, which no handler sees: a shard's is beside the shards.
     """
     marker = pathlib.Path(os.environ["FAILS_ONCE"])
     if not marker.exists():
-        target = job.shard if name == "write" else job.path
+        target = arguments[0] if kind == "write_shard" else path
         part = f"{target}.0123456789abcdef.part"
-        if name == "tokenize":
+        if kind == "tokenize":
             os.makedirs(part)
             part = os.path.join(part, "tokens")
         pathlib.Path(part).write_bytes(b"a part of ")
         marker.write_text(part)
         raise OSError(5, "Input/output error", target)
-    return originals[name](job)
+    return originals[kind](jobs, path, *arguments)
 
 
-@pytest.fixture(params=STAGES)
+@pytest.fixture(params=KINDS)
 def failing_stage(request, tmp_path, monkeypatch):
-    """A stage whose function fails once; the value is the file that says so."""
+    """A kind of job that fails once; the value is the file that says so."""
     marker = tmp_path / "failed"
     monkeypatch.setenv("FAILS_ONCE", str(marker))
-    name = request.param
-    monkeypatch.setattr(JOBS[name], "run", lambda job: fail_after_part(name, job))
+    kind = request.param
+    monkeypatch.setattr(Jobs, kind, lambda *arguments: fail_after_part(kind, *arguments))
     return marker
 
 

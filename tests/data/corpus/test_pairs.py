@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax.data.corpus.pairs import (
-    PAIR,
-    RUN,
     Pair,
     Run,
     full_sentences,
@@ -226,15 +224,3 @@ def test_each_unit_begins_a_run_of_its_own(documents):
     assert second[0][:2] == (100, documents.starts(100)[0])
     assert max(run.document for run in first) < 100 <= min(run.document for run in second)
     assert list(full_sentences(documents, (7, 7), 126)) == []
-
-
-def test_runs_are_stored_as_items_of_their_dtype(documents):
-    for run in full_sentences(documents, (0, 5), 126):
-        (item,) = np.frombuffer(run.to_bytes(), RUN)
-        assert Run(*item.tolist()) == run
-
-
-def test_pairs_are_stored_as_items_of_their_dtype(pairs):
-    for pair in pairs[0]:
-        (item,) = np.frombuffer(pair.to_bytes(), PAIR)
-        assert Pair(*item.tolist()) == pair

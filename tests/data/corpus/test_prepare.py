@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus import dump, jobs
+from bert_jax.data.corpus import dump, stages
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.request import lock
@@ -129,7 +129,7 @@ def test_other_settings_are_refused(state, text, tmp_path, monkeypatch):
         prepare(make_config(text), str(tmp_path), 1)
     else:
         with pytest.raises(KeyboardInterrupt):
-            count_done(monkeypatch, "write", stop_after=1)
+            count_done(monkeypatch, "write_shard", stop_after=1)
             prepare(make_config(text), str(tmp_path), 1)
     before = contents_of_tree(tmp_path)
     changed = make_config(text, seed=2, dupe_factor=3)
@@ -178,7 +178,8 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
     folder = tmp_path / "data"
     sample = "sample" if mode == "dynamic" else "sample_static"
     lines: list[str] = []
-    stops = [("count", 0), ("tokenize", 0), (sample, 0), (sample, 2), ("write", 0), ("write", 3)]
+    stops = [("count_words", 0), ("tokenize", 0), (sample, 0), (sample, 2)]
+    stops += [("write_shard", 0), ("write_shard", 3)]
     for stage, after in stops:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             count_done(patch, stage, after)
@@ -186,10 +187,10 @@ def test_interrupted_work_is_continued(mode, text, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="has no prepared data"):
             Manifest.load(str(folder))
     with monkeypatch.context() as patch:
-        done = {stage: count_done(patch, stage) for stage in ("count", "tokenize", sample, "write")}
+        done = {stage: count_done(patch, stage) for stage in dict(stops)}
         prepare(config, str(folder), 1, lines.append)
     assert contents(folder) == contents(tmp_path / "expected")
-    assert [stage for stage, some in done.items() if some] == ["write"]
+    assert [stage for stage, some in done.items() if some] == ["write_shard"]
     assert sum("Continuing the unfinished work" in line for line in lines) == len(stops)
 
 
@@ -239,7 +240,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_built(text, tm
 def test_a_full_disk_is_one_clear_line_and_the_work_goes_on(text, tmp_path, monkeypatch):
     folder = tmp_path / "data"
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "join_files", full_disk)
+        patch.setattr(stages, "join_files", full_disk)
         with pytest.raises(ValueError, match="stopped: .*pairs-train-32: No space left on device"):
             prepare(make_config(text), str(folder), 1)
     prepare(make_config(text), str(folder), 1)

@@ -5,8 +5,8 @@ import pytest
 
 from bert_jax.data.corpus import documents as documents_lib
 from bert_jax.data.corpus import dump
+from bert_jax.data.corpus.pairs import running_text
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.running_text import running_text
 from tests.data.corpus.corpora import make_config, write_text
 
 ONE_LENGTH = {"sequence_lengths": (32,), "max_predictions_per_seq": (6,)}

@@ -58,14 +58,14 @@ def expected_row(pair: np.void, length: int) -> dict[str, list[int]]:
     }
 
 
-def write(tmp_path, items: np.ndarray, form: RowFormat, name: str = "shard", bounds=None):
+def write(tmp_path, items: np.ndarray, form: RowFormat, name: str = "shard", rows=None):
     records = str(tmp_path / "records")
     items.tofile(records)
     path = str(tmp_path / name)
     info = write_shard(
         Tokens(form.id_dtype),  # pyright: ignore[reportArgumentType]
         Records(records, items.dtype),
-        bounds or (0, len(items)),
+        rows or range(len(items)),
         form,
         path,
     )
@@ -77,8 +77,8 @@ def test_rows_come_back_in_the_batch_form(vocab_size, tmp_path):
     rows_form = form(vocab_size=vocab_size)
     pairs = random_pairs(600)
     # Two files, as a large split has: the first of full blocks.
-    first, info = write(tmp_path, pairs, rows_form, "first", (0, 512))
-    second, _ = write(tmp_path, pairs, rows_form, "second", (512, 600))
+    first, info = write(tmp_path, pairs, rows_form, "first", range(512))
+    second, _ = write(tmp_path, pairs, rows_form, "second", range(512, 600))
     rows = ShardRows([first, second], [512, 88], rows_form)
     assert len(rows) == 600
     assert (info["name"], info["rows"]) == ("first", 512)
@@ -95,17 +95,18 @@ def test_masks_come_back_and_input_ids_are_corrupted(tmp_path):
     rows_form = form(max_predictions=4)
     dtype = instance_dtype(4)
     items = np.zeros(3, dtype)
-    items["pair"] = random_pairs(3)
+    for name in PAIR.names or ():
+        items[name] = random_pairs(3)[name]
     items["num_masked"] = [2, 0, 4]
     items["masked_positions"][0, :2] = [1, 3]
     items["replacements"][0, :2] = [4, KEEP]
     items["masked_positions"][2] = [1, 2, 4, 5]
     items["replacements"][2] = [KEEP, 4, 77, 4]
-    items["pair"]["a_length"] = [3, 4, 2]
-    items["pair"]["b_length"] = [5, 4, 6]
+    items["a_length"] = [3, 4, 2]
+    items["b_length"] = [5, 4, 6]
     path, info = write(tmp_path, items, rows_form)
     batch = ShardRows([path], [3], rows_form).read(np.arange(3))
-    rows = [expected_row(pair, 32) for pair in items["pair"]]
+    rows = [expected_row(pair, 32) for pair in items]
     for row, number in ((0, 2), (2, 4)):
         positions = items["masked_positions"][row, :number].tolist()
         padding = [0] * (4 - number)

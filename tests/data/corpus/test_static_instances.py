@@ -112,11 +112,9 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
     )
     documents = Documents(corpus, "train", form.id_dtype)
     records, shard = str(tmp_path / "records"), str(tmp_path / "shard")
-    count = write_instances(
-        documents, records, seed, dupe_factor, length - 3, 0.1, masking, form.id_dtype
-    )
+    count = write_instances(documents, records, seed, dupe_factor, length - 3, 0.1, masking)
     dtype = instance_dtype(form.max_predictions)
-    info = write_shard(documents, Records(records, dtype), (0, count), form, shard)
+    info = write_shard(documents, Records(records, dtype), range(count), form, shard)
     batch = ShardRows([shard], [info["rows"]], form).read(np.arange(count))
 
     instances = []
@@ -300,7 +298,7 @@ def test_phrases_are_masked_by_the_documented_procedure(weights, tmp_path):
     rule = masking(random_words=tokenizer.random_words.tolist(), matcher=matcher)
     documents = Documents(corpus, "train", np.dtype("<u2"))
     path = str(tmp_path / "records")
-    count = write_instances(documents, path, 5, 2, 61, 0.1, rule, np.dtype("<u2"))
+    count = write_instances(documents, path, 5, 2, 61, 0.1, rule)
     records = np.fromfile(path, instance_dtype(20))
     assert len(records) == count > 50
 
@@ -342,7 +340,7 @@ def test_a_lexicon_without_matches_gives_whole_words(tmp_path):
     for rule in (masking(is_continuation=tokenizer.is_continuation), masking(matcher=matcher)):
         documents = Documents(corpus, "train", np.dtype("<u2"))
         files.append(tmp_path / f"records-{len(files)}")
-        write_instances(documents, str(files[-1]), 5, 2, 61, 0.1, rule, np.dtype("<u2"))
+        write_instances(documents, str(files[-1]), 5, 2, 61, 0.1, rule)
     assert files[0].read_bytes() == files[1].read_bytes()
 
 

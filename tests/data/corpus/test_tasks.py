@@ -9,10 +9,11 @@ import time
 
 import pytest
 
+from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import shares
 from bert_jax.files.shares import OtherTaskError, parse_share
-from tests.data.corpus.corpora import JOBS, REPOSITORY, contents, make_config, quiet
+from tests.data.corpus.corpora import REPOSITORY, contents, make_config, quiet
 
 pytestmark = pytest.mark.usefixtures("small_units")
 
@@ -63,34 +64,35 @@ def test_the_bytes_are_those_of_one_program(changes, count, text, tmp_path):
 
 def test_every_task_does_a_part(text, tmp_path, monkeypatch):
     """Units are spread by their names, and none is done twice."""
-    done, run = [], JOBS["sample"].run
+    done, run = [], Jobs.sample
 
-    def recorded(job) -> int:
-        done.append((threading.current_thread().name, job.path))
-        return run(job)
+    def recorded(jobs, path, *arguments) -> int:
+        done.append((threading.current_thread().name, path))
+        return run(jobs, path, *arguments)
 
-    monkeypatch.setattr(JOBS["sample"], "run", recorded)
+    monkeypatch.setattr(Jobs, "sample", recorded)
     assert run_tasks(make_config(text), tmp_path, range(3), 3) == {}
     assert len({name for name, _ in done}) == 3
     assert len({path for _, path in done}) == len(done)
 
 
 @pytest.mark.parametrize(
-    ("number", "stage"), [(0, "tokenize"), (0, "sample"), (1, "sample"), (0, "write"), (1, "write")]
+    ("number", "stage"),
+    [(0, "tokenize"), (0, "sample"), (1, "sample"), (0, "write_shard"), (1, "write_shard")],
 )
 def test_a_task_that_dies_is_started_again(number, stage, text, tmp_path, monkeypatch):
     """The other waits; what is finished is not repeated."""
     config = make_config(text)
     prepare(config, str(tmp_path / "one"), 1, log=quiet)
-    run_job, died = JOBS[stage].run, threading.Event()
+    run_job, died = getattr(Jobs, stage), threading.Event()
 
-    def dies(job) -> int:
+    def dies(*arguments) -> int:
         if not died.is_set() and threading.current_thread().name == f"task {number}":
             died.set()
             raise KeyboardInterrupt
-        return run_job(job)
+        return run_job(*arguments)
 
-    monkeypatch.setattr(JOBS[stage], "run", dies)
+    monkeypatch.setattr(Jobs, stage, dies)
     folder, left = str(tmp_path / "two"), []
 
     def run(task: int) -> None:
