@@ -12,10 +12,11 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
-from bert_jax.data.labelled.encode_texts import LABEL_KINDS, TextRows, encode_texts
+from bert_jax.data.labelled.encode_texts import LABEL_KINDS, encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
+from bert_jax.data.labelled.sequences import EncodedRows
 from bert_jax.data.labelled.tables import (
     Columns,
     first_row,
@@ -218,7 +219,7 @@ class ClassificationData(Labelled):
 
     def encode(
         self, examples: Iterable[TextExample], tokenizer: Tokenizer, counts: Counter
-    ) -> TextRows:
+    ) -> EncodedRows:
         labels = Labels(self.labels) if self.labels else None
         return encode_texts(
             examples,
@@ -230,7 +231,7 @@ class ClassificationData(Labelled):
             both_orders=self.head.both_orders,
         )
 
-    def collect(self, examples: Sequence[TextExample], rows: TextRows) -> "TextAnswers":
+    def collect(self, examples: Sequence[TextExample], rows: EncodedRows) -> "TextAnswers":
         return TextAnswers(examples, self.kind, self.labels)
 
     def score(

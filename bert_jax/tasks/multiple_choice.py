@@ -10,8 +10,9 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
-from bert_jax.data.labelled.encode_choices import ChoiceRows, encode_choices
+from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
+from bert_jax.data.labelled.sequences import GroupedRows
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
@@ -114,11 +115,11 @@ class MultipleChoiceData(Labelled):
 
     def encode(
         self, examples: Iterable[ChoiceExample], tokenizer: Tokenizer, counts: Counter
-    ) -> ChoiceRows:
+    ) -> GroupedRows:
         return encode_choices(examples, tokenizer, self.max_sequence_length, counts)
 
-    def collect(self, examples: Sequence[ChoiceExample], rows: ChoiceRows) -> "ChoiceAnswers":
-        return ChoiceAnswers(examples, rows.num_choices)
+    def collect(self, examples: Sequence[ChoiceExample], rows: GroupedRows) -> "ChoiceAnswers":
+        return ChoiceAnswers(examples, rows.max_sequences)
 
     def score(
         self, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]

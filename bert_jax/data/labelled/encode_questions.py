@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from bert_jax.data.labelled.sequences import (
     SequenceWriter,
     flat,
     max_context_windows,
-    pick,
     unpack_runs,
 )
 from bert_jax.files.errors import UserError
@@ -44,14 +44,14 @@ class Window:
     is_max_context: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class QuestionRows(EncodedRows):
     """A row is a question and a window of its context.
 
     Attributes:
       window_starts: int32[rows], the token of the context that a row's window begins with.
       start_positions, end_positions: int32[rows], first and last token of the answer; 0: none here.
-      weights: float32[rows], 0 where the answer is not known.
+      fields: `weights`, float32[rows], 0 where the answer is not known.
       example_starts: int64[examples + 1], each example's first row.
       contexts: int32[examples], the number of each question's context.
       context_starts: int64[contexts + 1], each context's first token in `spans`.
@@ -61,7 +61,6 @@ class QuestionRows(EncodedRows):
     window_starts: np.ndarray
     start_positions: np.ndarray
     end_positions: np.ndarray
-    weights: np.ndarray
     example_starts: np.ndarray
     contexts: np.ndarray
     context_starts: np.ndarray
@@ -73,11 +72,10 @@ class QuestionRows(EncodedRows):
         They have the shape of `row_numbers`; positions count from the beginning of the batch's row.
         """
         batch = super().take(row_numbers, length)
-        begins = batch["cls_positions"].reshape(row_numbers.shape)
+        begins, is_row = batch["cls_positions"].reshape(row_numbers.shape), row_numbers >= 0
         return batch | {
-            "start_positions": pick(self.start_positions, row_numbers) + begins,
-            "end_positions": pick(self.end_positions, row_numbers) + begins,
-            "weights": pick(self.weights, row_numbers),
+            "start_positions": np.where(is_row, self.start_positions[row_numbers], 0) + begins,
+            "end_positions": np.where(is_row, self.end_positions[row_numbers], 0) + begins,
         }
 
     def unpack(
@@ -118,7 +116,7 @@ def encode_questions(
     """Encodes questions.
 
     Args:
-      examples: read once. Questions about a context are best given together: it is encoded once.
+      examples: read once. Successive questions about a context encode it once.
       tokenizer: any.
       max_sequence_length: maximum number of tokens of a row; at least a quarter of them are for the
         context.
@@ -136,66 +134,44 @@ def encode_questions(
             raise UserError(f"{name}={value} must be at least 1.")
     writer = SequenceWriter(tokenizer, max_sequence_length)
     longest_query = min(max_query_length, 3 * max_sequence_length // 4 - 3)
-    contexts = _Contexts(tokenizer)
     window_starts, example, example_starts = array("i"), array("i"), array("q", [0])
-    answers, weights, context_numbers = array("i"), array("f"), array("i")
-    for number, question in enumerate(examples):
-        query = tokenizer.encode(question.question)
-        counts["questions_truncated"] += len(query) > longest_query
-        query = query[:longest_query]
-        ids, spans = contexts.get(question.context)
-        answer = _answer(question, spans)
-        is_known = question.is_impossible or answer is not None
-        counts["questions_not_learned"] += bool(question.answers) and not is_known
-        windows = _windows(len(ids), writer.room_of_pair - len(query), doc_stride)
-        places = [_place(answer, window, first=len(query) + 2) for window in windows]
-        for window, place in zip(windows, places, strict=True):
-            writer.add(query, ids[window.start : window.stop])
-            window_starts.append(window.start)
-            answers.extend(place)
-        counts["questions_of_several_rows"] += len(windows) > 1
-        counts["answers_in_no_window"] += answer is not None and not any(map(any, places))
-        weights.extend([is_known] * len(windows))
-        example.extend([number] * len(windows))
-        context_numbers.append(contexts.number)
-        example_starts.append(len(writer))
-    positions = flat(answers).reshape(-1, 2)
+    answers, weights, contexts = array("i"), array("f"), array("i")
+    spans: list[np.ndarray] = []  # of each context
+    for context, questions in groupby(examples, lambda question: question.context):
+        ids = tokenizer.encode(context)
+        spans.append(np.array(character_spans(tokenizer, context), np.int32).reshape(-1, 2))
+        for question in questions:
+            query = tokenizer.encode(question.question)
+            counts["questions_truncated"] += len(query) > longest_query
+            query = query[:longest_query]
+            answer = _answer(question, spans[-1])
+            is_known = question.is_impossible or answer is not None
+            counts["questions_not_learned"] += bool(question.answers) and not is_known
+            windows = _windows(len(ids), writer.room_of_pair - len(query), doc_stride)
+            places = [_place(answer, window, first=len(query) + 2) for window in windows]
+            for window, place in zip(windows, places, strict=True):
+                writer.add(query, ids[window.start : window.stop])
+                window_starts.append(window.start)
+                answers.extend(place)
+            counts["questions_of_several_rows"] += len(windows) > 1
+            counts["answers_in_no_window"] += answer is not None and not any(map(any, places))
+            weights.extend([is_known] * len(windows))
+            example.extend([len(contexts)] * len(windows))
+            contexts.append(len(spans) - 1)
+            example_starts.append(len(writer))
+    sequences, positions = writer.finish(), flat(answers).reshape(-1, 2)
     return QuestionRows(
-        sequences=writer.finish(),
+        sequences=sequences,
         example=flat(example),
+        fields={"weights": flat(weights)},
         window_starts=flat(window_starts),
         start_positions=positions[:, 0],
         end_positions=positions[:, 1],
-        weights=flat(weights),
         example_starts=flat(example_starts),
-        contexts=flat(context_numbers),
-        context_starts=flat(contexts.starts),
-        spans=flat(contexts.spans).reshape(-1, 2),
+        contexts=flat(contexts),
+        context_starts=np.cumsum([0, *map(len, spans)]),
+        spans=np.concatenate(spans),
     )
-
-
-class _Contexts:
-    """Encodes contexts; successive questions about a context encode it once."""
-
-    def __init__(self, tokenizer: Tokenizer):
-        self.starts, self.spans = array("q", [0]), array("i")
-        self._tokenizer = tokenizer
-        self._text: str | None = None
-        self._last: tuple[list[int], np.ndarray] = ([], np.empty((0, 2), np.int32))
-
-    @property
-    def number(self) -> int:
-        """Number of the last context."""
-        return len(self.starts) - 2
-
-    def get(self, text: str) -> tuple[list[int], np.ndarray]:
-        """Returns the ids of a context, and int32[tokens, 2], the characters of each."""
-        if text != self._text:
-            spans = np.array(character_spans(self._tokenizer, text), np.int32).reshape(-1, 2)
-            self._text, self._last = text, (self._tokenizer.encode(text), spans)
-            self.spans.frombytes(spans.tobytes())
-            self.starts.append(len(self.spans) // 2)
-        return self._last
 
 
 def _windows(num_tokens: int, room: int, doc_stride: int) -> list[range]:

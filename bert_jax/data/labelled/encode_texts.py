@@ -1,61 +1,23 @@
-"""Encodes texts and pairs of texts, a row each: classification, multi-label and regression."""
+"""Encodes texts and pairs, a row each, and contexts with several endings, a sequence each.
+
+Texts are for classification, multi-label classification and regression. The sequences of an example
+with endings, [CLS] context [SEP] start ending [SEP], are scored together (paper, section 4.4).
+"""
 
 import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.batch import Batch
-from bert_jax.data.labelled.examples import Labels, TextExample
-from bert_jax.data.labelled.sequences import EncodedRows, SequenceWriter, flat, pick
+from bert_jax.data.labelled.examples import ChoiceExample, Labels, TextExample
+from bert_jax.data.labelled.sequences import EncodedRows, GroupedRows, SequenceWriter, flat
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 # The label of a text: one class, any number of classes, a number.
 LABEL_KINDS = ("single", "multi", "regression")
-
-
-@dataclass(frozen=True)
-class TextRows(EncodedRows):
-    """A row is a text or a pair.
-
-    Attributes:
-      labels: int32[rows] (single), float32[rows, classes] of 0 and 1 (multi) or float32[rows].
-      weights: float32[rows], 0 where there is no gold label.
-    """
-
-    labels: np.ndarray
-    weights: np.ndarray
-
-    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds `labels` and float32 `weights`, [batch, ...] or, packed, [batch, N, ...]."""
-        return super().take(row_numbers, length) | self._labels(row_numbers)
-
-    def _labels(self, row_numbers: np.ndarray) -> Batch:
-        return {
-            "labels": pick(self.labels, row_numbers),
-            "weights": pick(self.weights, row_numbers),
-        }
-
-
-@dataclass(frozen=True)
-class BothOrdersRows(TextRows):
-    """A row is a pair in both orders: sequences 2 * row (A, B) and 2 * row + 1 (B, A)."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int32[rows], tokens of the longer sequence of each row."""
-        return self.sequences.lengths.reshape(-1, 2).max(axis=1)
-
-    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Returns arrays [batch, 2, length] and [batch, 2, 1], and labels and weights as above."""
-        sequences = 2 * row_numbers[:, None] + np.arange(2)
-        is_row = row_numbers[:, None] >= 0
-        batch = self.sequences.take(np.where(is_row, sequences, -1)[..., None], length)
-        return batch | self._labels(row_numbers)
 
 
 def encode_texts(
@@ -66,7 +28,7 @@ def encode_texts(
     kind: str,
     counts: Counter,
     both_orders: bool = False,
-) -> TextRows:
+) -> EncodedRows:
     """Encodes texts; overlong ones are truncated at the end, of a pair the longer text first.
 
     Args:
@@ -76,7 +38,12 @@ def encode_texts(
       labels: the classes; None for a regression.
       kind: of LABEL_KINDS.
       counts: of `texts_truncated` and `tokens_cut_off`, of a pair in both orders once.
-      both_orders: whether a row is a pair in both orders (Radford et al. 2018, section 3.3).
+      both_orders: whether a row is a pair in both orders, two sequences (Radford et al. 2018,
+        section 3.3).
+
+    Returns:
+      Rows with the fields `labels`, int32[rows] (single), float32[rows, classes] of 0 and 1 (multi)
+      or float32[rows], and `weights`, float32[rows], 0 where there is no gold label.
 
     Raises:
       UserError: naming the place, for an unknown label or the wrong number of labels, or for a
@@ -103,8 +70,12 @@ def encode_texts(
     values = flat(numbers)
     if kind == "multi":
         values = values.reshape(len(weights), -1)
-    make = BothOrdersRows if both_orders else TextRows
-    return make(sequences, np.arange(len(weights), dtype=np.int32), values, flat(weights))
+    example = np.arange(len(weights), dtype=np.int32)
+    fields = {"labels": values, "weights": flat(weights)}
+    if not both_orders:
+        return EncodedRows(sequences=sequences, example=example, fields=fields)
+    starts = 2 * np.arange(len(weights) + 1)
+    return GroupedRows(sequences=sequences, example=example, fields=fields, starts=starts)
 
 
 def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[float]:
@@ -134,3 +105,52 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
             f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
         )
     return [number]
+
+
+def encode_choices(
+    examples: Iterable[ChoiceExample],
+    tokenizer: Tokenizer,
+    max_sequence_length: int,
+    counts: Counter,
+) -> GroupedRows:
+    """Encodes contexts with their endings, truncated as texts are.
+
+    Args:
+      examples: read once.
+      tokenizer: any.
+      max_sequence_length: maximum number of tokens of a sequence, special tokens included.
+      counts: of `choices_truncated` and `tokens_cut_off`.
+
+    Returns:
+      Rows with the fields `labels`, int32[rows], and `weights`, float32[rows], 0 where there is no
+      gold label.
+
+    Raises:
+      UserError: naming the place, for fewer than two endings or a label that names no ending;
+        there are no examples.
+    """
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    starts, labels, weights = array("q", [0]), array("i"), array("f")
+    for example in examples:
+        num_endings, label = len(example.endings), example.label
+        if num_endings < 2:
+            raise UserError(f"{example.where}: {num_endings} endings, but two or more are needed.")
+        if label is not None and not 0 <= label < num_endings:
+            raise UserError(
+                f"{example.where}: the label {label} is not the number of an ending, 0 to"
+                f" {num_endings - 1}."
+            )
+        context, start = tokenizer.encode(example.context), tokenizer.encode(example.start)
+        for ending in example.endings:
+            cut = writer.add_truncated(context, start + tokenizer.encode(ending))
+            counts["choices_truncated"] += cut > 0
+            counts["tokens_cut_off"] += cut
+        starts.append(len(writer))
+        labels.append(label or 0)
+        weights.append(label is not None)
+    return GroupedRows(
+        sequences=writer.finish(),
+        example=np.arange(len(labels), dtype=np.int32),
+        fields={"labels": flat(labels), "weights": flat(weights)},
+        starts=flat(starts),
+    )

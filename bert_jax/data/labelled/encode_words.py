@@ -38,7 +38,7 @@ _WIDTHS = (16, 32, 64, 128, 256, 512)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WordRows(EncodedRows):
     """Words are numbered over all examples; a row has some words of its sentence, in order.
 
@@ -129,7 +129,7 @@ def encode_words(
     examples: Iterable[TaggedExample],
     tokenizer: Tokenizer,
     max_sequence_length: int,
-    labels: Labels | None,
+    labels: Labels,
     counts: Counter,
     document_context: bool = False,
 ) -> WordRows:
@@ -138,8 +138,8 @@ def encode_words(
     Args:
       examples: read once, a sentence (with document context, a document) at a time.
       tokenizer: any; a word without pieces, such as control characters, is [UNK].
-      max_sequence_length: most tokens of a row.
-      labels: the tags; None: tags are ignored.
+      max_sequence_length: maximum number of tokens of a row.
+      labels: the tags.
       counts: of `words_without_pieces`, `words_truncated` (to the pieces that fit into a
         row) and `sentences_of_several_rows`.
       document_context: whether to fill rows with the sentences before and after; not those of a
@@ -149,25 +149,59 @@ def encode_words(
       UserError: naming the place, for an unknown tag or different numbers of tags and words; or
         there are no examples, or tags without words.
     """
-    rows = _Rows(SequenceWriter(tokenizer, max_sequence_length))
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    example, starts, first_words = array("i"), array("q", [0]), array("q")
+    positions, is_predicted = array("i"), array("b")
+    gold, weights, example_starts = array("i"), array("f"), array("q", [0])
+    has_tags = False
     for sentences in documents(examples, document_context):
         pieces = [
-            _encode_word(word, tokenizer, rows.writer.room, counts)
+            _encode_word(word, tokenizer, writer.room, counts)
             for sentence in sentences
             for word in sentence.words
         ]
-        starts = [0, *accumulate(map(len, pieces))]
+        before = [0, *accumulate(map(len, pieces))]  # pieces before each word
         first = 0
         for sentence in sentences:
-            stop = first + len(sentence.words)
-            windows = _windows(starts, first, stop, rows.writer.room)
+            stop, tags = first + len(sentence.words), sentence.tags
+            windows = _windows(before, first, stop, writer.room)
             counts["sentences_of_several_rows"] += len(windows) > 1
-            predicted = _predicted(starts, windows, first, stop)
+            predicted = _predicted(before, windows, first, stop)
             for window, words in zip(windows, predicted, strict=True):
-                rows.add(pieces, starts, window, range(first, stop), words)
-            rows.add_example(sentence, labels)
+                writer.add(list(chain.from_iterable(pieces[window.start : window.stop])))
+                here = range(max(window.start, first), min(window.stop, stop))
+                shift = 1 - before[window.start]  # [CLS] comes first
+                positions.extend(before[word] + shift for word in here)
+                is_predicted.extend(word in words for word in here)
+                starts.append(len(positions))
+                first_words.append(example_starts[-1] + here.start - first)
+                example.append(len(example_starts) - 1)
+            if tags is not None and len(tags) != stop - first:
+                raise UserError(f"{sentence.where}: {len(tags)} tags for {stop - first} words.")
+            numbers = [labels.number(tag, sentence.where) for tag in tags or ()]
+            gold.extend(numbers or [0] * (stop - first))
+            weights.extend([tags is not None] * (stop - first))
+            example_starts.append(len(gold))
+            has_tags |= tags is not None
             first = stop
-    return rows.finish()
+    sequences = writer.finish()
+    if not gold:
+        if has_tags:
+            raise UserError("There are no words to tag.")
+        # A word in no row; places without a word refer to it.
+        for values in (positions, is_predicted, gold, weights):
+            values.append(0)
+    return WordRows(
+        sequences=sequences,
+        example=flat(example),
+        starts=flat(starts),
+        positions=flat(positions),
+        is_predicted=flat(is_predicted).astype(bool),
+        first_words=flat(first_words),
+        labels=flat(gold),
+        weights=flat(weights),
+        example_starts=flat(example_starts),
+    )
 
 
 def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]]:
@@ -188,77 +222,6 @@ def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) ->
     counts["words_without_pieces"] += not ids
     counts["words_truncated"] += len(ids) > room
     return ids[:room] or [tokenizer.unk_id]
-
-
-class _Rows:
-    """The arrays of WordRows as they grow."""
-
-    def __init__(self, writer: SequenceWriter):
-        self.writer = writer
-        self._example, self._starts, self._positions = array("i"), array("q", [0]), array("i")
-        self._is_predicted, self._first_words = array("b"), array("q")
-        self._labels, self._weights, self._example_starts = array("i"), array("f"), array("q", [0])
-        self._are_tagged = False
-
-    def add(
-        self,
-        pieces: Sequence[list[int]],
-        starts: Sequence[int],
-        window: range,
-        sentence: range,
-        predicted: range,
-    ) -> None:
-        """Adds a row. Ranges are of word numbers in the document.
-
-        Args:
-          pieces: of each word.
-          starts: how many pieces there are before each word.
-          window: the words in the row.
-          sentence: the words of the example.
-          predicted: the words of the example that the row predicts.
-        """
-        self.writer.add(list(chain.from_iterable(pieces[window.start : window.stop])))
-        words = range(max(window.start, sentence.start), min(window.stop, sentence.stop))
-        shift = 1 - starts[window.start]  # [CLS] comes first
-        self._positions.extend(starts[word] + shift for word in words)
-        self._is_predicted.extend(word in predicted for word in words)
-        self._starts.append(len(self._positions))
-        self._first_words.append(self._example_starts[-1] + words.start - sentence.start)
-        self._example.append(len(self._example_starts) - 1)
-
-    def add_example(self, example: TaggedExample, labels: Labels | None) -> None:
-        """Adds the tags of the example whose rows were added last."""
-        num_words, tags = len(example.words), example.tags
-        self._are_tagged |= tags is not None
-        if tags is not None and len(tags) != num_words:
-            raise UserError(f"{example.where}: {len(tags)} tags for {num_words} words.")
-        if labels is None or tags is None:
-            self._labels.extend([0] * num_words)
-            self._weights.extend([0] * num_words)
-        else:
-            self._labels.extend(labels.number(tag, example.where) for tag in tags)
-            self._weights.extend([1] * num_words)
-        self._example_starts.append(len(self._labels))
-
-    def finish(self) -> WordRows:
-        sequences = self.writer.finish()
-        if not self._labels:
-            if self._are_tagged:
-                raise UserError("There are no words to tag.")
-            # A word in no row; places without a word refer to it.
-            for values in (self._positions, self._is_predicted, self._labels, self._weights):
-                values.append(0)
-        return WordRows(
-            sequences=sequences,
-            example=flat(self._example),
-            starts=flat(self._starts),
-            positions=flat(self._positions),
-            is_predicted=flat(self._is_predicted).astype(bool),
-            first_words=flat(self._first_words),
-            labels=flat(self._labels),
-            weights=flat(self._weights),
-            example_starts=flat(self._example_starts),
-        )
 
 
 def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[range]:

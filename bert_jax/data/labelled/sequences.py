@@ -1,13 +1,13 @@
 """Encoded examples in memory: token sequences end to end in flat arrays, and their rows.
 
-Every encoder (encode_texts.py, encode_words.py, encode_questions.py, encode_choices.py) fills a
-`SequenceWriter` and returns a subclass of `EncodedRows`, whose `take` makes batches of any rows,
-one or several in a row of the batch.
+The way of every task: a reader yields examples (examples.py), an encoder (encode_texts.py,
+encode_words.py, encode_questions.py) fills a `SequenceWriter` and returns `EncodedRows`, whose
+`take` makes batches of any rows, one or several in a row of the batch.
 """
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -121,12 +121,8 @@ class SequenceWriter:
         """
         if not len(self):
             raise UserError("There are no examples to make rows of.")
-        return Sequences(
-            flat(self._ids),
-            flat(self._starts),
-            flat(self._first_lengths),
-            self._tokenizer.pad_id,
-        )
+        arrays = map(flat, (self._ids, self._starts, self._first_lengths))
+        return Sequences(*arrays, self._tokenizer.pad_id)
 
 
 def flat(numbers: array) -> np.ndarray:
@@ -153,17 +149,19 @@ def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray
     return np.where((left >= 0) & (right >= 0), scores, -np.inf).argmax(axis=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedRows:
-    """The encoded rows of a data set; a subclass adds the labels of its task.
+    """The encoded rows of a data set; subclasses add labels of words or positions.
 
     Attributes:
       sequences: one for each row.
       example: int32[rows], the example of each row; rows of an example are consecutive.
+      fields: arrays [rows, ...] that batches have as they are, such as `labels`.
     """
 
     sequences: Sequences
     example: np.ndarray
+    fields: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -191,7 +189,20 @@ class EncodedRows:
           UserError: the rows have more than `length` tokens.
         """
         is_packed = row_numbers.ndim == 2
-        return self.sequences.take(row_numbers if is_packed else row_numbers[:, None], length)
+        numbers = row_numbers if is_packed else row_numbers[:, None]
+        return self.sequences.take(numbers, length) | self.fields_of(row_numbers)
+
+    def fields_of(self, row_numbers: np.ndarray) -> Batch:
+        """Returns `fields` of rows, with zeros for the number -1."""
+        is_row, at = row_numbers >= 0, np.maximum(row_numbers, 0)
+        return {
+            name: np.where(
+                is_row.reshape(is_row.shape + (1,) * (values.ndim - 1)),
+                values[at],
+                np.zeros((), values.dtype),
+            )
+            for name, values in self.fields.items()
+        }
 
     def unpack(
         self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
@@ -207,6 +218,38 @@ class EncodedRows:
         """
         is_row = row_numbers >= 0
         return row_numbers[is_row], {name: array[is_row] for name, array in answers.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedRows(EncodedRows):
+    """Rows of several sequences that are scored together, such as the choices of an example.
+
+    Attributes:
+      starts: int64[rows + 1], the first sequence of each row.
+    """
+
+    starts: np.ndarray
+
+    @cached_property
+    def max_sequences(self) -> int:
+        """The sequences of a row in a batch, the most that a row has."""
+        return int(np.diff(self.starts).max())
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32[rows], tokens of the longest sequence of each row."""
+        return np.maximum.reduceat(self.sequences.lengths, self.starts[:-1])
+
+    def take(self, row_numbers: np.ndarray, length: int) -> Batch:
+        """Returns arrays [batch, max_sequences, length or 1], and `fields`.
+
+        A sequence that a row lacks is all padding. `row_numbers` are int64[batch].
+        """
+        at = np.maximum(row_numbers, 0)[:, None]
+        numbers = self.starts[at] + np.arange(self.max_sequences)
+        is_here = (row_numbers[:, None] >= 0) & (numbers < self.starts[at + 1])
+        batch = self.sequences.take(np.where(is_here, numbers, -1)[..., None], length)
+        return batch | self.fields_of(row_numbers)
 
 
 def unpack_runs(
@@ -225,9 +268,3 @@ def unpack_runs(
     begins = (np.cumsum(counts, axis=1) - counts)[rows, columns]
     places = np.minimum(begins[:, None] + np.arange(width), array.shape[1] - 1)
     return array[rows[:, None], places]
-
-
-def pick(values: np.ndarray, row_numbers: np.ndarray) -> np.ndarray:
-    """Returns values[row_numbers], with zeros for the number -1."""
-    is_row = (row_numbers >= 0).reshape(row_numbers.shape + (1,) * (values.ndim - 1))
-    return np.where(is_row, values[np.maximum(row_numbers, 0)], np.zeros((), values.dtype))

@@ -81,22 +81,6 @@ def test_long_and_short_batches_come_mixed():
     assert changes > 0.3 * len(lengths)  # sorted they would be a dozen
 
 
-def test_rows_meet_other_rows_in_each_epoch():
-    loader = BucketedLoader(np.full(800, 10), 8, 0, BUCKETS)
-    pairs = [
-        {
-            (a, b)
-            for number in range(epoch * 100, epoch * 100 + 100)
-            for a in loader.batch(number)[0]
-            for b in loader.batch(number)[0]
-            if a < b
-        }
-        for epoch in range(2)
-    ]
-    # By chance 2800 x 2800 / 319600 pairs meet again.
-    assert len(pairs[0] & pairs[1]) < 60
-
-
 @pytest.mark.parametrize("num_rows, batch_size", [(1, 4), (64, 8), (1003, 8)])
 def test_an_evaluation_sees_every_row_once_the_longest_first(num_rows, batch_size):
     lengths = some_lengths(num_rows)

@@ -41,7 +41,8 @@ def test_a_batch():
     assert batch["start_positions"].tolist() == [0, 0, 5]
     assert batch["end_positions"].tolist() == [0, 0, 6]
     assert batch["weights"].tolist() == [1, 0, 1]
-    dtypes = [batch[name].dtype.name for name in list(batch)[5:]]
+    names = ("start_positions", "end_positions", "weights")
+    dtypes = [batch[name].dtype.name for name in names]
     assert dtypes == ["int32", "int32", "float32"]
     assert not counts
 
@@ -127,7 +128,7 @@ def test_the_tokens_of_any_answer_are_those_that_share_characters_with_it(traine
             for token, (first, stop) in enumerate(window.spans.tolist())
             if set(range(first, stop)) & set(range(start, start + len(text)))
         ]
-        assert rows.weights[0] == bool(shared)
+        assert rows.fields["weights"][0] == bool(shared)
         if shared:
             found = rows.start_positions[0] - window.first, rows.end_positions[0] - window.first
             assert found == (shared[0], shared[-1])
@@ -150,7 +151,7 @@ def test_answers_that_teach_nothing_are_counted():
 def test_an_answer_longer_than_every_window_is_counted():
     rows, counts = encode([ask("a b c d e f g a b", "b c d e f g a")], length=10)
     assert counts == {"answers_in_no_window": 1, "questions_of_several_rows": 1}
-    assert not rows.start_positions.any() and rows.weights.all()
+    assert not rows.start_positions.any() and rows.fields["weights"].all()
 
 
 def test_long_questions_are_cut_and_leave_a_quarter_to_the_context():

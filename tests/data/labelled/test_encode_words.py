@@ -19,9 +19,9 @@ TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
 TAGS = Labels.find_tags(["B-PER"])
 
 
-def encode(examples, length=16, labels=TAGS, document_context=False):
+def encode(examples, length=16, document_context=False):
     counts = Counter()
-    rows = encode_words(iter(examples), TOKENIZER, length, labels, counts, document_context)
+    rows = encode_words(iter(examples), TOKENIZER, length, TAGS, counts, document_context)
     return rows, +counts
 
 
@@ -115,23 +115,6 @@ def test_every_word_is_predicted_once_where_it_has_most_context(length, document
     assert counts["sentences_of_several_rows"] == (np.bincount(rows.example) > 1).sum() > 5
 
 
-def test_ten_thousand_words():
-    example = next(e for e in random_sentences(3, 999, 10000) if len(e.words) > 9000)
-    rows, _ = encode([example], 128)
-    check_windows([example], rows, 128)
-    # No word but the first and the last ones has less than a quarter of the row on a side.
-    batch, predicted = everything(rows, 128)
-    context = {
-        int(word): min(at - 1, size - 2 - at)
-        for size, words, places in zip(
-            rows.lengths, predicted, batch["word_positions"], strict=True
-        )
-        for word, at in zip(words, places, strict=True)
-        if word >= 0
-    }
-    assert min(context[word] for word in range(100, len(context) - 100)) >= 126 // 4 - 7
-
-
 def test_document_context_fills_rows_from_both_sides_with_the_words_of_the_document():
     examples = [sentence("a a a"), sentence("b b"), sentence("c cx c"), sentence("d", document=1)]
     rows, _ = encode(examples, 10, document_context=True)
@@ -177,26 +160,8 @@ def test_words_without_pieces_and_words_that_are_too_long_are_counted():
     assert predicted[predicted >= 0].tolist() == [0, 1, 2, 3]
 
 
-def test_chinese_characters_are_words():
-    rows, _ = encode([sentence("中 文 中", "B-PER I-PER O")])
-    batch, _ = everything(rows, 16)
-    assert batch["input_ids"][0, :5].tolist() == [2, 14, 15, 14, 3]
-    assert batch["word_positions"][0, :3].tolist() == [1, 2, 3]
-
-
-def test_a_sentence_without_words_has_a_row_without_words():
-    rows, _ = encode([sentence(""), sentence("a")])
-    assert rows.take(np.array([0, 1]), 8)["is_word"].sum(1).tolist() == [0, 1]
-
-
-def test_tags_are_not_needed_to_predict():
-    rows, _ = encode([sentence("a b", "B-XYZ O")], labels=None)
-    batch, predicted = everything(rows, 8)
-    assert batch["weights"].sum() == 0 and (predicted >= 0).sum() == 2
-
-
 def test_sentences_without_words_are_rows_without_words():
-    rows, _ = encode([sentence(""), sentence("")], labels=None)
+    rows, _ = encode([sentence(""), sentence("")])
     batch, predicted = everything(rows, 8)
     assert batch["input_ids"].tolist() == [[2, 3, *[0] * 6]] * 2
     assert not batch["is_word"].any() and not batch["weights"].any() and (predicted == -1).all()
