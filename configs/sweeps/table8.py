@@ -1,4 +1,4 @@
-"""Table 8 of the paper: what stands in the place of the words that are to be predicted.
+"""Table 8 of the paper: what replaces the tokens to be predicted.
 
     python -m bert_jax sweep --sweep=configs/sweeps/table8.py --workdir=DIR \\
         --set corpus=text:PATH --set data=FOLDER --seeds=5

@@ -18,7 +18,7 @@ from bert_jax.training.metrics import read_metrics
 # Updates from which the rate of a recipe is measured: the second half of them.
 _CALIBRATION_STEPS = 40
 _EVALUATIONS = "5%"
-# Models of transformers' Trainer, in the place of a configuration file.
+# Models of transformers' Trainer, instead of a configuration file.
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
 
 

@@ -11,7 +11,7 @@ COMMANDS = {
     "sweep": "Runs many trainings that depend on each other, and prints tables of their results.",
     "report": "Writes the report of runs or of a sweep, as an HTML file.",
     "doctor": "Looks at the machine, and at a run before it starts: problems, fixes, memory, time.",
-    "compile": "Compiles a run, also for TPUs that are not there: memory, FLOPs, fit.",
+    "compile": "Compiles a run, also for hardware you do not have: memory, FLOPs, fit.",
     "prepare": "Makes a vocabulary and training shards of a corpus.",
     "tokenize": "Prints the ids or the pieces of each line of text.",
     "features": "Writes vectors of tokens, words or sentences.",

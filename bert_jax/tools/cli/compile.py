@@ -1,4 +1,4 @@
-"""Compiles the programs of a run, also for devices that are not there: memory, FLOPs, links, fit.
+"""Compiles the programs of a run, also for hardware you do not have: memory, FLOPs, links, fit.
 
     python -m bert_jax compile --config=configs/base.py
     python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
@@ -8,7 +8,7 @@
 
 All numbers are those of one device. A corpus is not read, and nothing is executed or written.
 Without --topology the programs are compiled for the devices of this machine, and with --measure run
-once, with zeros in the place of a corpus. The bound is the
+once, with zeros instead of a corpus. The bound is the
 shortest time of a program by the peak rates of the device, and the largest MFU. The exit code is 1
 if a program does not fit into the memory. A slice of TPUs needs the extra tpu, NVIDIA GPUs (a100,
 h100, h200, b200) the extra nvidia.
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("topology", "", "Devices to compile for: v5e:4x4, h100:8.")
     parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
     parser.switch("measure", "Run each program once, with zeros, and print the memory it took.")
-    parser.switch("json", "Print one JSON object in the place of lines.")
+    parser.switch("json", "Print one JSON object instead of lines.")
     config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed

@@ -1,4 +1,4 @@
-"""Looks at the machine, and at a run before it starts: what will not work, and how to mend it.
+"""Looks at the machine, and at a run before it starts: what will not work, and how to fix it.
 
     python -m bert_jax doctor
     python -m bert_jax doctor --config=configs/tiny.py --workdir=DIR
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("workdir", "", "Folder of a run, or where it would be; it is not changed.")
     parser.flag("steps", 3, "Updates to measure for each shape of a batch.", least=1)
     parser.switch("time", "Compile, but do not execute updates: no estimate of the time.", True)
-    parser.switch("json", "Print one JSON object in the place of lines.")
+    parser.switch("json", "Print one JSON object instead of lines.")
     run_flags.add_cache(parser)
     # The blocks that end remove the temporary folder.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

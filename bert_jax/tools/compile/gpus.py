@@ -1,4 +1,4 @@
-"""What XLA's compiler for NVIDIA GPUs has to know of one that is not there."""
+"""What XLA's compiler needs to know about an NVIDIA GPU that the machine lacks."""
 
 import dataclasses
 

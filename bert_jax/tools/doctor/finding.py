@@ -1,4 +1,4 @@
-"""What a check found, and how to mend it."""
+"""What a check found, and how to fix it."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Set
@@ -16,9 +16,9 @@ class Finding:
 
     Attributes:
       level: `ok`; `note`: worth knowing; `warning`: probably not what is wanted; `problem`: the run
-        will not start, will not end, or its result will be worth nothing.
+        will not start, will not end, or give useless results.
       what: the value, and what is expected.
-      fix: how to mend it; empty if there is nothing to mend, or `what` says it.
+      fix: how to fix it; empty if there is nothing to fix, or `what` says it.
     """
 
     level: Level

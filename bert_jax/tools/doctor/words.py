@@ -81,7 +81,7 @@ def check(words: Words, tokenizer: Tokenizer, where: str) -> Iterator[Finding]:
     what = f"{where}: {share:.2%} of {words.tokens:,} tokens are unknown"
     many = _MANY_UNKNOWN_WORDS if isinstance(tokenizer, WordTokenizer) else MANY_UNKNOWN
     fix = (
-        "Mend the case first, see above."
+        "Fix the casing mismatch first, see above."
         if any(finding.level in ("warning", "problem") for finding in case)
         else "Take a vocabulary of this language and kind of text (config.data.vocab, or another"
         " config.init_from), or train one on the text: --config.data.vocab=train:wordpiece."

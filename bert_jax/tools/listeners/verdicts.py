@@ -30,9 +30,9 @@ def labelled_verdict(metric: str, value: float, baseline: float) -> list[str]:
     Args:
       metric: name of the score.
       value: of the model.
-      baseline: of the same answer to every example.
+      baseline: of a constant prediction.
     """
-    lines = [f"  {metric} {value:.4f}   the same answer to everything {baseline:.4f}"]
+    lines = [f"  {metric} {value:.4f}   constant prediction {baseline:.4f}"]
     if value > baseline:
         return [*lines, "health: good, it has learned to tell examples apart."]
     return [

@@ -137,7 +137,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, digits: int = 4, note: Content
     for number, row in enumerate(rows):
         parts += _dots(row, scale, _TOP + number * _ROW, digits)
     picture = _picture(parts, height + 22, f"{title}: {'; '.join(map(_spread, rows))}")
-    header = ["name", "run", "value", "paper", "same answer to everything"]
+    header = ["name", "run", "value", "paper", "constant prediction"]
     data = [
         [row.name, run, value, row.paper, row.baseline]
         for row in rows
@@ -162,7 +162,7 @@ def _dots(row: Dots, scale: scales.Scale, y: float, digits: int) -> Iterator[Con
     yield tag("path.whisker", d=f"M{x:.1f} {middle - 8}v16")
     if row.baseline is not None:
         x = scale.place(row.baseline)
-        tip = f"the same answer to everything: {row.baseline:.4g}"
+        tip = f"constant prediction: {row.baseline:.4g}"
         yield tag("path.line.ref", d=f"M{x:.1f} {middle - 9}v18", data_tip=tip)
     if row.paper is not None:
         x = scale.place(row.paper)
@@ -183,7 +183,7 @@ def _dots_legend(rows: Sequence[Dots]) -> Markup:
         shapes.append(("paper", tag("path.paper", d="M11 0l5 5-5 5-5-5z")))
     if any(row.baseline is not None for row in rows):
         line = tag("path.line.ref", d="M11 0v10")
-        shapes.append(("same answer to everything", line))
+        shapes.append(("constant prediction", line))
     items = [
         tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
         for name, shape in shapes

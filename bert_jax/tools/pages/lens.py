@@ -21,9 +21,7 @@ def lens(arrays: Mapping[str, np.ndarray], no_lens: str = "") -> Content:
     if no_lens:
         return note(no_lens)
     if "lens_tokens" not in arrays:
-        return note(
-            "The text has no [MASK]: write one in the place of a word to see what is predicted."
-        )
+        return note("The text has no [MASK]: replace a word by one to see what is predicted.")
     answers = arrays["lens_answers"].tolist()
     header = ["After", *(_place(arrays, i) for i in arrays["lens_positions"].tolist())]
     layers = len(arrays["lens_tokens"])

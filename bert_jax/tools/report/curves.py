@@ -85,7 +85,7 @@ def updates(runs: Sequence[Workdir]) -> list[Content]:
 def levels_of(run: Workdir, metric: str) -> list[Level]:
     """Returns what a model reaches that knows only how frequent tokens, pairs or answers are."""
     if metric == next(iter(run.config.get("metrics", ())), "") and "baseline" in run.results:
-        return [Level("same answer to everything", run.results["baseline"])]
+        return [Level("constant prediction", run.results["baseline"])]
     train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
     if not train:
         return []
@@ -94,7 +94,7 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
     has_pairs = any("next_sentence_loss" in row for row in run.rows)
     entropy = train["unigram_entropy"]
     if metric == "next_sentence_accuracy":
-        return [Level("same answer to everything", max(pairs, 1 - pairs))]
+        return [Level("constant prediction", max(pairs, 1 - pairs))]
     if metric == "next_sentence_loss":
         return [Level("entropy of the pairs", chance)]
     if metric == "loss" and has_pairs:

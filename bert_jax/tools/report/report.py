@@ -52,7 +52,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     if run.manifest:
         sections.append(Section("Data", corpus(run.manifest)))
     elif run.has_corpus:
-        sections.append(Section("Data", note("The folder of the prepared data is not there.")))
+        sections.append(Section("Data", note("The folder of the prepared data is missing.")))
     sections.append(Section("Predictions", evaluated.review(run)))
     sections.append(Section("Settings", settings(run)))
     lead = [

@@ -86,7 +86,7 @@ def _masks(data: Any, limits: Limits) -> Form:
 
     fill = View(
         "Fill masks",
-        "The most probable words in the place of each [MASK].",
+        "The most probable tokens for each [MASK].",
         (Control("text_a", "Text", "with one or more [MASK]", needs="[MASK]"),),
         (
             {"text_a": "The [MASK] of the list is returned."},

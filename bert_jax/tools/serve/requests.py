@@ -52,7 +52,7 @@ def parse_inputs(
 ) -> list[dict[str, Any]]:
     """Returns the inputs of a body: {"inputs": [{FIELD: VALUE, ...}, ...]}.
 
-    In the place of an object may be a string, the value of the first field.
+    A string may replace an object: it is the value of the first field.
 
     Args:
       body: of the request.

@@ -49,7 +49,7 @@ _CONFIG_OF = {"modernbert": "fast:tiny"}
 
 
 def small_config(name: str, **changes: Any) -> ConfigDict:
-    """Returns a small configuration; `changes` have "__" in the place of dots."""
+    """Returns a small configuration; `changes` have "__" instead of dots."""
     module, _, argument = _CONFIG_OF.get(name, name).partition(":")
     config = importlib.import_module(f"configs.{module}").get_config(*filter(None, [argument]))
     dotted = {field.replace("__", "."): value for field, value in changes.items()}

@@ -72,7 +72,7 @@ def test_small_models_are_split_over_all_axes(name, topology):
 )
 @pytest.mark.parametrize("name", ["base", "large"])
 def test_base_and_large_send_what_their_mesh_makes_them(name, topology, mesh):
-    """With blocks in a loop: one is compiled, in the place of 12 or 24."""
+    """With blocks in a loop: one is compiled, instead of 12 or 24."""
     config = importlib.import_module(f"configs.{name}").get_config()
     config.model.scan_layers = True
     # libtpu 0.0.42.1 crashes with both for 64 x 2 x 2 chips of a v6e.

@@ -30,7 +30,7 @@ def test_a_vocabulary_without_capitals_for_text_that_is_not_lower_cased():
     assert "lowercase=true" in found(findings, "warning", "the vocabulary has no capitals").fix
     # House, Ann, Bob, Town, Rome of 13 words
     unknown = found(findings, "problem", "38.46% of 13 tokens are unknown, such as 'House', 'Ann'")
-    assert unknown.fix.startswith("Mend the case first")
+    assert unknown.fix.startswith("Fix the casing mismatch first")
 
 
 def test_capitals_that_no_text_reaches():

@@ -136,7 +136,7 @@ def test_predictions_of_next_tokens_name_what_comes_next():
     "without, no_lens, line",
     [
         ("", "imported without a head that predicts words.", "imported without a head"),
-        ("lens_tokens", "", "The text has no [MASK]: write one"),
+        ("lens_tokens", "", "The text has no [MASK]: replace a word"),
     ],
 )
 def test_a_line_says_why_there_are_no_predictions(without, no_lens, line):

@@ -134,7 +134,7 @@ def test_a_comparison_lists_what_differs(folders):
 def test_scores_over_seeds(folders):
     root = read_page(report([str(folders["fine"])]))
     header, *rows = table_of(figure_of(root, "Accuracy"))
-    assert header == ["name", "run", "value", "paper", "same answer to everything"]
+    assert header == ["name", "run", "value", "paper", "constant prediction"]
     assert [row[1:] for row in rows] == [
         ["seed-0", "0.8", "0.85", "0.6"],
         ["seed-1", "0.81", "0.85", "0.6"],

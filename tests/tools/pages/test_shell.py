@@ -113,7 +113,7 @@ def test_points_over_seeds_with_mean_and_paper():
     assert points == pytest.approx([scale(80), scale(90)], abs=0.1)
     assert "85 ± 7.1" in figure.text  # 5 * sqrt(2)
     tips = [p.attributes["data-tip"] for p in figure.find("path") if "data-tip" in p.attributes]
-    assert tips == ["the same answer to everything: 70", "paper: 100"]
+    assert tips == ["constant prediction: 70", "paper: 100"]
 
 
 def test_cells_are_shaded_by_the_share_of_their_row():

@@ -211,7 +211,7 @@ def _value_type(default: Any, choices: Sequence[str], least: int | None) -> Call
 
 
 def flag_value(argv: Sequence[str], name: str) -> str:
-    """Returns the value of a flag on an unparsed command line; empty if it is not there."""
+    """Returns the value of a flag on an unparsed command line; empty if it is missing."""
     value = ""
     for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         if word == "--":
