@@ -16,60 +16,6 @@ from bert_jax.data.batch import Batch, token_fields
 from bert_jax.data.corpus.documents import id_dtype
 from bert_jax.files.errors import UserError
 
-
-@dataclasses.dataclass(frozen=True)
-class RowFormat:
-    """The format of the rows of one sequence length; the same for all splits."""
-
-    sequence_length: int
-    # Maximum number of examples of a row: N of the batch form.
-    examples_per_row: int
-    # Maximum number of masked positions of a row, P of the batch form; 0: masks are not stored.
-    max_predictions: int
-    vocab_size: int
-    pad_id: int
-    cls_id: int
-    sep_id: int
-    # Ends an example; equal to `sep_id` in most vocabularies.
-    end_id: int
-    # Whether the units of masking (text/lexicon.py) are stored.
-    mask_units: bool = False
-
-    # Whether row r continues row r - 1.
-    is_stream: ClassVar[bool] = False
-
-    @property
-    def padding(self) -> tuple[np.ndarray, ...]:
-        """What stands for a row of padding: no examples."""
-        return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what the manifest stores."""
-        return dataclasses.asdict(self)
-
-    @property
-    def id_dtype(self) -> np.dtype:
-        return id_dtype(self.vocab_size)
-
-    @property
-    def unpredicted(self) -> tuple[int, ...]:
-        """Ids that are never predicted."""
-        return self.cls_id, self.sep_id, self.end_id
-
-    def read_block(self, data: bytes) -> "Block":
-        """Returns the block of `Block.to_bytes`; raises UserError if it is none."""
-        return Block.from_bytes(data, self.id_dtype, self.mask_units)
-
-    def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
-        """Lays rows out in the batch form; see `make_batch`."""
-        return make_batch(rows, self)
-
-    def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
-        """Returns statistics in addition to those of `statistics.RowCounts`: none."""
-        del token_counts
-        return {}
-
-
 # Name, dtype (None: that of ids) and count of the arrays of a block, in the order on disk.
 _COUNTS = ("rows", "examples", "tokens", "masked")
 _FIELDS = (
@@ -107,23 +53,6 @@ class Block:
         header = np.array([counts[count] for count in _COUNTS], "<u4")
         return b"".join(array.tobytes() for array in (header, *arrays))
 
-    @classmethod
-    def from_bytes(cls, data: bytes, id_dtype: np.dtype, mask_units: bool = False) -> "Block":
-        """Returns the block of `to_bytes`; `mask_units`: whether it has that array.
-
-        Raises:
-          UserError: `data` is not a block of such ids and arrays.
-        """
-        header = np.frombuffer(data, "<u4", 4).tolist()
-        counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
-        arrays, offset = {}, 16
-        for name, dtype, count in (*_FIELDS, _UNITS) if mask_units else _FIELDS:
-            arrays[name] = np.frombuffer(data, dtype or id_dtype, counts[count], offset)
-            offset += arrays[name].nbytes
-        if offset != len(data):
-            raise UserError(f"a block of {len(data)} bytes should have {offset}")
-        return cls(**arrays)
-
     @functools.cached_property
     def _bounds(self) -> tuple[list[int], list[int], list[int]]:
         """Returns where the examples, tokens and masks of each row begin, and the last ones end."""
@@ -156,46 +85,103 @@ def example_lengths(a_lengths: np.ndarray, b_lengths: np.ndarray) -> np.ndarray:
     return a_lengths.astype(np.int64) + b_lengths + 2 + (b_lengths > 0)
 
 
-def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: RowFormat) -> Batch:
-    """Lays rows out in the batch form.
+@dataclasses.dataclass(frozen=True)
+class RowFormat:
+    """The format of the rows of one sequence length; the same for all splits."""
 
-    Args:
-      rows: from `Block.row`; a row of empty arrays becomes padding of weight zero.
-      form: of the rows.
+    sequence_length: int
+    # Maximum number of examples of a row: N of the batch form.
+    examples_per_row: int
+    # Maximum number of masked positions of a row, P of the batch form; 0: masks are not stored.
+    max_predictions: int
+    vocab_size: int
+    pad_id: int
+    cls_id: int
+    sep_id: int
+    # Ends an example; equal to `sep_id` in most vocabularies.
+    end_id: int
+    # Whether the units of masking (text/lexicon.py) are stored.
+    mask_units: bool = False
 
-    Returns:
-      The fields of `batch.token_fields`, int32[batch, N] `next_sentence_labels` and
-      float32[batch, N] `next_sentence_weights` (0 without a B); with masks also int32[batch, P]
-      `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`; with units
-      int8[batch, seq] `mask_units`, 0 in padding.
-    """
-    ids, a_lengths, b_lengths, labels, positions, masked_ids, *units = zip(*rows, strict=True)
-    num_examples = np.array([len(lengths) for lengths in a_lengths])
+    # Whether row r continues row r - 1.
+    is_stream: ClassVar[bool] = False
 
-    def spread(values: Sequence[np.ndarray], counts: np.ndarray, width: int) -> np.ndarray:
-        """Returns int32[batch, width], each row with its `counts` values and zeros after them."""
-        padded = np.zeros((len(rows), width), np.int32)
-        padded[np.arange(width) < counts[:, None]] = np.concatenate(values)
-        return padded
+    @property
+    def padding(self) -> tuple[np.ndarray, ...]:
+        """What stands for a row of padding: no examples."""
+        return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
 
-    per_example = functools.partial(spread, counts=num_examples, width=form.examples_per_row)
-    a, b = per_example(a_lengths), per_example(b_lengths)
-    is_example = np.arange(form.examples_per_row) < num_examples[:, None]
-    lengths = np.where(is_example, example_lengths(a, b), 0)
-    num_tokens = np.array([len(tokens) for tokens in ids])
-    starts = (np.cumsum(num_tokens) - num_tokens)[:, None] + np.cumsum(lengths, axis=1) - lengths
-    batch = token_fields(
-        np.concatenate(ids), starts, lengths, a + 2, form.sequence_length, form.pad_id
-    )
-    batch["next_sentence_labels"] = per_example(labels)
-    batch["next_sentence_weights"] = (b > 0).astype(np.float32)
-    if form.max_predictions:
-        num_masked = np.array([len(masked) for masked in positions])
-        per_mask = functools.partial(spread, counts=num_masked, width=form.max_predictions)
-        batch["masked_lm_positions"] = per_mask(positions)
-        batch["masked_lm_ids"] = per_mask(masked_ids)
-        is_mask = np.arange(form.max_predictions) < num_masked[:, None]
-        batch["masked_lm_weights"] = is_mask.astype(np.float32)
-    if form.mask_units:
-        batch["mask_units"] = spread(units[0], num_tokens, form.sequence_length).astype(np.int8)
-    return batch
+    @property
+    def id_dtype(self) -> np.dtype:
+        return id_dtype(self.vocab_size)
+
+    @property
+    def unpredicted(self) -> tuple[int, ...]:
+        """Ids that are never predicted."""
+        return self.cls_id, self.sep_id, self.end_id
+
+    def read_block(self, data: bytes) -> Block:
+        """Returns the block of `Block.to_bytes`.
+
+        Raises:
+          UserError: `data` is not a block of such ids and arrays.
+        """
+        header = np.frombuffer(data, "<u4", 4).tolist()
+        counts: dict[str, int] = dict(zip(_COUNTS, header, strict=True))
+        arrays, offset = {}, 16
+        for name, dtype, count in (*_FIELDS, _UNITS) if self.mask_units else _FIELDS:
+            arrays[name] = np.frombuffer(data, dtype or self.id_dtype, counts[count], offset)
+            offset += arrays[name].nbytes
+        if offset != len(data):
+            raise UserError(f"a block of {len(data)} bytes should have {offset}")
+        return Block(**arrays)
+
+    def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
+        """Lays rows out in the batch form.
+
+        Args:
+          rows: from `Block.row`, or `padding`, which has weight zero.
+
+        Returns:
+          The fields of `batch.token_fields`, int32[batch, N] `next_sentence_labels` and
+          float32[batch, N] `next_sentence_weights` (0 without a B); with masks also int32[batch, P]
+          `masked_lm_positions masked_lm_ids` and float32[batch, P] `masked_lm_weights`; with units
+          int8[batch, seq] `mask_units`, 0 in padding.
+        """
+        ids, a_lengths, b_lengths, labels, positions, masked_ids, *units = zip(*rows, strict=True)
+        num_examples = np.array([len(lengths) for lengths in a_lengths])
+
+        def spread(values: Sequence[np.ndarray], counts: np.ndarray, width: int) -> np.ndarray:
+            """Returns int32[batch, width]: the `counts` values of each row, then zeros."""
+            padded = np.zeros((len(rows), width), np.int32)
+            padded[np.arange(width) < counts[:, None]] = np.concatenate(values)
+            return padded
+
+        per_example = functools.partial(spread, counts=num_examples, width=self.examples_per_row)
+        a, b = per_example(a_lengths), per_example(b_lengths)
+        is_example = np.arange(self.examples_per_row) < num_examples[:, None]
+        lengths = np.where(is_example, example_lengths(a, b), 0)
+        num_tokens = np.array([len(tokens) for tokens in ids])
+        starts = (
+            (np.cumsum(num_tokens) - num_tokens)[:, None] + np.cumsum(lengths, axis=1) - lengths
+        )
+        batch = token_fields(
+            np.concatenate(ids), starts, lengths, a + 2, self.sequence_length, self.pad_id
+        )
+        batch["next_sentence_labels"] = per_example(labels)
+        batch["next_sentence_weights"] = (b > 0).astype(np.float32)
+        if self.max_predictions:
+            num_masked = np.array([len(masked) for masked in positions])
+            per_mask = functools.partial(spread, counts=num_masked, width=self.max_predictions)
+            batch["masked_lm_positions"] = per_mask(positions)
+            batch["masked_lm_ids"] = per_mask(masked_ids)
+            is_mask = np.arange(self.max_predictions) < num_masked[:, None]
+            batch["masked_lm_weights"] = is_mask.astype(np.float32)
+        if self.mask_units:
+            batch["mask_units"] = spread(units[0], num_tokens, self.sequence_length).astype(np.int8)
+        return batch
+
+    def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
+        """Returns statistics in addition to those of `row_counts.RowCounts`: none."""
+        del token_counts
+        return {}

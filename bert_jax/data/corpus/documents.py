@@ -6,7 +6,6 @@ Each chunk of the source is tokenized separately, in any process, into a folder 
     tokens       uint16 or uint32[tokens]: all sentences of all documents, one after the other
     sentences    uint64[sentences + 1]: the position in `tokens` where each sentence starts
     documents    DOCUMENT[documents]
-    text         TEXT[documents], for rows of running text only
 
 `split_documents` then assigns the documents to the splits. Files are read by `os.pread` and not
 mapped, so that a process holds only the sentences that it works on.
@@ -29,11 +28,11 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
 
+# `words` are runs of characters between white space; `hash` is that of the text.
 DOCUMENT = np.dtype(
-    [("first_sentence", "<u8"), ("num_sentences", "<u8"), ("num_tokens", "<u8"), ("hash", "<u8")]
+    [("first_sentence", "<u8"), ("num_sentences", "<u8"), ("num_tokens", "<u8")]
+    + [("words", "<u8"), ("characters", "<u8"), ("hash", "<u8")]
 )
-# Words between white space, and characters, of the sentences of a document.
-TEXT = np.dtype([("words", "<u8"), ("characters", "<u8")])
 SPLITS = ("train", "validation")
 
 COUNTS = (
@@ -51,12 +50,7 @@ def id_dtype(vocab_size: int) -> np.dtype:
 
 
 def tokenize_chunk(
-    source: Source,
-    chunk: Any,
-    tokenizer: Tokenizer,
-    key: bytes,
-    folder: str,
-    counts_text: bool = False,
+    source: Source, chunk: Any, tokenizer: Tokenizer, key: bytes, folder: str
 ) -> dict[str, Any]:
     """Writes the token ids of one chunk of the corpus to `folder`.
 
@@ -65,7 +59,6 @@ def tokenize_chunk(
       tokenizer: encodes sentences.
       key: of the hash of a document's text, by which documents are held out.
       folder: the folder to write, complete or not at all.
-      counts_text: whether to write the words and characters of each document (TEXT).
 
     Returns:
       Counts: `bytes` (of UTF-8), `documents`, `sentences`, `tokens`, `unknown_tokens`; as in the
@@ -81,7 +74,6 @@ def tokenize_chunk(
 
         tokens, lengths, hashes = create("tokens"), create("lengths"), create("hashes")
         documents = create("documents")
-        text_sizes = create("text") if counts_text else None
         for document in source.read(chunk, text_counts):
             first_sentence, first_token = counts["sentences"], counts["tokens"]
             text_hash = hashlib.blake2b(digest_size=8, key=key)
@@ -107,10 +99,9 @@ def tokenize_chunk(
                 continue
             num_sentences = counts["sentences"] - first_sentence
             num_tokens = counts["tokens"] - first_token
-            documents.write(array("Q", [first_sentence, num_sentences, num_tokens]))
+            sizes = first_sentence, num_sentences, num_tokens, num_words, num_characters
+            documents.write(array("Q", sizes))
             documents.write(text_hash.digest())
-            if text_sizes:
-                text_sizes.write(array("Q", [num_words, num_characters]))
             counts["documents"] += 1
         stack.close()
         result = {name: counts[name] for name in COUNTS} | {"text": dict(text_counts)}
@@ -120,37 +111,34 @@ def tokenize_chunk(
 
 def join_chunks(chunks: Sequence[str], folder: str) -> None:
     """Joins the folders that `tokenize_chunk` wrote into one, and removes them."""
+
+    def files(name: str) -> list[str]:
+        return [os.path.join(chunk, name) for chunk in chunks]
+
     counts, text_counts = Counter(dict.fromkeys(COUNTS, 0)), Counter()
-    for chunk in chunks:
-        chunk_counts = read_json(os.path.join(chunk, "counts.json"))
+    for chunk_counts in map(read_json, files("counts.json")):
         text_counts.update(chunk_counts.pop("text"))
         counts.update(chunk_counts)
     with whole_folder(folder) as part:
         with open(os.path.join(part, "tokens"), "wb") as tokens:
-            for chunk in chunks:
-                with open(os.path.join(chunk, "tokens"), "rb") as file:
+            for path in files("tokens"):
+                with open(path, "rb") as file:
                     shutil.copyfileobj(file, tokens, 1 << 20)
         with open(os.path.join(part, "sentences"), "wb") as sentences:
             start = 0
-            for lengths in read_pieces([os.path.join(chunk, "lengths") for chunk in chunks], "<u4"):
+            for lengths in read_pieces(files("lengths"), "<u4"):
                 ends = start + np.cumsum(lengths, dtype=np.uint64)
                 sentences.write(np.append(np.uint64(start), ends[:-1]).astype("<u8").tobytes())
                 start = int(ends[-1])
             sentences.write(np.array([start], "<u8").tobytes())
         with open(os.path.join(part, "documents"), "wb") as documents:
             first_sentence = 0
-            for records in read_pieces([os.path.join(c, "documents") for c in chunks], DOCUMENT):
+            for records in read_pieces(files("documents"), DOCUMENT):
                 ends = first_sentence + np.cumsum(records["num_sentences"])
                 records["first_sentence"] = ends - records["num_sentences"]
                 documents.write(records.tobytes())
                 first_sentence = int(ends[-1])
-        text_sizes = [os.path.join(chunk, "text") for chunk in chunks]
-        if all(map(os.path.exists, text_sizes)):
-            with open(os.path.join(part, "text"), "wb") as text:
-                for sizes in read_pieces(text_sizes, TEXT):
-                    text.write(sizes.tobytes())
-        hashes = [os.path.join(chunk, "hashes") for chunk in chunks]
-        counts["duplicate_sentences"] = counts["sentences"] - count_distinct(hashes)
+        counts["duplicate_sentences"] = counts["sentences"] - count_distinct(files("hashes"))
         text_counts = {name: count for name, count in text_counts.items() if count}
         write_json(os.path.join(part, "counts.json"), {**counts, "text": text_counts})
     for chunk in chunks:
@@ -247,27 +235,21 @@ def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split
 
 
 def text_counts(folder: str, split: str) -> dict[str, int]:
-    """Returns what the rows of a split predict, and how much text that is.
+    """Returns what the rows of running text of a split predict, and how much text that is.
 
     Args:
-      folder: written by `join_chunks` and `split_documents`, with the file `text`.
+      folder: written by `join_chunks` and `split_documents`.
       split: a name in SPLITS.
 
     Returns:
-      `words`, runs of characters between white space; `characters`, white space within sentences
-      included; `predicted_tokens`, those of all documents and a separator after each of them.
+      `words`; `characters`, white space within sentences included; `predicted_tokens`, those of all
+      documents and a separator after each of them.
     """
-    records = list(read_pieces([os.path.join(folder, split)], DOCUMENT))
-    chosen = np.concatenate([np.empty(0, "<u8"), *(part["first_sentence"] for part in records)])
-    num_tokens = sum(int(part["num_tokens"].sum()) for part in records)
-    counts = {"words": 0, "characters": 0, "predicted_tokens": num_tokens + chosen.size}
-    documents = read_pieces([os.path.join(folder, "documents")], DOCUMENT)
-    for part, sizes in zip(
-        documents, read_pieces([os.path.join(folder, "text")], TEXT), strict=True
-    ):
-        is_chosen = np.isin(part["first_sentence"], chosen)
-        counts["words"] += int(sizes["words"][is_chosen].sum())
-        counts["characters"] += int(sizes["characters"][is_chosen].sum())
+    counts = {"words": 0, "characters": 0, "predicted_tokens": 0}
+    for documents in read_pieces([os.path.join(folder, split)], DOCUMENT):
+        for name, values in zip(counts, ("words", "characters", "num_tokens"), strict=True):
+            counts[name] += int(documents[values].sum())
+        counts["predicted_tokens"] += documents.size
     return counts
 
 

@@ -132,9 +132,8 @@ class Jobs:
 
     def tokenize(self, path: str, chunk: Any) -> int:
         """Writes the token ids of one chunk of the source to a folder."""
-        key, counts_text = str(self.config.seed).encode(), self.config.counts_text
-        counts = tokenize_chunk(self.source, chunk, self.tokenizer, key, path, counts_text)
-        return counts["bytes"]
+        key = str(self.config.seed).encode()
+        return tokenize_chunk(self.source, chunk, self.tokenizer, key, path)["bytes"]
 
     def sample(
         self, path: str, split: str, length: int, unit: tuple[int, int], duplicate: int

@@ -41,10 +41,6 @@ class RowCounts:
         self.sums["truncated_rows"] += int((pairs["num_truncated"] > 0).sum())
         self.sums["truncated_tokens"] += int(pairs["num_truncated"].sum(dtype=np.int64))
 
-    def add_units(self, counts: Counter[str]) -> None:
-        """Adds counts of the units of masking (`lexicon.PhraseMatcher.count`)."""
-        self.sums.update(counts)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "sums": dict(self.sums),
@@ -59,7 +55,7 @@ class RowCounts:
         self.lengths.update(dict(counts["lengths"]))
 
     def describe(
-        self, sequence_length: int, tokenizer: Tokenizer, unpredicted: Sequence[int] | None = None
+        self, sequence_length: int, tokenizer: Tokenizer, unpredicted: Sequence[int]
     ) -> dict[str, Any]:
         """Returns means and fractions.
 
@@ -79,13 +75,12 @@ class RowCounts:
         Args:
           sequence_length: of the rows.
           tokenizer: of the ids.
-          unpredicted: ids that are never predicted; None: the markers of examples.
+          unpredicted: ids that are never predicted.
         """
         sums = self.sums
         rows, examples = sums["rows"], sums["examples"]
         predicted = self.token_counts.copy()
-        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
-        predicted[list(special if unpredicted is None else unpredicted)] = 0
+        predicted[list(unpredicted)] = 0
         total = int(predicted.sum())
         probabilities = predicted[predicted > 0] / total
         most_frequent = int(predicted.argmax())

@@ -215,7 +215,7 @@ def _make_block(
     units = None
     if matcher is not None:
         codes = matcher.match(input_ids)
-        counts.add_units(matcher.count(input_ids, codes, places if has_masks else None))
+        counts.sums.update(matcher.count(input_ids, codes, places if has_masks else None))
         units = matcher.stored[codes] if form.mask_units else None
     masked_ids = input_ids[places]
     input_ids[places] = np.where(replacements == KEEP, masked_ids, replacements)

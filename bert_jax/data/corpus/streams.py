@@ -39,6 +39,25 @@ _DOCUMENTS_IN_MEMORY = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
+class StreamBlock:
+    """Consecutive rows: the ids of their slots and of the slot after the last one."""
+
+    input_ids: np.ndarray  # id[slots + 1]
+    reverse_ids: np.ndarray  # id[slots + 1]
+    sequence_length: int
+
+    def to_bytes(self) -> bytes:
+        header = np.array([self.input_ids.size], "<u4")
+        return b"".join(x.tobytes() for x in (header, self.input_ids, self.reverse_ids))
+
+    def row(self, number: int) -> tuple[np.ndarray, ...]:
+        """Returns the ids of a row's slots and of the slot after them, in both directions."""
+        start = number * self.sequence_length
+        stop = start + self.sequence_length + 1
+        return self.input_ids[start:stop], self.reverse_ids[start:stop]
+
+
+@dataclasses.dataclass(frozen=True)
 class StreamFormat:
     """The format of the rows of one sequence length; the same for all splits."""
 
@@ -58,21 +77,58 @@ class StreamFormat:
     # Ids that are never predicted: none, since the end of a sentence is.
     unpredicted: ClassVar[tuple[int, ...]] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns what the manifest stores of it."""
-        return dataclasses.asdict(self)
-
     @property
     def id_dtype(self) -> np.dtype:
         return id_dtype(self.vocab_size)
 
-    def read_block(self, data: bytes) -> "StreamBlock":
-        """Returns the block of `StreamBlock.to_bytes`; raises UserError if it is none."""
-        return StreamBlock.from_bytes(data, self)
+    def read_block(self, data: bytes) -> StreamBlock:
+        """Returns the block of `StreamBlock.to_bytes`.
+
+        Raises:
+          UserError: `data` is not a block of such ids.
+        """
+        (count,) = np.frombuffer(data, "<u4", 1).tolist()
+        input_ids = np.frombuffer(data, self.id_dtype, count, 4)
+        reverse_ids = np.frombuffer(data, self.id_dtype, count, 4 + input_ids.nbytes)
+        if (size := 4 + 2 * input_ids.nbytes) != len(data):
+            raise UserError(f"a block of {len(data)} bytes should have {size}")
+        return StreamBlock(input_ids, reverse_ids, self.sequence_length)
 
     def make_batch(self, rows: Sequence[tuple[np.ndarray, ...]]) -> Batch:
-        """Lays rows out in the batch form; see `make_batch`."""
-        return make_batch(rows, self)
+        """Lays rows out in the batch form of streams.
+
+        Args:
+          rows: from `StreamBlock.row`, or `padding`.
+
+        Returns:
+          int32[batch, seq] `input_ids next_ids reverse_ids previous_ids`, `example_ids` (1, in
+          padding 0) and float32[batch, seq] `target_weights` (the same).
+        """
+        forward, backward = zip(*rows, strict=True)
+        num_slots = np.array([max(0, len(ids) - 1) for ids in forward])
+        is_slot = np.arange(self.sequence_length) < num_slots[:, None]
+
+        def directed(
+            ids: Sequence[np.ndarray], first: int, last: int
+        ) -> tuple[np.ndarray, np.ndarray]:
+            """Returns inputs and targets; a sentence begins with `first` and ends with `last`."""
+            table = np.full((len(rows), self.sequence_length + 1), self.pad_id, np.int32)
+            for row, of_row in zip(table, ids, strict=True):
+                row[: len(of_row)] = of_row
+            targets = np.where(table[:, 1:] == first, last, table[:, 1:])
+            padded = (np.where(is_slot, x, self.pad_id) for x in (table[:, :-1], targets))
+            return tuple(x.astype(np.int32) for x in padded)  # pyright: ignore[reportReturnType]
+
+        input_ids, next_ids = directed(forward, self.cls_id, self.sep_id)
+        reverse_ids, previous_ids = directed(backward, self.sep_id, self.cls_id)
+        return {
+            "input_ids": input_ids,
+            "next_ids": next_ids,
+            "reverse_ids": reverse_ids,
+            "previous_ids": previous_ids,
+            "example_ids": is_slot.astype(np.int32),
+            "target_weights": is_slot.astype(np.float32),
+        }
 
     def more_statistics(self, token_counts: np.ndarray) -> dict[str, Any]:
         """Returns `log_uniform_loss`, the mean -log of the log-uniform probability of a target.
@@ -84,75 +140,6 @@ class StreamFormat:
         probabilities = np.log1p(1 / (words + 1)) / np.log(self.num_words + 1)
         losses = -np.log(probabilities) * token_counts[: self.num_words]
         return {"log_uniform_loss": float(losses.sum() / token_counts.sum())}
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamBlock:
-    """Consecutive rows: the ids of their slots and of the slot after the last one."""
-
-    input_ids: np.ndarray  # id[slots + 1]
-    reverse_ids: np.ndarray  # id[slots + 1]
-    sequence_length: int
-
-    def to_bytes(self) -> bytes:
-        header = np.array([self.input_ids.size], "<u4")
-        return b"".join(x.tobytes() for x in (header, self.input_ids, self.reverse_ids))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, form: StreamFormat) -> "StreamBlock":
-        """Returns the block of `to_bytes`.
-
-        Raises:
-          UserError: `data` is not a block of such ids.
-        """
-        (count,) = np.frombuffer(data, "<u4", 1).tolist()
-        input_ids = np.frombuffer(data, form.id_dtype, count, 4)
-        reverse_ids = np.frombuffer(data, form.id_dtype, count, 4 + input_ids.nbytes)
-        if (size := 4 + 2 * input_ids.nbytes) != len(data):
-            raise UserError(f"a block of {len(data)} bytes should have {size}")
-        return cls(input_ids, reverse_ids, form.sequence_length)
-
-    def row(self, number: int) -> tuple[np.ndarray, ...]:
-        """Returns the ids of a row's slots and of the slot after them, in both directions."""
-        start = number * self.sequence_length
-        stop = start + self.sequence_length + 1
-        return self.input_ids[start:stop], self.reverse_ids[start:stop]
-
-
-def make_batch(rows: Sequence[tuple[np.ndarray, ...]], form: StreamFormat) -> Batch:
-    """Lays rows out in the batch form of streams.
-
-    Args:
-      rows: from `StreamBlock.row`; two empty arrays become padding.
-      form: of the rows.
-
-    Returns:
-      int32[batch, seq] `input_ids next_ids reverse_ids previous_ids`, `example_ids` (1, in padding
-      0) and float32[batch, seq] `target_weights` (the same).
-    """
-    forward, backward = zip(*rows, strict=True)
-    num_slots = np.array([max(0, len(ids) - 1) for ids in forward])
-    is_slot = np.arange(form.sequence_length) < num_slots[:, None]
-
-    def directed(ids: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns inputs and targets; a sentence begins with `first` and ends with `last`."""
-        table = np.full((len(rows), form.sequence_length + 1), form.pad_id, np.int32)
-        for row, of_row in zip(table, ids, strict=True):
-            row[: len(of_row)] = of_row
-        targets = np.where(table[:, 1:] == first, last, table[:, 1:])
-        padded = (np.where(is_slot, x, form.pad_id) for x in (table[:, :-1], targets))
-        return tuple(x.astype(np.int32) for x in padded)  # pyright: ignore[reportReturnType]
-
-    input_ids, next_ids = directed(forward, form.cls_id, form.sep_id)
-    reverse_ids, previous_ids = directed(backward, form.sep_id, form.cls_id)
-    return {
-        "input_ids": input_ids,
-        "next_ids": next_ids,
-        "reverse_ids": reverse_ids,
-        "previous_ids": previous_ids,
-        "example_ids": is_slot.astype(np.int32),
-        "target_weights": is_slot.astype(np.float32),
-    }
 
 
 def write_order(source: str, path: str, order: Callable[[np.ndarray, int], np.ndarray]) -> None:

@@ -1,10 +1,12 @@
 """Rows as flat arrays, as bytes and as a batch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from bert_jax.data.corpus import blocks
-from bert_jax.data.corpus.blocks import Block, RowFormat, make_batch
+from bert_jax.data.corpus.blocks import Block, RowFormat
 
 PAD, CLS, SEP = 1, 2, 3
 
@@ -25,7 +27,7 @@ def test_a_row_may_hold_several_examples():
     )
     form = RowFormat(14, 2, 3, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP, end_id=SEP)
     empty = (np.empty(0, np.uint16),) * 6
-    batch = make_batch([block.row(0), block.row(1), empty], form)
+    batch = form.make_batch([block.row(0), block.row(1), empty])
     zeros = [0] * 14
     assert {name: array.tolist() for name, array in batch.items()} == {
         "input_ids": [
@@ -66,7 +68,7 @@ def test_an_example_may_have_no_second_segment():
         next_sentence_labels=np.array([0, 1]),
     )
     form = RowFormat(13, 2, 0, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP, end_id=SEP)
-    batch = make_batch([block.row(0)], form)
+    batch = form.make_batch([block.row(0)])
     assert {name: array.tolist() for name, array in batch.items()} == {
         "input_ids": [[CLS, 10, 11, SEP, 12, SEP, CLS, 13, SEP, 14, SEP, PAD, PAD]],
         "token_type_ids": [[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]],
@@ -91,11 +93,12 @@ def test_blocks_survive_their_bytes():
         next_sentence_labels=rng.integers(0, 2, 6).astype(np.uint8),
     )
     data = block.to_bytes()
-    again = Block.from_bytes(data, np.dtype("<u2"))
+    form = RowFormat(32, 2, 7, vocab_size=1000, pad_id=PAD, cls_id=CLS, sep_id=SEP, end_id=SEP)
+    again = form.read_block(data)
     assert all(
         np.array_equal(getattr(again, name), getattr(block, name)) for name, _, _ in blocks._FIELDS
     )
     with pytest.raises(ValueError):
-        Block.from_bytes(data + b"\0", np.dtype("<u2"))
+        form.read_block(data + b"\0")
     with pytest.raises(ValueError):
-        Block.from_bytes(data, np.dtype("<u4"))
+        dataclasses.replace(form, vocab_size=70_000).read_block(data)

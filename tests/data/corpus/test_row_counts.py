@@ -25,7 +25,7 @@ def test_statistics_of_two_rows():
     other.add(pair, np.array([0, 2, 3, 1, 4, 4, 4, 1]), np.array([8]))
     counts.add_json(json.loads(json.dumps(other.to_json())))
     shares = [1 / 8, 2 / 8, 5 / 8]
-    assert counts.describe(10, TOKENIZER) == {  # pyright: ignore[reportArgumentType]
+    assert counts.describe(10, TOKENIZER, (0, 1)) == {  # pyright: ignore[reportArgumentType]
         "rows": 2,
         "tokens": 14,
         "mean_length": 7.0,

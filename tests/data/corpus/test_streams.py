@@ -211,9 +211,9 @@ def test_a_corrupt_block_of_a_stream_is_refused():
     form = StreamFormat(4, 100, pad_id=0, cls_id=1, sep_id=2, unk_id=3, num_words=100)
     ids = np.arange(9, dtype=np.uint16)
     data = StreamBlock(ids, ids[::-1].copy(), 4).to_bytes()
-    block = StreamBlock.from_bytes(data, form)
+    block = form.read_block(data)
     np.testing.assert_array_equal(block.row(1)[0], ids[4:])
     with pytest.raises(ValueError, match=f"a block of {len(data) + 1} bytes should have"):
-        StreamBlock.from_bytes(data + b"x", form)
+        form.read_block(data + b"x")
     with pytest.raises(ValueError):
-        StreamBlock.from_bytes(data[:-1], form)
+        form.read_block(data[:-1])
