@@ -17,7 +17,6 @@ from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
-from bert_jax.data.labelled.tfds_examples import read_tfds_tags
 from bert_jax.files.errors import UserError
 from bert_jax.models import crf
 from bert_jax.models.model import EncoderConfig
@@ -147,10 +146,6 @@ class TaggingData(Labelled):
         )
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TaggedExample]:
-        if path.startswith("tfds:"):
-            columns = (str(self.words), str(self.tags))
-            name = path.removeprefix("tfds:")
-            return read_tfds_tags(name, *columns, counts, labelled, not self.entities)
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
         return read_tagged(path, counts, labelled, self.words, self.tags, not self.entities)

@@ -16,7 +16,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
@@ -28,13 +28,6 @@ from bert_jax.text.lines import BadText, split_lines
 _BATCH = 64
 # Records of a chunk if the dataset does not know its size.
 _RECORDS = 4096
-
-
-class RecordRange(NamedTuple):
-    """Records `start` to `stop - 1` of the split."""
-
-    start: int
-    stop: int
 
 
 class TfdsText:
@@ -62,30 +55,27 @@ class TfdsText:
             )
         open_split(self.name, self.split)
 
-    def chunks(self) -> list[RecordRange]:
+    def chunks(self) -> list[range]:
+        """Returns ranges of record numbers."""
         splits = open_builder(self.name).info.splits.values()
         num_bytes = sum(split.num_bytes for split in splits)
         num_records = sum(split.num_examples for split in splits)
         step = max(1, RANGE_BYTES * num_records // num_bytes) if num_bytes else _RECORDS
         total = len(open_split(self.name, self.split))
-        return [RecordRange(start, min(start + step, total)) for start in range(0, total, step)]
+        return [range(start, min(start + step, total)) for start in range(0, total, step)]
 
-    def read(self, chunk: RecordRange, counts: Counter) -> Iterator[Document]:
-        config, records = self.config, open_split(self.name, self.split)
-        bad_text = BadText(config.on_bad_text, counts)
-        for start in range(chunk.start, chunk.stop, _BATCH):
-            numbers = range(start, min(start + _BATCH, chunk.stop))
-            for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
-                text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
-                if not isinstance(text, bytes):
-                    raise UserError(
-                        f"{place}: data.field={config.field!r} is a {type(text).__name__}, not"
-                        " text."
-                    )
-                lines = split_lines([text], bad_text, functools.partial(_place, place))
-                yield from make_documents(
-                    (line for _, line in lines), config.line_format, config.language, True, counts
+    def read(self, chunk: range, counts: Counter) -> Iterator[Document]:
+        config, bad_text = self.config, BadText(self.config.on_bad_text, counts)
+        for number, record in read_records(self.name, self.split, chunk):
+            text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
+            if not isinstance(text, bytes):
+                raise UserError(
+                    f"{place}: data.field={config.field!r} is a {type(text).__name__}, not text."
                 )
+            lines = split_lines([text], bad_text, functools.partial(_place, place))
+            yield from make_documents(
+                (line for _, line in lines), config.line_format, config.language, True, counts
+            )
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns name, version and split, and a hash of the names and sizes of the files."""
@@ -112,6 +102,15 @@ def parse_name(argument: str) -> tuple[str, str]:
     if not match:
         raise UserError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
     return match[1], match[2] or "train"
+
+
+def read_records(name: str, split: str, numbers: range | None = None) -> Iterator[tuple[int, Any]]:
+    """Yields (number, record) of the records with these numbers; None: of all."""
+    records = open_split(name, split)
+    numbers = range(len(records)) if numbers is None else numbers
+    for start in range(0, len(numbers), _BATCH):
+        batch = list(numbers[start : start + _BATCH])
+        yield from zip(batch, records.__getitems__(batch), strict=True)
 
 
 def _place(record: str, line: int) -> str:

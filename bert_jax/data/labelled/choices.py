@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bert_jax.data.labelled.examples import ChoiceExample
-from bert_jax.data.labelled.reading import field, text, text_field
+from bert_jax.data.labelled.reading import field, numbered, text, text_field
 from bert_jax.data.labelled.tables import Row, read_rows
 from bert_jax.files.errors import UserError
 
@@ -34,7 +34,7 @@ class ChoiceColumns:
 
 
 def read_choices(
-    path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns | None = None
+    path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns = ChoiceColumns()
 ) -> Iterator[ChoiceExample]:
     """Streams the examples of a table (bert_jax.data.labelled.tables describes its form).
 
@@ -48,9 +48,8 @@ def read_choices(
       UserError: naming the line, for missing columns, fewer than two endings, an empty ending, or
         an invalid label; or the file has no row.
     """
-    columns = columns or ChoiceColumns()
-    number = -1
-    for number, (where, row) in enumerate(read_rows(path, counts, has_header=True)):
+    rows = read_rows(path, counts)
+    for number, (where, row) in numbered(rows, f"{path} has no examples."):
         context = text_field(row, columns.context, "data.text_a", where)
         start = "" if columns.start is None else text_field(row, columns.start, "its start", where)
         endings = _endings(row, columns.endings, where)
@@ -58,8 +57,6 @@ def read_choices(
         id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
         counts["empty_texts"] += not context.strip()
         yield ChoiceExample(where, id, context, start, endings, label)
-    if number < 0:
-        raise UserError(f"{path} has no examples.")
 
 
 def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:

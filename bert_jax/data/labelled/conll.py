@@ -1,4 +1,4 @@
-"""Reads sentences of words with tags: CoNLL's columns, JSON lines, plain text.
+"""Reads sentences of words with tags: CoNLL's columns, JSON lines, datasets, plain text.
 
 A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
 Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
@@ -16,7 +16,15 @@ from itertools import chain
 from typing import Any
 
 from bert_jax.data.labelled.examples import TaggedExample
-from bert_jax.data.labelled.reading import field, is_json, place, read_lines, read_objects, text
+from bert_jax.data.labelled.reading import (
+    field,
+    has_objects,
+    numbered,
+    place,
+    read_lines,
+    read_objects,
+    text,
+)
 from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
 
@@ -24,30 +32,42 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def read_tagged(
-    path: str,
+    source: str,
     counts: Counter,
     labelled: bool = True,
     words: str | int = "tokens",
     tags: str | int = "tags",
     plain: bool = False,
 ) -> Iterator[TaggedExample]:
-    """Streams the sentences of a CoNLL file or of JSON objects.
+    """Streams the sentences of a CoNLL file, of JSON objects, or of tfds:NAME[SPLIT].
+
+    Successive objects with the same `document` are sentences of one document; without the field,
+    each is a document.
 
     Args:
-      path: a file.
+      source: a file or a dataset.
       counts: of what was repaired and converted.
       labelled: whether tags are read; every word must have one then.
-      words: JSON: the field with the words. CoNLL: their column if it is a number, else the first.
+      words: objects: the field with the words. CoNLL: their column if it is a number, else the
+        first.
       tags: the same for tags; CoNLL: else the last column.
       plain: tags are not entities, and are not converted.
 
     Raises:
-      UserError: naming the line, for a malformed sentence; or the file has no sentence.
+      UserError: naming the line, for a malformed sentence; or there are no sentences.
     """
-    if is_json(path):
-        return read_tagged_objects(path, counts, labelled, str(words), str(tags), plain)
-    columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
-    return read_conll(path, counts, labelled, *columns, plain)
+    reader = TagReader(counts, plain) if labelled else None
+    if has_objects(source):
+        sentences = _read_objects(source, counts, reader, str(words), str(tags))
+    else:
+        columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
+        sentences = _read_conll(source, counts, reader, *columns)
+    for number, sentence in numbered(sentences, f"{source} has no sentences."):
+        where, id, texts, found, document = sentence
+        counts["blank_words"] += sum(not word.strip() for word in texts)
+        yield TaggedExample(where, str(number) if id is None else str(id), texts, found, document)
+    if reader:
+        reader.finish()
 
 
 def is_conll(path: str) -> bool:
@@ -62,44 +82,34 @@ def is_conll(path: str) -> bool:
     return first.startswith(_DOCUMENT) or (len(cells) > 1 and is_typed_tag(cells[-1]))
 
 
-def read_conll(
-    path: str,
-    counts: Counter,
-    labelled: bool = True,
-    word_column: int = 0,
-    tag_column: int = -1,
-    plain: bool = False,
-) -> Iterator[TaggedExample]:
-    """Streams the sentences of a CoNLL file; see `read_tagged`. Column -1 is the last one.
+# The fields of a TaggedExample; the id is None if the file has none.
+_Sentence = tuple[str, Any, tuple[str, ...], tuple[str, ...] | None, int]
 
-    Raises:
-      UserError: as `read_tagged`.
+
+def _read_conll(
+    path: str, counts: Counter, reader: TagReader | None, word_column: int, tag_column: int
+) -> Iterator[_Sentence]:
+    """Yields the sentences of a CoNLL file, with tags if `reader` is given.
+
+    Column -1 is the last one.
     """
-    reader, width = TagReader(counts, plain), 0
-    number, document = -1, -1
+    width, document, is_new = 0, -1, True
     has_documents = any(line.startswith(_DOCUMENT) for _, line in read_lines(path, Counter()))
-    is_new = True
     for start, lines in _blocks(path, counts):
         if not lines:
             is_new = True
             continue
         rows = [_columns(line) for line in lines]
         width = width or len(rows[0])
+        columns = (word_column, tag_column) if reader else (word_column,)
         for i, row in enumerate(rows):
-            _check_columns(row, width, word_column, tag_column, labelled, place(path, start + i))
-        words = tuple(row[word_column] for row in rows)
-        counts["blank_words"] += sum(not word.strip() for word in words)
-        tags = None
-        if labelled:
+            _check_columns(row, width, columns, place(path, start + i))
+        words, tags = tuple(row[word_column] for row in rows), None
+        if reader:
             raw_tags = [row[tag_column] for row in rows]
             tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
-        number += 1
         document, is_new = document + is_new, not has_documents
-        yield TaggedExample(place(path, start), str(number), words, tags, document)
-    if number < 0:
-        raise UserError(f"{path} has no sentences.")
-    if labelled:
-        reader.finish()
+        yield place(path, start), None, words, tags, document
 
 
 def _blocks(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
@@ -124,51 +134,30 @@ def _columns(line: str) -> list[str]:
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
 
 
-def _check_columns(
-    row: list[str], width: int, word_column: int, tag_column: int, labelled: bool, where: str
-) -> None:
+def _check_columns(row: list[str], width: int, columns: tuple[int, ...], where: str) -> None:
     if len(row) != width:
         raise UserError(f"{where}: {len(row)} columns where the first line has {width}.")
-    if labelled and width == 1:
+    if len(columns) > width:
         raise UserError(f"{where}: one column, but labelled files need words and tags.")
-    for column in (word_column, tag_column) if labelled else (word_column,):
+    for column in columns:
         if not -width <= column < width:
             raise UserError(f"{where}: no column {column}; the {width} columns are counted from 0.")
 
 
-def read_tagged_objects(
-    path: str,
-    counts: Counter,
-    labelled: bool = True,
-    words: str = "tokens",
-    tags: str = "tags",
-    plain: bool = False,
-) -> Iterator[TaggedExample]:
-    """Streams JSON objects with a list of words and one of tags.
-
-    Successive objects with the same `document` are sentences of one document; without the field,
-    each is a document.
-
-    Raises:
-      UserError: as `read_tagged`.
-    """
-    reader = TagReader(counts, plain)
-    number, document, name = -1, -1, None
-    for number, (where, row) in enumerate(read_objects(path, counts)):
-        texts = _texts(row, words, "data.text_a", where)
+def _read_objects(
+    source: str, counts: Counter, reader: TagReader | None, words: str, tags: str
+) -> Iterator[_Sentence]:
+    """Yields the sentences of objects with a list of words and, if `reader` is given, of tags."""
+    document, name = -1, None
+    for number, (where, row) in enumerate(read_objects(source, counts)):
+        texts, found = _texts(row, words, "data.text_a", where), None
         counts["empty_sentences"] += not texts
-        counts["blank_words"] += sum(not word.strip() for word in texts)
-        converted = None
-        if labelled:
+        if reader:
             raw_tags = _texts(row, tags, "data.label", where)
-            converted = reader.read(raw_tags, len(texts), lambda _, where=where: where)
+            found = reader.read(raw_tags, len(texts), lambda _, where=where: where)
         document += "document" not in row or row["document"] != name or not number
         name = row.get("document")
-        yield TaggedExample(where, str(row.get("id", number)), texts, converted, document)
-    if number < 0:
-        raise UserError(f"{path} has no sentences.")
-    if labelled:
-        reader.finish()
+        yield where, row.get("id"), texts, found, document
 
 
 def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:
@@ -190,12 +179,9 @@ def read_plain_words(
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.
     """
-    number = 0
-    for number, line in read_lines(path, counts):
+    for number, (at, line) in numbered(read_lines(path, counts), f"{path} has no lines."):
         words = line.split()
         counts["empty_sentences"] += not words
         if by_character:
             words = [character for word in words for character in word]
-        yield TaggedExample(place(path, number), str(number - 1), tuple(words), None, number - 1)
-    if not number:
-        raise UserError(f"{path} has no lines.")
+        yield TaggedExample(place(path, at), str(number), tuple(words), None, number)

@@ -11,10 +11,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.tables import Columns, first_row, read_table
-from bert_jax.data.labelled.tfds_examples import read_tfds_texts
 from bert_jax.files.errors import UserError
 
 
@@ -53,10 +53,10 @@ class TextTask:
         if source.startswith("tfds:"):
             if self.tfds is None:
                 raise UserError(f"{source}: tensorflow-datasets does not have this set.")
-            examples = read_tfds_texts(source.removeprefix("tfds:"), self.tfds, counts, labelled)
+            columns = self.tfds
         else:
             columns = self._columns(source, labelled)
-            examples = read_table(source, columns, counts, labelled, leave_out_broken_rows=True)
+        examples = read_table(source, columns, counts, labelled, leave_out_broken_rows=True)
         return map(self._known, examples) if labelled else examples
 
     def _columns(self, path: str, labelled: bool) -> Columns:
@@ -94,70 +94,81 @@ def number_of(text: str) -> float:
         return math.nan
 
 
-def _numbered(labels: tuple[str, ...]) -> dict[str, str]:
+def _glue(
+    file: str, *columns: Columns, labels: tuple[str, ...], numbered: bool = False, **fields: Any
+) -> TextTask:
+    """Returns a set of GLUE.
+
+    Args:
+      file: name of the file of test predictions that gluebenchmark.com takes.
+      columns: of its files; the first are also those of its dataset, unless `tfds` is given.
+      labels: in the order of tensorflow-datasets.
+      numbered: whether files have the numbers of labels.
+      fields: further fields of `TextTask`.
+    """
+    return TextTask(
+        columns=columns,
+        labels=labels,
+        aliases=_numbers(labels) if numbered else {},
+        **{"tfds": columns[0], "submissions": {"test": file}} | fields,
+    )
+
+
+def _numbers(labels: tuple[str, ...]) -> dict[str, str]:
     return {str(number): label for number, label in enumerate(labels)}
 
 
-def _pairs(text_a: str, text_b: str, label: str = "label") -> Columns:
+def _pair(text_a: str, text_b: str, label: str = "label") -> Columns:
     return Columns(text_a, text_b, label)
 
 
-_ACCEPTABLE = ("unacceptable", "acceptable")
+_SENTENCE, _SENTENCES = Columns("sentence", label="label"), _pair("sentence1", "sentence2")
 _SENTIMENT = ("negative", "positive")
-_PARAPHRASE = ("not_equivalent", "equivalent")
 _DUPLICATE = ("not_duplicate", "duplicate")
 _INFERENCE = ("entailment", "neutral", "contradiction")
 _ENTAILMENT = ("entailment", "not_entailment")
-_WINOGRAD = ("not_entailment", "entailment")
 
 # train.tsv has label1 before gold_label, the others label1 to label5; the labels of the diagnostic
 # set are in diagnostic-full.tsv.
-_MNLI = (
-    _pairs("sentence1", "sentence2", "gold_label"),
-    _pairs("Premise", "Hypothesis", "Label"),
-)
+_MNLI = (_pair("sentence1", "sentence2", "gold_label"), _pair("Premise", "Hypothesis", "Label"))
+_MNLI_TFDS = _pair("premise", "hypothesis")
 
-# Labels in the order of tensorflow-datasets; file names as gluebenchmark.com takes them.
 GLUE: dict[str, TextTask] = {
-    "cola": TextTask(
+    "cola": _glue(
+        "CoLA.tsv",
+        _SENTENCE,
         # No header, but for the test file: source, label, the author's mark, sentence.
-        columns=(Columns("sentence", label="label"), Columns(3, label=1)),
+        Columns(3, label=1),
         test_columns=(Columns("sentence"),),
-        tfds=Columns("sentence", label="label"),
-        labels=_ACCEPTABLE,
-        aliases=_numbered(_ACCEPTABLE),
-        submissions={"test": "CoLA.tsv"},
+        labels=("unacceptable", "acceptable"),
+        numbered=True,
     ),
-    "sst2": TextTask(
-        columns=(Columns("sentence", label="label"),),
-        tfds=Columns("sentence", label="label"),
-        labels=_SENTIMENT,
-        aliases=_numbered(_SENTIMENT),
-        submissions={"test": "SST-2.tsv"},
+    "sst2": _glue("SST-2.tsv", _SENTENCE, labels=_SENTIMENT, numbered=True),
+    "mrpc": _glue(
+        "MRPC.tsv",
+        _pair("#1 String", "#2 String", "Quality"),
+        tfds=_SENTENCES,
+        labels=("not_equivalent", "equivalent"),
+        numbered=True,
     ),
-    "mrpc": TextTask(
-        columns=(_pairs("#1 String", "#2 String", "Quality"),),
-        tfds=_pairs("sentence1", "sentence2"),
-        labels=_PARAPHRASE,
-        aliases=_numbered(_PARAPHRASE),
-        submissions={"test": "MRPC.tsv"},
-    ),
-    "qqp": TextTask(
-        columns=(_pairs("question1", "question2", "is_duplicate"),),
-        tfds=_pairs("question1", "question2"),
+    "qqp": _glue(
+        "QQP.tsv",
+        _pair("question1", "question2", "is_duplicate"),
+        tfds=_pair("question1", "question2"),
         labels=_DUPLICATE,
-        aliases=_numbered(_DUPLICATE),
-        submissions={"test": "QQP.tsv"},
+        numbered=True,
     ),
-    "stsb": TextTask(
-        columns=(_pairs("sentence1", "sentence2", "score"),),
-        tfds=_pairs("sentence1", "sentence2"),
-        submissions={"test": "STS-B.tsv"},
+    "stsb": _glue(
+        "STS-B.tsv",
+        _pair("sentence1", "sentence2", "score"),
+        tfds=_SENTENCES,
+        labels=(),
         limits=(0.0, 5.0),
     ),
-    "mnli": TextTask(
-        columns=_MNLI,
-        tfds=_pairs("premise", "hypothesis"),
+    "mnli": _glue(
+        "",
+        *_MNLI,
+        tfds=_MNLI_TFDS,
         labels=_INFERENCE,
         submissions={
             "test_matched": "MNLI-m.tsv",
@@ -165,41 +176,20 @@ GLUE: dict[str, TextTask] = {
             "test_diagnostic": "AX.tsv",
         },
     ),
-    "qnli": TextTask(
-        columns=(_pairs("question", "sentence"),),
-        tfds=_pairs("question", "sentence"),
-        labels=_ENTAILMENT,
-        submissions={"test": "QNLI.tsv"},
-    ),
-    "rte": TextTask(
-        columns=(_pairs("sentence1", "sentence2"),),
-        tfds=_pairs("sentence1", "sentence2"),
-        labels=_ENTAILMENT,
-        submissions={"test": "RTE.tsv"},
-    ),
-    "wnli": TextTask(
-        columns=(_pairs("sentence1", "sentence2"),),
-        tfds=_pairs("sentence1", "sentence2"),
-        labels=_WINOGRAD,
-        aliases=_numbered(_WINOGRAD),
-        submissions={"test": "WNLI.tsv"},
-    ),
+    "qnli": _glue("QNLI.tsv", _pair("question", "sentence"), labels=_ENTAILMENT),
+    "rte": _glue("RTE.tsv", _SENTENCES, labels=_ENTAILMENT),
+    "wnli": _glue("WNLI.tsv", _SENTENCES, labels=_ENTAILMENT[::-1], numbered=True),
     # The diagnostic set, predicted by a model of MNLI.
-    "ax": TextTask(
-        columns=(_pairs("sentence1", "sentence2"), *_MNLI),
-        tfds=_pairs("premise", "hypothesis"),
-        labels=_INFERENCE,
-        submissions={"test": "AX.tsv"},
-    ),
+    "ax": _glue("AX.tsv", _SENTENCES, *_MNLI, tfds=_MNLI_TFDS, labels=_INFERENCE),
 }
 
 CHINESE: dict[str, TextTask] = {
     # Training on MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
     "xnli": TextTask(
         columns=(
-            _pairs("premise", "hypo"),
+            _pair("premise", "hypo"),
             Columns("sentence1", "sentence2", "gold_label", keep=("language", "zh")),
-            _pairs("text_a", "text_b"),
+            _pair("text_a", "text_b"),
         ),
         labels=_INFERENCE,
         aliases={"contradictory": "contradiction"},
@@ -207,11 +197,11 @@ CHINESE: dict[str, TextTask] = {
     "chnsenticorp": TextTask(
         columns=(Columns("text_a", label="label"), Columns(1, label=0)),
         labels=_SENTIMENT,
-        aliases=_numbered(_SENTIMENT),
+        aliases=_numbers(_SENTIMENT),
     ),
     "lcqmc": TextTask(
-        columns=(_pairs("text_a", "text_b"), Columns(0, 1, 2)),
+        columns=(_pair("text_a", "text_b"), Columns(0, 1, 2)),
         labels=_DUPLICATE,
-        aliases=_numbered(_DUPLICATE),
+        aliases=_numbers(_DUPLICATE),
     ),
 }

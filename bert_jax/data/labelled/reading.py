@@ -1,4 +1,6 @@
-r"""Reads files of examples as lines or as JSON objects, each with its place in the file.
+r"""Reads files of examples as lines, or as objects with named fields, each with its place.
+
+Objects are those of JSON files, or the records of tfds:NAME[SPLIT] (bert_jax.text.tfds).
 
 Files are plain or compressed, and in UTF-8. Repairs are counted:
 
@@ -16,11 +18,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from bert_jax.files.errors import UserError
+from bert_jax.text import tfds
 from bert_jax.text.files import encoding_of, open_decompressed, read_blocks
 
+T = TypeVar("T")
+
+_DATASET = "tfds:"
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -35,8 +43,7 @@ def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path}: there is no such file.")
     with open_decompressed(path) as file:
         blocks = read_blocks(file, path)
-        head = next(blocks, b"")
-        head = _checked(head, path, counts)
+        head = _checked(next(blocks, b""), path, counts)
         for number, line in enumerate(_split(chain([head], blocks)), 1):
             yield number, _decode(line, place(path, number), counts)
 
@@ -94,30 +101,77 @@ def read_json(path: str, counts: Counter) -> Any:
     return _parse("\n".join(line for _, line in read_lines(path, counts)), path)
 
 
-def read_objects(path: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (place, object) of a file of JSON objects: one a line, streamed, or one array.
+def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (place, object) of a file of JSON objects, one a line (streamed) or one array.
+
+    The records of tfds:NAME[SPLIT] are such objects too. Class labels are names, None where a test
+    set hides them; other floats are text, with the digits of their precision.
 
     Raises:
-      UserError: as `read_lines`, or a value is not a JSON object.
+      UserError: as `read_lines`, or a value is not an object, or there is no such dataset.
     """
-    if _first_line(path).startswith("["):
-        for number, value in enumerate(read_json(path, counts), 1):
-            yield _object(value, f"{path}, element {number}")
-        return
-    for number, line in read_lines(path, counts):
-        if line.strip():
-            where = place(path, number)
-            yield _object(_parse(line, where), where)
+    if source.startswith(_DATASET):
+        yield from _read_dataset(source, counts)
+    elif _first_line(source).startswith("["):
+        for number, value in enumerate(read_json(source, counts), 1):
+            yield _object(value, f"{source}, element {number}")
+    else:
+        for number, line in read_lines(source, counts):
+            if line.strip():
+                where = place(source, number)
+                yield _object(_parse(line, where), where)
 
 
-def is_json(path: str) -> bool:
-    """Returns whether a file is JSON, by its name or by a JSON object in its first line."""
-    if ending_of(path) in (".json", ".jsonl", ".ndjson"):
+def has_objects(source: str) -> bool:
+    """Returns whether a source is a dataset, or JSON by its name or an object in its first line."""
+    if source.startswith(_DATASET) or ending_of(source) in (".json", ".jsonl", ".ndjson"):
         return True
     try:
-        return isinstance(_parse(_first_line(path), path), dict)
+        return isinstance(_parse(_first_line(source), source), dict)
     except UserError:
         return False
+
+
+def _read_dataset(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
+    name, split = tfds.parse_name(source.removeprefix(_DATASET))
+    features = tfds.open_builder(name).info.features
+    for number, record in tfds.read_records(name, split):
+        where = f"tfds:{name}[{split}], record {number}"
+        yield where, {key: _plain(record[key], features[key], where, counts) for key in record}
+
+
+def _plain(value: Any, feature: Any, where: str, counts: Counter) -> Any:
+    """Returns a value of a record as JSON would have it."""
+    if isinstance(value, dict):
+        return {key: _plain(value[key], feature[key], where, counts) for key in value}
+    if hasattr(feature, "feature"):
+        return [_plain(item, feature.feature, where, counts) for item in value]
+    if isinstance(value, bytes):
+        counts["nul_lines"] += b"\0" in value
+        try:
+            return value.replace(b"\0", b"").decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: invalid UTF-8 ({error.reason}).") from None
+    if hasattr(feature, "int2str"):
+        # tensorflow-datasets writes -1 where a test set hides its labels.
+        return feature.int2str(int(value)) if value >= 0 else None
+    if isinstance(value, float):
+        # 3.8, not 3.799999952316284.
+        return str(np.dtype(feature.np_dtype).type(value))
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def numbered(items: Iterable[T], problem: str) -> Iterator[tuple[int, T]]:
+    """Yields (number, item), from 0.
+
+    Raises:
+      UserError: with the text `problem`, if there are no items.
+    """
+    number = -1
+    for number, item in enumerate(items):
+        yield number, item
+    if number < 0:
+        raise UserError(problem)
 
 
 def ending_of(path: str) -> str:

@@ -1,10 +1,11 @@
-r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, plain lines.
+r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, datasets, plain lines.
 
     form     recognized by                        rules
     TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
     CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
+    dataset  tfds:NAME or tfds:NAME[SPLIT]        a record is an object; `idx` is its id
 
 Names of compressed files end in .gz, .bz2, .xz or .zst after that. Repairs are counted, besides
 those of bert_jax.data.labelled.reading:
@@ -27,7 +28,8 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,
-    is_json,
+    has_objects,
+    numbered,
     place,
     read_lines,
     read_objects,
@@ -92,14 +94,14 @@ def parse_column(name: str) -> str | int | None:
 
 
 def form_of(path: str) -> str:
-    """Returns `tsv`, `csv` or `json`, the form of a file.
+    """Returns `tsv`, `csv` or `json`, the form of a file; of a dataset `json`.
 
     Raises:
       UserError: it cannot be recognized from the name or the first line.
     """
     if (ending := ending_of(path)) in (".tsv", ".csv"):
         return ending[1:]
-    if is_json(path):
+    if has_objects(path):
         return "json"
     if ending == ".txt" or len(first_row(path)) > 1:
         return "tsv"
@@ -109,40 +111,41 @@ def form_of(path: str) -> str:
 
 
 def read_table(
-    path: str,
+    source: str,
     columns: Columns,
     counts: Counter,
     labelled: bool = True,
-    quoted: bool | None = None,
     leave_out_broken_rows: bool = False,
 ) -> Iterator[TextExample]:
     """Streams the examples of a table.
 
     Args:
-      path: a file.
+      source: a file, or tfds:NAME[SPLIT].
       columns: what to read.
       counts: of the list above.
       labelled: whether labels are read; every row must have one then.
-      quoted: whether fields may be in double quotes; None: in CSV they may, in TSV not.
       leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
         instead of raising.
 
     Raises:
-      UserError: naming the line, for malformed rows, missing columns, labels or texts; or the
-        file has no row.
+      UserError: naming the line, for malformed rows, missing columns, labels or texts; or there
+        are no rows.
     """
     if labelled and columns.label is None:
-        raise UserError(f"{path}: data.label is missing: name the column of the labels.")
-    number = -1
-    rows = read_rows(path, counts, columns.has_header, quoted, leave_out_broken_rows)
-    for where, row in rows:
+        raise UserError(f"{source}: data.label is missing: name the column of the labels.")
+
+    def is_kept(item: tuple[str, Row]) -> bool:
+        where, row = item
         if columns.keep and field(row, columns.keep[0], "its rows", where) != columns.keep[1]:
             counts["rows_left_out"] += 1
-            continue
-        number += 1
-        yield _example(where, number, row, columns, counts, labelled)
-    if number < 0:
-        raise UserError(f"{path} has no examples.")
+            return False
+        return True
+
+    rows = read_rows(source, counts, columns.has_header, leave_out_broken_rows)
+    for number, (where, row) in numbered(filter(is_kept, rows), f"{source} has no examples."):
+        # Datasets shuffle their records, which keep their numbers in `idx`.
+        id = row.get("idx", number) if source.startswith("tfds:") else number
+        yield _example(where, id, row, columns, counts, labelled)
 
 
 def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
@@ -151,19 +154,15 @@ def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.
     """
-    number = 0
-    for number, line in read_lines(path, counts):
-        counts["empty_texts"] += not line.strip()
-        yield TextExample(place(path, number), str(number - 1), line)
-    if not number:
-        raise UserError(f"{path} has no lines.")
+    for number, (line, text) in numbered(read_lines(path, counts), f"{path} has no lines."):
+        counts["empty_texts"] += not text.strip()
+        yield TextExample(place(path, line), str(number), text)
 
 
 def read_rows(
-    path: str,
+    source: str,
     counts: Counter,
-    has_header: bool,
-    quoted: bool | None = None,
+    has_header: bool = True,
     leave_out_broken_rows: bool = False,
 ) -> Iterator[tuple[str, Row]]:
     """Streams (place, row) of a table; a row is a dict by column name, or by number from 0.
@@ -171,32 +170,32 @@ def read_rows(
     Raises:
       UserError: as `read_table`.
     """
-    form = form_of(path)
+    form = form_of(source)
     if form == "json":
-        yield from read_objects(path, counts)
+        yield from read_objects(source, counts)
         return
-    cells = _cells(path, form, form == "csv" if quoted is None else quoted, counts)
     header: list[Any] = []
-    for number, row in cells:
+    for number, row in (_csv_cells if form == "csv" else _tsv_cells)(source, counts):
+        where = place(source, number)
         if not header:
-            header = _checked_header(row, path) if has_header else list(range(len(row)))
+            header = _checked_header(row, source) if has_header else list(range(len(row)))
             if has_header:
                 continue
         if len(row) != len(header):
             if not leave_out_broken_rows:
                 raise UserError(
-                    f"{place(path, number)}: {len(row)} columns where"
+                    f"{where}: {len(row)} columns where"
                     f" {'the header has' if has_header else 'the first row has'} {len(header)}."
                 )
             counts["broken_rows" if len(row) < len(header) else "long_rows"] += 1
             if len(row) < len(header):
                 continue
-        yield place(path, number), dict(zip(header, row, strict=False))
+        yield where, dict(zip(header, row, strict=False))
 
 
 def first_row(path: str) -> list[str]:
     """The cells of the first line of a TSV; none in an empty file."""
-    return next((row for _, row in _cells(path, "tsv", False, Counter())), [])
+    return next((row for _, row in _tsv_cells(path, Counter())), [])
 
 
 def _checked_header(row: list[str], path: str) -> list[str]:
@@ -207,24 +206,19 @@ def _checked_header(row: list[str], path: str) -> list[str]:
     return header
 
 
-def _cells(
-    path: str, form: str, is_quoted: bool, counts: Counter
-) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of the first line, cells) of each row."""
-    if is_quoted:
-        yield from _quoted_cells(path, "," if form == "csv" else "\t", counts)
-        return
+def _tsv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the line, cells) of each row."""
     for number, line in read_lines(path, counts):
         if line.strip():
-            yield number, line.split("," if form == "csv" else "\t")
+            yield number, line.split("\t")
         else:
             counts["blank_lines"] += 1
 
 
-def _quoted_cells(path: str, delimiter: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the first line, cells) of each row."""
     csv.field_size_limit(_MAX_FIELD)
-    lines = (line + "\n" for _, line in read_lines(path, counts))
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader((line + "\n" for _, line in read_lines(path, counts)), strict=True)
     number = 1
     try:
         for row in reader:
@@ -239,24 +233,19 @@ def _quoted_cells(path: str, delimiter: str, counts: Counter) -> Iterator[tuple[
 
 
 def _example(
-    where: str, number: int, row: Row, columns: Columns, counts: Counter, labelled: bool
+    where: str, default_id: Any, row: Row, columns: Columns, counts: Counter, labelled: bool
 ) -> TextExample:
     text_a = text_field(row, columns.text_a, "data.text_a", where)
     text_b = None
     if columns.text_b is not None:
         text_b = text_field(row, columns.text_b, "data.text_b", where)
     counts["empty_texts"] += not text_a.strip() or (text_b is not None and not text_b.strip())
-    id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
-    labels = read_labels(row, columns, where, counts) if labelled else None
-    return TextExample(where, id, text_a, text_b, labels)
+    id = default_id if columns.id is None else field(row, columns.id, "its id", where)
+    labels = _labels(row, columns, where, counts) if labelled else None
+    return TextExample(where, str(id), text_a, text_b, labels)
 
 
-def read_labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...]:
-    """Returns the labels of a row.
-
-    Raises:
-      UserError: the row has no label, or an invalid one.
-    """
+def _labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...]:
     assert columns.label is not None
     if isinstance(columns.label, tuple):
         return tuple(

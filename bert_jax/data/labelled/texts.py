@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.reading import place, read_lines
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
@@ -35,17 +37,10 @@ def read_texts(path: str) -> Iterator[Text]:
       UserError: naming the line, for invalid UTF-8, or JSON that is not an object with a string
         `text_a` and, optionally, a string `text_b`.
     """
-    with open(path, "rb") as file:
-        for number, raw in enumerate(file, 1):
-            where = f"{path}, line {number}"
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise UserError(f"{where}: invalid UTF-8 ({error.reason}).") from None
-            if line.lstrip().startswith("{"):
-                yield _parse(line, where)
-            else:
-                yield Text(line.strip(), where=where)
+    for number, line in read_lines(path, Counter()):
+        where = place(path, number)
+        is_object = line.lstrip().startswith("{")
+        yield _parse(line, where) if is_object else Text(line.strip(), where=where)
 
 
 def _parse(line: str, where: str) -> Text:
@@ -188,13 +183,13 @@ class EncodedTexts:
         most = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
         slots = 1 << (most - 1).bit_length()
         positions, ids = np.zeros((2, len(row_numbers), slots), np.int32)
-        for place, numbers in enumerate(row_numbers):
+        for at, numbers in enumerate(row_numbers):
             filled = 0
-            for begin, number in zip(batch["cls_positions"][place], numbers, strict=True):
+            for begin, number in zip(batch["cls_positions"][at], numbers, strict=True):
                 row, stop = self.rows[number], filled + len(self.rows[number].masked)
                 if number >= 0 and row.masked:
-                    positions[place, filled:stop] = np.add(row.masked, begin)
-                    ids[place, filled : filled + len(row.masked_ids)] = row.masked_ids
+                    positions[at, filled:stop] = np.add(row.masked, begin)
+                    ids[at, filled : filled + len(row.masked_ids)] = row.masked_ids
                     filled = stop
         return batch | {"masked_lm_positions": positions, "masked_lm_ids": ids}
 

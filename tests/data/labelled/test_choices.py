@@ -1,6 +1,5 @@
 """SWAG's csv and JSON, and other numbers of endings."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -12,13 +11,9 @@ HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1
 
 
 @pytest.fixture
-def read(tmp_path):
-    """Writes a file and reads its examples, and what was counted."""
-
+def read(read_file):
     def read(content, name="f.csv", **arguments):
-        (tmp_path / name).write_text(content)
-        counts = Counter()
-        return list(read_choices(str(tmp_path / name), counts, **arguments)), +counts
+        return read_file(read_choices, content, name, **arguments)
 
     return read
 
@@ -38,14 +33,14 @@ def test_any_number_of_endings(read, count):
     endings = [f"e{i}" for i in range(count)]
     row = {"sent1": "c", "sent2": "s", "label": count - 1}
     row |= {f"ending{i}": ending for i, ending in reversed(list(enumerate(endings)))}
-    examples, _ = read(json.dumps(row), "f.json")
+    examples, _ = read(row, "f.json")
     assert examples[0].endings == tuple(endings) and examples[0].label == count - 1
 
 
 def test_columns_of_ones_own(read):
     columns = ChoiceColumns("ctx", None, ("endings",), "answer", id="name")
     row = {"ctx": "", "endings": ["x", "y", "z"], "answer": "1", "name": 7}
-    examples, counts = read(json.dumps(row), "f.jsonl", columns=columns)
+    examples, counts = read(row, "f.jsonl", columns=columns)
     (example,) = examples
     assert (example.id, example.context, example.start) == ("7", "", "")
     assert (example.endings, example.label) == (("x", "y", "z"), 1)
@@ -83,11 +78,11 @@ def test_errors(read, content, message):
 def test_endings_and_labels_of_json_are_checked(read):
     row = {"sent1": "a", "sent2": "b", "ending0": "c", "ending1": 5, "label": 0}
     with pytest.raises(ValueError, match="line 1: an ending is a JSON int"):
-        read(json.dumps(row), "f.json")
+        read(row, "f.json")
     with pytest.raises(ValueError, match="the label True is not a number"):
-        read(json.dumps(row | {"ending1": "d", "label": True}), "f.json")
+        read(row | {"ending1": "d", "label": True}, "f.json")
     with pytest.raises(ValueError, match="the label 0.5 is not a number"):
-        read(json.dumps(row | {"ending1": "d", "label": 0.5}), "f.json")
+        read(row | {"ending1": "d", "label": 0.5}, "f.json")
 
 
 def test_the_real_file(shared_data):

@@ -22,15 +22,10 @@ def answer(text, start):
 
 
 @pytest.fixture
-def read(tmp_path):
-    """Writes a file and reads its questions, and what was counted."""
-
+def read(read_file):
     def read(content, labelled=True, indent=None, name="f.json"):
-        path = tmp_path / name
         content = content if isinstance(content, str) else json.dumps(content, indent=indent)
-        path.write_text(content)
-        counts = Counter()
-        return list(read_questions(str(path), counts, labelled)), +counts
+        return read_file(read_questions, content, name, labelled=labelled)
 
     return read
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 
 import pytest
 
@@ -14,20 +13,15 @@ from bert_jax.data.labelled.tables import (
     read_plain_texts,
     read_table,
 )
+from bert_jax.data.labelled.texts import read_texts
 
 PAIRS = Columns("a", "b", "label")
 
 
 @pytest.fixture
-def read(tmp_path):
-    """Writes a file and reads its examples, and what was counted."""
-
+def read(read_file):
     def read(content, columns=PAIRS, name="file.tsv", **arguments):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        counts = Counter()
-        examples = list(read_table(str(path), columns, counts, **arguments))
-        return examples, +counts
+        return read_file(read_table, content, name, columns=columns, **arguments)
 
     return read
 
@@ -51,21 +45,15 @@ TRICKY = [
 ]
 
 
-@pytest.mark.parametrize("name, delimiter", [("f.csv", ","), ("f.tsv", "\t")])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_quoted_fields_are_what_the_csv_module_wrote(read, tmp_path, name, delimiter, ending):
+def test_quoted_fields_are_what_the_csv_module_wrote(read, tmp_path, ending):
     with open(tmp_path / "written", "w", newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator=ending)
+        writer = csv.writer(file, lineterminator=ending)
         writer.writerows([["a", "b", "label"], *TRICKY])
-    examples, counts = read((tmp_path / "written").read_bytes(), name=name, quoted=True)
+    examples, counts = read((tmp_path / "written").read_bytes(), name="f.csv")
     assert [[e.text_a, e.text_b, *e.labels] for e in examples] == TRICKY
     assert [e.where.split()[-1] for e in examples] == ["2", "6", "7"]
     assert counts == {"empty_texts": 2} | ({"crlf_lines": 4} if ending == "\r\n" else {})
-
-
-def test_csv_without_quotes_by_wish(read):
-    examples, _ = read('a,b,label\n"x,y",z\n', name="f.csv", quoted=False)
-    assert (examples[0].text_a, examples[0].text_b) == ('"x', 'y"')
 
 
 def test_columns_by_number_where_there_is_no_header(read):
@@ -159,19 +147,21 @@ def test_errors(read, content, name, message):
         read(content, name=name)
 
 
-def test_an_indicator_that_is_none(read):
-    with pytest.raises(ValueError, match="line 2: '-1' for the label 'p', instead of 1 or 0"):
-        read("a,p,q\nx,-1,0\n", Columns("a", label=("p", "q")), "f.csv")
-
-
-def test_names_and_numbers_do_not_mix():
-    with pytest.raises(ValueError, match="all columns by the header .* or all by numbers"):
-        Columns("a", 1)
-
-
-def test_labels_without_a_column(read):
-    with pytest.raises(ValueError, match="data.label is missing: name the column"):
-        read("a\nx\n", Columns("a"))
+@pytest.mark.parametrize(
+    "content, columns, message",
+    [
+        (
+            "a\tp\tq\nx\t-1\t0\n",
+            {"label": ("p", "q")},
+            "line 2: '-1' for the label 'p', instead of",
+        ),
+        ("a\nx\n", {}, "data.label is missing: name the column"),
+        ("", {"label": 1}, "all columns by the header .* or all by numbers"),
+    ],
+)
+def test_errors_of_columns(read, content, columns, message):
+    with pytest.raises(ValueError, match=message):
+        read(content, Columns("a", **columns))
 
 
 @pytest.mark.parametrize(
@@ -190,17 +180,42 @@ def test_form(tmp_path, name, content, expected):
     assert form_of(str(tmp_path / name)) == expected
 
 
-def test_plain_lines_are_texts_one_for_one(tmp_path):
-    path = tmp_path / "f.txt"
-    path.write_bytes(b"\xef\xbb\xbfone\ttab\r\n\r\n two\n")
-    counts = Counter()
-    examples = list(read_plain_texts(str(path), counts))
+def test_plain_lines_are_texts_one_for_one(read_file):
+    content = b"\xef\xbb\xbfone\ttab\r\n\r\n two\n"
+    examples, counts = read_file(read_plain_texts, content, "f.txt")
     assert [(e.id, e.text_a, e.text_b, e.labels) for e in examples] == [
         ("0", "one\ttab", None, None),
         ("1", "", None, None),
         ("2", " two", None, None),
     ]
-    assert +counts == {"utf8_boms": 1, "crlf_lines": 2, "empty_texts": 1}
-    path.write_text("")
+    assert counts == {"utf8_boms": 1, "crlf_lines": 2, "empty_texts": 1}
     with pytest.raises(ValueError, match="has no lines"):
-        list(read_plain_texts(str(path), Counter()))
+        read_file(read_plain_texts, "", "f.txt")
+
+
+def test_lines_are_texts_or_objects(tmp_path):
+    (path := tmp_path / "in.txt").write_bytes(
+        b"\xef\xbb\xbf first \r\n\n"
+        b'  {"text_a": "a", "text_b": "b"}\n'
+        b'{"text_a": "a", "text_b": null, "label": 3}\n'
+        b"last"
+    )
+    texts = list(read_texts(str(path)))
+    pairs = [("first", None), ("", None), ("a", "b"), ("a", None), ("last", None)]
+    assert [(text.text_a, text.text_b) for text in texts] == pairs
+    assert [text.where for text in texts] == [f"{path}, line {n}" for n in range(1, 6)]
+    assert [str(text) for text in texts[1:4]] == ["", "a | b", "a"]
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"text_a": "a"', "line 2: not a JSON object .*write a text that begins with {"),
+        ('{"text": "a"}', "line 2: an object needs a string `text_a`.* its fields are text"),
+        ('{"text_a": 3}', "line 2: an object needs a string `text_a`"),
+    ],
+)
+def test_a_text_that_cannot_be_used_is_named(line, message, tmp_path):
+    (path := tmp_path / "in.txt").write_text(f"fine\n{line}\n")
+    with pytest.raises(ValueError, match=message):
+        list(read_texts(str(path)))

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.published_sets import GLUE
-from bert_jax.data.labelled.tables import Columns
-from bert_jax.data.labelled.tfds_examples import read_tfds_tags, read_tfds_texts
+from bert_jax.data.labelled.tables import Columns, read_table
 from bert_jax.text import tfds as tfds_text
 from tests.data.labelled.tiny_tasks import ROWS
 
@@ -40,26 +40,26 @@ def test_a_pair_with_the_name_of_its_class():
 
 def test_numbers_and_several_labels():
     columns = Columns("sentence1", label="score")
-    examples = by_id(read_tfds_texts("tiny_tasks", columns, Counter()))
+    examples = by_id(read_table("tfds:tiny_tasks", columns, Counter()))
     assert [e.labels for e in examples] == [(str(row["score"]),) for row in ROWS]
-    examples = by_id(read_tfds_texts("tiny_tasks", Columns("sentence1", label="topics"), Counter()))
+    examples = by_id(read_table("tfds:tiny_tasks", Columns("sentence1", label="topics"), Counter()))
     assert [e.labels for e in examples] == [tuple(row["topics"]) for row in ROWS]
 
 
 def test_hidden_labels():
     columns = Columns("sentence1", label="label")
-    examples = list(read_tfds_texts("tiny_tasks[test]", columns, Counter(), labelled=False))
+    examples = list(read_table("tfds:tiny_tasks[test]", columns, Counter(), labelled=False))
     assert len(examples) == 70 and all(e.labels is None for e in examples)
     with pytest.raises(ValueError, match=r"tfds:tiny_tasks\[test\], record 0: no label"):
-        next(read_tfds_texts("tiny_tasks[test]", columns, Counter()))
+        next(read_table("tfds:tiny_tasks[test]", columns, Counter()))
 
 
 def test_tags():
-    examples = list(read_tfds_tags("tiny_tasks", "tokens", "ner", counts := Counter()))
+    examples = list(read_tagged("tfds:tiny_tasks", counts := Counter(), tags="ner"))
     assert {(e.words, e.tags) for e in examples} == {(("EU", "rejects"), ("B-ORG", "O"))}
     assert [e.document for e in examples] == list(range(70))
-    assert counts == {"tags_converted": 35, "mixed_scheme_files": 1, "nul_lines": 0}
-    examples = list(read_tfds_tags("tiny_tasks", "tokens", "ner", Counter(), labelled=False))
+    assert counts["tags_converted"] == 35 and counts["mixed_scheme_files"] == 1
+    examples = list(read_tagged("tfds:tiny_tasks", Counter(), labelled=False))
     assert {e.tags for e in examples} == {None}
 
 
@@ -69,9 +69,9 @@ def test_tags():
         (
             "tiny_tasks",
             Columns("premise"),
-            "'premise' is not a feature of tiny_tasks, which has idx, l",
+            r"record 0: no column 'premise' \(data.text_a\); it has 'idx', 'label'",
         ),
-        ("tiny_tasks", Columns("idx"), "record 0: 'idx' is a int, not text"),
+        ("tiny_tasks", Columns("idx"), "record 0: 'idx' .* is a JSON int, [0-9]+, instead of text"),
         ("tiny_tasks[dev]", Columns("sentence1"), "no split 'dev'; it has test, train"),
         ("tiny_tasks[train[:0]]", Columns("sentence1"), "no split 'train\\[:0\\]'"),
         ("none", Columns("sentence1"), "tfds:none is not prepared"),
@@ -79,4 +79,4 @@ def test_tags():
 )
 def test_errors(argument, columns, message):
     with pytest.raises(ValueError, match=message):
-        list(read_tfds_texts(argument, columns, Counter(), labelled=False))
+        list(read_table(f"tfds:{argument}", columns, Counter(), labelled=False))
