@@ -3,22 +3,7 @@
 What is written into the working copy of a bucket (`files/buckets.py`) is uploaded before it gets
 its name; a file that grows, whenever it is synced.
 
-Every file that outlives its process is written by one of these:
-
-    whole_file(path)                      context manager; yields a temporary path to write to
-    whole_folder(path)                    the same for a new folder
-    write_bytes(path, data)
-    write_text(path, text)                UTF-8, no newline added
-    write_json(path, value, sort_keys=True)
-    copy_file(source, path)
-    move_file(source, path)
-    AppendFile(path)                      a text file that grows by lines:
-        .write_line(line)                 adds a line; it survives the end of the process
-        .sync()                           returns when all lines are on disk
-        .close()                          syncs and closes; also a context manager
-    read_json(path)
-    read_json_lines(path)
-    own_parts()                           context manager: temporary names that nobody else has
+Every file that outlives its process is written by a function of this module.
 
 The temporary file is `path.part`, in the folder of `path`. Its contents are flushed to disk
 (fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
@@ -114,7 +99,7 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file of UTF-8."""
+    """Writes a file of UTF-8; no newline is added."""
     write_bytes(path, text.encode())
 
 

@@ -37,7 +37,7 @@ UNFINISHED = "unfinished"
 _LOCAL = re.compile(rf"(?:^|/)(?:{UNFINISHED}|[^/]*\.part|[^/]*\.unfinished(?:\.json)?)(?:/|$)")
 # What is fetched when it is needed, relative to the folder that is brought up to date.
 _LATER = re.compile(r"(?:^|/)checkpoints/[^/]+/|\.array_record$")
-_ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+)/+(.*[^/])/*")
+_ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*")
 # Stores that are not supported, also after a prefix such as "text:".
 _OTHER_ADDRESS = re.compile(r"(?:.*:)?(az|abfss?|hdfs)://.*", re.DOTALL)
 _PATIENCE_SECONDS, _LONGEST_PAUSE = 300.0, 30.0
@@ -45,6 +45,10 @@ _CONNECTIONS = 8
 # Packages whose errors are those of the store and the network, which fsspec's classes pass on.
 _CLIENTS = {"aiohttp", "botocore", "gcsfs", "google", "requests", "urllib3"}
 _NO_CREDENTIALS = "NoCredentialsError PartialCredentialsError DefaultCredentialsError RefreshError"
+
+
+class _NoObjectError(UserError):
+    """The bucket or the object does not exist."""
 
 
 def is_address(path: str | os.PathLike) -> bool:
@@ -91,8 +95,6 @@ def address_of(path: str | os.PathLike) -> str:
 
 def shown(text: str) -> str:
     """Returns a text with addresses in place of the paths of their working copies."""
-    if _root() not in text:
-        return text
     return re.sub(rf"{re.escape(_root())}/({'|'.join(EXTRAS)})/", r"\1://", text)
 
 
@@ -108,7 +110,7 @@ def local(path: str) -> str:
     if not (address := path if is_address(path) else address_of(path)):
         return path
     copy = copy_of(address)
-    _bring_once(address)
+    _download_once(address)
     os.makedirs(os.path.dirname(copy), exist_ok=True)
     return copy
 
@@ -116,19 +118,19 @@ def local(path: str) -> str:
 def refresh(path: str) -> None:
     """Brings the working copy at a path up to date again, since another machine has written."""
     if address := address_of(path):
-        _bring(address)
+        _download(address)
 
 
 def forget() -> None:
     """Forgets which copies this process has brought up to date, and its connections."""
-    _bring_once.cache_clear()
+    _download_once.cache_clear()
     _file_system.cache_clear()
 
 
 def fetch(paths: Iterable[str | os.PathLike]) -> None:
     """Brings files and folders of a working copy up to date, whatever they are."""
     for address in filter(None, map(address_of, paths)):
-        _bring(address, everything=True)
+        _download(address, everything=True)
 
 
 def publish(path: str | os.PathLike, source: str | os.PathLike = "") -> None:
@@ -142,16 +144,16 @@ def publish(path: str | os.PathLike, source: str | os.PathLike = "") -> None:
         return
     source = pathlib.Path(source or path)
     if not source.is_dir():
-        _put(address, source)
+        _upload(address, source)
         return
-    names = [file.relative_to(source) for file in source.rglob("*") if file.is_file()]
-    _all(lambda name: _put(f"{address}/{name}", source / name), names)
+    files = [file.relative_to(source) for file in source.rglob("*") if file.is_file()]
+    _for_all(lambda name: _upload(f"{address}/{name}", source / name), files)
 
 
 def remove(path: str | os.PathLike) -> None:
     """Removes a file or folder, if it is there, first from the bucket."""
     if address := address_of(path):
-        _all(functools.partial(_remove, address), _objects(address))
+        _for_all(functools.partial(_remove_object, address), _objects(address))
     if os.path.isdir(path):
         shutil.rmtree(path)
     else:
@@ -161,11 +163,10 @@ def remove(path: str | os.PathLike) -> None:
 def move(path: str | os.PathLike, target: str | os.PathLike) -> None:
     """Gives a folder another name; in a bucket, object by object."""
     if address := address_of(path):
-        new = _key(address_of(target))
         for key in _objects(address):
-            target_key = new + key.removeprefix(_key(address))
-            _attempt(address, lambda fs, key=key, to=target_key: fs.cp_file(key, to))
-            _remove(address, key)
+            new_key = _key(address_of(target)) + key.removeprefix(_key(address))
+            _attempt(address, lambda fs, key=key, new_key=new_key: fs.cp_file(key, new_key))
+            _remove_object(address, key)
     if os.path.exists(path):
         os.rename(path, target)
 
@@ -208,15 +209,12 @@ def _root() -> str:
     return os.path.join(os.path.abspath(os.path.expanduser(home)), "bert_jax", "buckets")
 
 
-def _copy(scheme: str, key: str) -> str:
-    return os.path.join(_root(), scheme, key)
-
-
 def _key(address: str) -> str:
+    """Returns the key of an object with its bucket, as fsspec names it."""
     return address.partition("://")[2]
 
 
-def _tag_path(copy: str) -> pathlib.Path:
+def _tag_file(copy: str) -> pathlib.Path:
     """Returns the file with the tag of the object that a file is a copy of."""
     return pathlib.Path(_root(), "tags", os.path.relpath(copy, _root()) + ".tag")
 
@@ -225,82 +223,57 @@ def _tag(info: dict[str, Any]) -> str:
     return str(info.get("ETag") or info.get("etag") or info.get("generation"))
 
 
-def _seen_tag(copy: str) -> str:
-    with contextlib.suppress(OSError):
-        return _tag_path(copy).read_text()
-    return ""
-
-
-def _record(copy: str, info: dict[str, Any]) -> None:
-    path = _tag_path(copy)
+def _write_tag(copy: str, info: dict[str, Any]) -> None:
+    path = _tag_file(copy)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     part.write_text(_tag(info))
     part.replace(path)
 
 
-@functools.cache
-def _bring_once(address: str) -> None:
-    _bring(address)
-
-
-def _bring(address: str, everything: bool = False) -> None:
+def _download(address: str, everything: bool = False) -> None:
     """Downloads what has changed, and removes what the bucket had and has no more.
 
     Other machines may change the bucket meanwhile: what is gone when its turn comes is not there.
     """
+    if wildcard := re.search(r"[*?[]", address):
+        address = address[: wildcard.start()].rpartition("/")[0]
     scheme, _, key = address.partition("://")
-    if wildcard := re.search(r"[*?[]", key):
-        key = key[: wildcard.start()].rpartition("/")[0]
-    copies = {_copy(scheme, name): i for name, i in _objects(f"{scheme}://{key}").items()}
-    folder = _copy(scheme, key)
-
-    def is_wanted(copy: str) -> bool:
-        return everything or not _LATER.search(copy.removeprefix(folder))
+    folder = os.path.join(_root(), scheme, key)
+    objects = {os.path.join(_root(), scheme, k): info for k, info in _objects(address).items()}
 
     def download(copy: str) -> None:
-        info = copies[copy]
-        if os.path.exists(copy) and _seen_tag(copy) == _tag(info):
+        info, tag = objects[copy], _tag_file(copy)
+        if os.path.exists(copy) and tag.exists() and tag.read_text() == _tag(info):
             return
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         part = f"{copy}.{uuid.uuid4().hex}.part"
         try:
-            if not _attempt(address, lambda fs: _get(fs, info["name"], part)):
-                del copies[copy]
-                return
+            _attempt(address, lambda fs: fs.get_file(info["name"], part))
             os.replace(part, copy)
+            _write_tag(copy, info)
+        except _NoObjectError:
+            del objects[copy]
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(part)
-        _record(copy, info)
+            pathlib.Path(part).unlink(missing_ok=True)
 
-    _all(download, list(filter(is_wanted, copies)))
+    _for_all(
+        download,
+        [x for x in objects if everything or not _LATER.search(x.removeprefix(folder))],
+    )
     tags = pathlib.Path(_root(), "tags")
     for tag in (tags / scheme / key).rglob("*.tag"):
         copy = os.path.join(_root(), tag.relative_to(tags).with_suffix(""))
-        if copy not in copies:
-            _forget(copy)
+        if copy not in objects:
+            tag.unlink(missing_ok=True)
+            pathlib.Path(copy).unlink(missing_ok=True)
 
 
-def _get(fs: Any, key: str, path: str) -> bool:
-    """Downloads an object; returns whether it was there."""
-    try:
-        fs.get_file(key, path)
-    except FileNotFoundError as error:
-        if _is_of_this_disk(error):
-            raise
-        return False
-    return True
-
-
-def _forget(copy: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        _tag_path(copy).unlink()
-        os.remove(copy)
+_download_once = functools.cache(_download)
 
 
 def _objects(address: str) -> dict[str, dict[str, Any]]:
-    """Returns what is known of each object at or below an address, by its key with the bucket."""
+    """Returns what is known of each object at or below an address, by its key."""
 
     def find(fs: Any) -> dict[str, dict[str, Any]]:
         found = fs.find(_key(address), detail=True)
@@ -312,7 +285,7 @@ def _objects(address: str) -> dict[str, dict[str, Any]]:
     return _attempt(address, find)
 
 
-def _put(address: str, source: pathlib.Path) -> None:
+def _upload(address: str, source: pathlib.Path) -> None:
     def put(fs: Any) -> dict[str, Any]:
         fs.put_file(os.fspath(source), _key(address))
         info = fs.info(_key(address))
@@ -320,20 +293,16 @@ def _put(address: str, source: pathlib.Path) -> None:
             raise OSError(f"the object has {info['size']} bytes instead of {size}")
         return info
 
-    _record(copy_of(address), _attempt(address, put))
+    _write_tag(copy_of(address), _attempt(address, put))
 
 
-def _remove(address: str, key: str) -> None:
-    def rm(fs: Any) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm_file(key)
-
-    _attempt(address, rm)
-    with contextlib.suppress(FileNotFoundError):
-        _tag_path(_copy(address.partition("://")[0], key)).unlink()
+def _remove_object(address: str, key: str) -> None:
+    with contextlib.suppress(_NoObjectError):
+        _attempt(address, lambda fs: fs.rm_file(key))
+    _tag_file(os.path.join(_root(), address.partition("://")[0], key)).unlink(missing_ok=True)
 
 
-def _all(function: Callable[[Any], None], items: Iterable[Any]) -> None:
+def _for_all(function: Callable[[Any], Any], items: Iterable[Any]) -> None:
     """Calls a function for each item, some at a time; raises the first error."""
     with concurrent.futures.ThreadPoolExecutor(_CONNECTIONS) as threads:
         list(threads.map(function, items))
@@ -357,26 +326,27 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
             raise UserError(
                 f"{address}: {scheme}:// needs a package: pip install 'bert_jax[{EXTRAS[scheme]}]'"
             ) from None
-        except FileNotFoundError as error:
-            if _is_of_this_disk(error):
-                raise
-            bucket = f"{scheme}://{key.partition('/')[0]}"
-            raise UserError(
-                f"{address}: there is no bucket {bucket}, or the object has just been deleted."
-            ) from None
         except Exception as error:
-            if _is_of_this_disk(error) or not _is_of_the_network(error):
-                raise
+            package = type(error).__module__.partition(".")[0]
+            is_of_disk = isinstance(error, OSError) and error.filename
+            if is_of_disk or not (isinstance(error, OSError) or package in _CLIENTS):
+                raise  # an error of a path here, such as a full disk, or a defect
+            line = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            if isinstance(error, FileNotFoundError):
+                bucket = f"{scheme}://{key.partition('/')[0]}"
+                raise _NoObjectError(
+                    f"{address}: there is no bucket {bucket}, or the object has just been deleted."
+                ) from None
             if why := _refusal(error):
-                raise UserError(f"{address}: {why} ({_line(error)}).") from error
+                raise UserError(f"{address}: {why} ({line}).") from error
             if time.monotonic() > end:
                 raise UserError(
-                    f"{address} could not be reached for {_PATIENCE_SECONDS:.0f} s"
-                    f" ({_line(error)}): run the command again to go on from here."
+                    f"{address} could not be reached for {_PATIENCE_SECONDS:.0f} s ({line}): run"
+                    " the command again to go on from here."
                 ) from error
             from absl import logging as absl_logging  # some commands start without it
 
-            absl_logging.warning("%s: %s: trying again in %.0f s", address, _line(error), pause)
+            absl_logging.warning("%s: %s: trying again in %.0f s", address, line, pause)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -403,18 +373,3 @@ def _refusal(error: BaseException) -> str:
             return "this is not a valid address"
         seen = seen.__cause__ or seen.__context__
     return ""
-
-
-def _is_of_the_network(error: Exception) -> bool:
-    """Whether an error is of an object store or of the way to it, and not a defect here."""
-    package = type(error).__module__.partition(".")[0]
-    return isinstance(error, OSError) or package in _CLIENTS
-
-
-def _is_of_this_disk(error: Exception) -> bool:
-    """Whether an error is of a path here, such as a full disk, and not of the network."""
-    return isinstance(error, OSError) and bool(error.filename)
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -60,20 +60,16 @@ class Share:
         """
         with contextlib.suppress(FileNotFoundError):
             os.remove(self._failed(self.index))
-        said = -_REPORT_SECONDS
-        while not self.is_first and not os.path.exists(path):
-            self._check_failures()
-            if time.monotonic() > said + _REPORT_SECONDS:
-                said = time.monotonic()
-                log(f"Waiting for task 0 of {self.count}.")
-            time.sleep(_POLL_SECONDS)
+        if not (self.is_first or os.path.exists(path)):
+            log(f"Waiting for task 0 of {self.count}.")
+            self.wait([path], "start", log)
 
     def wait(self, paths: Iterable[str], what: str, log: Log) -> None:
         """Returns when all files are there.
 
         Args:
-          paths: of the files.
-          what: they are, for the log.
+          paths: the files to wait for.
+          what: what they are, for the log.
           log: takes a line a minute.
 
         Raises:

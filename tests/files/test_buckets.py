@@ -155,7 +155,7 @@ def test_an_upload_that_fails_leaves_the_old_file(store, machine, address, monke
     def refused(*_):
         raise ValueError("no")
 
-    monkeypatch.setattr(buckets, "_put", refused)
+    monkeypatch.setattr(buckets, "_upload", refused)
     with pytest.raises(ValueError, match="no"):
         atomic.write_text(copy / "a.txt", "new")
     assert (copy / "a.txt").read_text() == "old"

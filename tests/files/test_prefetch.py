@@ -28,7 +28,7 @@ def test_prefetcher_passes_errors_on():
 
 
 def test_prefetcher_runs_ahead_no_further_than_its_depth_and_stops():
-    made, ready = [], threading.Event()
+    made, ready, threads = [], threading.Event(), threading.active_count()
 
     def endless():
         while True:
@@ -41,4 +41,4 @@ def test_prefetcher_runs_ahead_no_further_than_its_depth_and_stops():
         assert next(items) == 0
         assert ready.wait(10)
     assert len(made) == 5  # one taken, three ready, one in hand
-    assert not items._thread.is_alive()
+    assert threading.active_count() == threads
