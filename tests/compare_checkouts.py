@@ -482,7 +482,7 @@ def record_program(record: Record, folder: str) -> None:
     text = re.sub(
         r"@[\w.]+",
         lambda match: names.setdefault(match[0], f"@{len(names)}"),
-        re.sub(r"loc\(.*?\)|#loc.*", "", program.mlir_module()),
+        re.sub(r"loc\(.*?\)|#loc.*\n?", "", program.mlir_module()),
     )
     record.add(f"{folder}/model.stablehlo program", text.encode())
     content = json.loads((path / "model.json").read_text())

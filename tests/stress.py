@@ -176,7 +176,7 @@ def bundle_index(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.
         os.replace(path, folder / "model.ckpt.index")
         try:
             bundle = Bundle(str(folder / "model.ckpt"))
-            _exhaust(bundle.read(name).sum() for name in bundle.entries)
+            _exhaust(bundle[name].sum() for name in bundle)
         finally:
             os.replace(folder / "model.ckpt.index", path)
 

@@ -22,11 +22,11 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.loading import load_workdir
-from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train

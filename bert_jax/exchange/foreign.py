@@ -138,9 +138,8 @@ def _read(
     """Returns the checkpoint's parameters, without those of missing heads, and the report."""
     table = NAMES[model.name][checkpoint.format]
     expected = _expected_shapes(checkpoint, table, config, model)
-    tensors = checkpoint.read()
     params, report = import_params(
-        tensors, table, model.num_layers, expected, model.name, checkpoint.path
+        checkpoint.tensors, table, model.num_layers, expected, model.name, checkpoint.path
     )
     for tensor, paths in report.used.items():
         arrays = [params[path] for path in paths]
@@ -167,13 +166,13 @@ def _expected_shapes(
         return shapes
     # Only the checkpoint knows the number of classes.
     bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
-    tensors = {table.current_name(name): shape for name, shape in checkpoint.shapes.items()}
-    if bias not in tensors:
+    stored = next((n for n in checkpoint.tensors if table.current_name(n) == bias), None)
+    if stored is None:
         raise UserError(
             f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
             " another one."
         )
-    (classes,) = tensors[bias]
+    (classes,) = checkpoint.tensors[stored].shape
     return {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")} | {
         f"{head}/bias": (classes,),
         f"{head}/kernel": (model.hidden_size, classes),

@@ -7,8 +7,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats import bert_config, gpt, modernbert
 from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
+from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, gpt_keys, modernbert_keys
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskRow
@@ -104,7 +104,8 @@ def _bert_config(
     content = {
         "architectures": [name],
         "model_type": "bert",
-        **bert_config.model_keys(config.model, _HIDDEN_ACTS[config.model.activation]),
+        **BERT.keys(config.model),
+        "hidden_act": _HIDDEN_ACTS[config.model.activation],
         "pad_token_id": pad_id,
         "tie_word_embeddings": True,
         "dtype": "float32",
@@ -137,7 +138,7 @@ def _gpt_config(
 ) -> dict[str, Any]:
     return {
         "architectures": [name],
-        **gpt.model_keys(config.model),
+        **gpt_keys(config.model),
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
@@ -159,7 +160,7 @@ def _modernbert_config(
     tokens = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
     return {
         "architectures": [name],
-        **modernbert.model_keys(config.model),
+        **modernbert_keys(config.model),
         **tokens,
         "pad_token_id": pad_id,
         "tie_word_embeddings": True,
@@ -169,14 +170,14 @@ def _modernbert_config(
 
 # By the name of the encoder.
 FAMILIES = {
-    "bert": Family("BERT", bert_config.ARCHITECTURE, _bert_class, _bert_config, True, True),
+    "bert": Family("BERT", BERT.architecture, _bert_class, _bert_config, True, True),
     "modernbert": Family(
         "ModernBERT",
-        modernbert.ARCHITECTURE,
+        MODERNBERT.architecture,
         _modernbert_class,
         _modernbert_config,
         has_token_types=False,
         frames_text=True,
     ),
-    "gpt": Family("GPT", gpt.ARCHITECTURE, _gpt_class, _gpt_config, False, False),
+    "gpt": Family("GPT", GPT.architecture, _gpt_class, _gpt_config, False, False),
 }

@@ -2,9 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
@@ -19,41 +18,25 @@ class Format:
     Attributes:
       title: name of the program, for people and certificate.json.
       matches: path -> whether it looks like a checkpoint of this format.
-      open: (path, choices) -> the checkpoint.
-      list_tensors: path -> dtype and shape of each tensor.
+      open: (path, choices) -> the checkpoint; raises UserError.
+      tensors: path -> objects with the `dtype` and `shape` of each tensor, by name; raises
+        UserError.
     """
 
     title: str
     matches: Callable[[str], bool]
     open: Callable[[str, Choices], ForeignCheckpoint]
-    list_tensors: Callable[[str], dict[str, tuple[np.dtype, tuple[int, ...]]]]
+    tensors: Callable[[str], Mapping[str, Any]]
 
 
 FORMATS = {
-    "huggingface": Format(
-        title="Hugging Face",
-        matches=huggingface.matches,
-        open=huggingface.open_checkpoint,
-        list_tensors=huggingface.list_tensors,
-    ),
-    "google": Format(
-        title="google-research/bert",
-        matches=google.matches,
-        open=google.open_checkpoint,
-        list_tensors=google.list_tensors,
-    ),
-    "openai": Format(
-        title="openai/finetune-transformer-lm",
-        matches=openai.matches,
-        open=openai.open_checkpoint,
-        list_tensors=openai.list_tensors,
-    ),
-    "bilm": Format(
-        title="bilm-tf",
-        matches=bilm.matches,
-        open=bilm.open_checkpoint,
-        list_tensors=bilm.list_tensors,
-    ),
+    name: Format(title, module.matches, module.open_checkpoint, module.tensors)
+    for name, title, module in (
+        ("huggingface", "Hugging Face", huggingface),
+        ("google", "google-research/bert", google),
+        ("openai", "openai/finetune-transformer-lm", openai),
+        ("bilm", "bilm-tf", bilm),
+    )
 }
 
 
@@ -81,7 +64,7 @@ def format_of(path: str) -> str:
 def open_checkpoint(
     path: str, format: str = "", choices: Choices | None = None
 ) -> ForeignCheckpoint:
-    """Opens a checkpoint of another program and checks its vocabulary; reads no tensors yet.
+    """Opens a checkpoint of another program and checks the size of its vocabulary.
 
     Args:
       path: file or folder.

@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
-from bert_jax.formats.weight_table import Arrays, WeightRow, WeightTable
+from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_word_vocabulary
 
 OPTIONS = "options.json"
@@ -28,14 +28,14 @@ _NUM_SAMPLES = 8192
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Reads everything but the tensors of a folder.
+    """Opens a folder.
 
     Raises:
       UserError: it is incomplete, or its options are not those of a bidirectional model.
     """
     options_path = os.path.join(path, OPTIONS)
     options = foreign.read_json_object(options_path)
-    shapes = {name: shape for name, (_, shape) in list_tensors(path).items()}
+    arrays = tensors(path)
     no_words = make_word_vocabulary(())
     vocabulary = foreign.text_vocabulary(no_words)
     if name := choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH"):
@@ -61,27 +61,34 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         model=model,
         vocabulary=vocabulary,
         lowercase=bool(choices.lowercase),
-        labels=(),
-        shapes=shapes,
-        read=lambda: _read(path),
+        tensors=arrays,
         notes=tuple(notes),
         settings={"head.softmax": "full"} if model["vocab_size"] <= _NUM_SAMPLES else {},
     )
-
-
-def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Returns the dtype and shape of each dataset of a folder's files of weights.
-
-    Raises:
-      UserError: there are no weights, or they cannot be read.
-    """
-    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
 
 
 def matches(path: str) -> bool:
     """Returns whether a path looks like a folder of bilm-tf."""
     is_model = os.path.isfile(os.path.join(path, OPTIONS))
     return is_model and bool(glob.glob(os.path.join(glob.escape(path), "*weights.hdf5")))
+
+
+def tensors(path: str) -> Arrays:
+    """Returns the weights of a folder, with the table of words where it has a file of its own.
+
+    Raises:
+      UserError: there are no weights, or they cannot be read.
+    """
+    weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
+    if not weights:
+        raise UserError(f"{path} has no *weights.hdf5: it has the weights of the model.")
+    arrays = read_hdf5(weights)
+    if "char_embed" not in arrays and "embedding" not in arrays:
+        pattern = re.compile(REFERENCES.format(r"\d+"))
+        for table in sorted(glob.glob(os.path.join(glob.escape(path), "*embedding*.hdf5"))):
+            if not pattern.fullmatch(os.path.basename(table)):
+                arrays |= read_hdf5(table)
+    return arrays
 
 
 def read_hdf5(path: str) -> Arrays:
@@ -113,21 +120,6 @@ def read_hdf5(path: str) -> Arrays:
 def _words(vocabulary: bytes) -> list[str]:
     lines = vocabulary.decode("utf-8", "replace").removesuffix("\n").split("\n")
     return [line.strip() for line in lines]
-
-
-def _read(path: str) -> Arrays:
-    """Reads the weights, and the table of words where it is in a file of its own."""
-    weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
-    if not weights:
-        raise UserError(f"{path} has no *weights.hdf5: it has the weights of the model.")
-    arrays = read_hdf5(weights)
-    if "char_embed" not in arrays and "embedding" not in arrays:
-        pattern = re.compile(REFERENCES.format(r"\d+"))
-        found = glob.glob(os.path.join(glob.escape(path), "*embedding*.hdf5"))
-        for table in sorted(found):
-            if not pattern.fullmatch(os.path.basename(table)):
-                arrays |= read_hdf5(table)
-    return arrays
 
 
 def _find(path: str, pattern: str, what: str, fix: str) -> str:
@@ -172,48 +164,14 @@ def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
 def _character_fields(cnn: Mapping[str, Any], path: str) -> dict[str, Any]:
     if (count := cnn.get("n_characters", _NUM_CHARACTERS[-1])) not in _NUM_CHARACTERS:
         raise UserError(f"{path} has n_characters={count}: only 261 and 262 are known.")
-    if (most := cnn["max_characters_per_token"]) != MAX_CHARACTERS:
+    if (length := cnn["max_characters_per_token"]) != MAX_CHARACTERS:
         raise UserError(
-            f"{path} has max_characters_per_token={most}: only {MAX_CHARACTERS} is supported."
+            f"{path} has max_characters_per_token={length}: only {MAX_CHARACTERS} is supported."
         )
     return {
         "character_size": cnn["embedding"]["dim"],
-        "max_characters": most,
+        "max_characters": length,
         "filters": tuple((width, count) for width, count in cnn["filters"]),
         "cnn_activation": cnn["activation"],
         "highway_layers": cnn.get("n_highway") or 0,
     }
-
-
-# More than any published model has; a row without a parameter is not used.
-_MOST_FILTERS, _MOST_HIGHWAYS = 32, 16
-_DIRECTIONS = ("forward", "backward")
-
-
-def _rows() -> tuple[WeightRow, ...]:
-    rows = [
-        # The graph of predictions adds a row of zeros for padding in front.
-        WeightRow("elmo/characters/embedding", "char_embed", "zero_row"),
-        WeightRow("elmo/embeddings/word_embeddings/embedding", "embedding"),
-    ]
-    for i in range(_MOST_FILTERS):
-        path = f"elmo/characters/filter_{i}"
-        rows.append(WeightRow(f"{path}/kernel", f"CNN/W_cnn_{i}", "first_of_one"))
-        rows.append(WeightRow(f"{path}/bias", f"CNN/b_cnn_{i}"))
-    for i in range(_MOST_HIGHWAYS):
-        for gate in ("carry", "transform"):
-            path, scope = f"elmo/characters/highway_{i}/{gate}", f"CNN_high_{i}"
-            rows.append(WeightRow(f"{path}/kernel", f"{scope}/W_{gate}"))
-            rows.append(WeightRow(f"{path}/bias", f"{scope}/b_{gate}"))
-    rows.append(WeightRow("elmo/characters/projection/kernel", "CNN_proj/W_proj"))
-    rows.append(WeightRow("elmo/characters/projection/bias", "CNN_proj/b_proj"))
-    for number, direction in enumerate(_DIRECTIONS):
-        path = f"elmo/{direction}_{{i}}"
-        scope = f"RNN_{number}/RNN/MultiRNNCell/Cell{{i}}/LSTMCell"
-        rows.append(WeightRow(f"{path}/kernel", f"{scope}/W_0"))
-        rows.append(WeightRow(f"{path}/bias", f"{scope}/B"))
-        rows.append(WeightRow(f"{path}/projection", f"{scope}/W_P_0"))
-    return tuple(rows)
-
-
-TABLES = {"bilm": WeightTable(_rows())}

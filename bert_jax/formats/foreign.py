@@ -1,17 +1,18 @@
-"""A checkpoint of another program before its tensors are read, and its vocabulary."""
+"""A checkpoint of another program, and how its configuration and vocabulary are read."""
 
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from bert_jax.files.errors import UserError
-from bert_jax.formats.weight_table import Arrays, Shapes
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import Vocabulary, make_tokenizer
 
-# The largest number of rows of an embedding table that only pad it, for matrix units.
+# Maximum number of rows that an embedding table has only as padding, for matrix units.
 _MAX_PADDING = 128
 
 
@@ -29,6 +30,14 @@ class Choices:
     vocab: str = ""
     lowercase: bool | None = None
 
+    def check_activation(self, path: str, model: str, only: str) -> None:
+        """Raises UserError if another activation is chosen than the only one of a model."""
+        if self.activation not in ("", only):
+            raise UserError(
+                f"{path} is a {model}, whose activation is {only}: leave out"
+                f" --activation={self.activation}."
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class ForeignCheckpoint:
@@ -36,17 +45,16 @@ class ForeignCheckpoint:
 
     Attributes:
       path: file or folder.
-      format: name of its format, a key of `bert_jax.formats.FORMATS`.
+      format: a key of `bert_jax.formats.FORMATS`.
       task: value for `config.task`.
       model: fields of `config.model`.
       vocabulary: the vocabulary as one file; its path is empty if it comes from a tokenizer.json.
       lowercase: whether text is lowercased.
-      labels: names of the classes; empty if it has none.
-      shapes: of its tensors, by name.
-      read: reads the tensors.
-      notes: decisions and their reasons, one line each.
-      label_kind: value for `config.head.labels` of a text classifier.
-      new_words: the last pieces of the vocabulary for which the checkpoint has no embeddings.
+      tensors: name -> array, mapped into memory or read on access.
+      notes: decisions and their reasons, one line each; stored in certificate.json.
+      labels: class names; empty if there are none.
+      label_kind: value for `config.head.problem_type` of a text classifier.
+      new_words: the last pieces of the vocabulary, for which the checkpoint has no embeddings.
       settings: values of further fields of the configuration, by dotted names.
     """
 
@@ -56,10 +64,9 @@ class ForeignCheckpoint:
     model: dict[str, Any]
     vocabulary: Vocabulary
     lowercase: bool
-    labels: tuple[str, ...]
-    shapes: Shapes
-    read: Callable[[], Arrays]
+    tensors: Mapping[str, np.ndarray]
     notes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     label_kind: str = "single"
     new_words: tuple[str, ...] = ()
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -70,17 +77,9 @@ class ForeignCheckpoint:
         return make_tokenizer(kind, content, self.lowercase, path, grows)
 
 
-def check_activation(choices: Choices, path: str, model: str, activation: str) -> None:
-    """Refuses another activation than the only one of a model.
-
-    Raises:
-      UserError: for another one.
-    """
-    if choices.activation not in ("", activation):
-        raise UserError(
-            f"{path} is a {model}, whose activation is {activation}: leave out"
-            f" --activation={choices.activation}."
-        )
+def sibling(path: str, name: str) -> str:
+    """Returns the path of a file in the folder `path`, or in the folder of the file `path`."""
+    return os.path.join(path if os.path.isdir(path) else os.path.dirname(path) or ".", name)
 
 
 def read_json_object(path: str) -> dict[str, Any]:
@@ -101,6 +100,9 @@ def read_json_object(path: str) -> dict[str, Any]:
     return values
 
 
+# ------------------------------------------------------------------ vocabularies
+
+
 def read_vocabulary(path: str) -> Vocabulary:
     """Returns the vocabulary in a vocab.txt, whatever its name.
 
@@ -117,8 +119,54 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 
 def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
-    """Returns a vocabulary of one piece a line; `path` is empty if it is no file."""
+    """Returns a vocabulary with one piece per line; an empty path means that it is no file."""
     return Vocabulary(path, "vocab.txt", ".txt", content)
+
+
+def wordpiece_vocabulary(path: str, chosen: str) -> Vocabulary:
+    """Returns the WordPiece vocabulary of a Hugging Face folder, from vocab.txt or tokenizer.json.
+
+    Args:
+      path: the folder, or a file in it.
+      chosen: path of a vocab.txt that is used instead; empty: none.
+
+    Raises:
+      UserError: there is no vocabulary, or it is not one of WordPiece.
+    """
+    name = chosen or sibling(path, "vocab.txt")
+    if chosen or os.path.isfile(name):
+        return read_vocabulary(name)
+    name = sibling(path, "tokenizer.json")
+    if not os.path.isfile(name):
+        raise UserError(
+            f"{os.path.dirname(name)} has neither vocab.txt nor tokenizer.json: name a"
+            " vocabulary with --vocab=PATH."
+        )
+    tokenizer = read_json_object(name)
+    model = tokenizer.get("model") or {}
+    if model.get("type") != "WordPiece":
+        raise UserError(
+            f"{name} has a tokenizer of type {model.get('type')!r}: only 'WordPiece' is supported;"
+            " name a vocab.txt with --vocab=PATH."
+        )
+    ids = dict(model["vocab"])
+    ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
+    pieces = sorted(ids, key=ids.__getitem__)
+    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+        raise UserError(
+            f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
+        )
+    return text_vocabulary("".join(piece + "\n" for piece in pieces).encode())
+
+
+def reads_lowercase(path: str, vocabulary: Vocabulary) -> bool:
+    """Returns the setting in the tokenizer files of a folder, or else that of the vocabulary."""
+    value = None
+    if os.path.isfile(name := sibling(path, "tokenizer_config.json")):
+        value = read_json_object(name).get("do_lower_case")
+    if value is None and os.path.isfile(name := sibling(path, "tokenizer.json")):
+        value = (read_json_object(name).get("normalizer") or {}).get("lowercase")
+    return value if isinstance(value, bool) else is_lowercase(vocabulary.content)
 
 
 def is_lowercase(vocabulary: bytes) -> bool:
@@ -142,8 +190,3 @@ def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
         f"{path} has {pieces:,} pieces and the model {rows:,} (vocab_size): it is not the"
         " vocabulary of this model; name that with --vocab=PATH."
     )
-
-
-def sibling(path: str, name: str) -> str:
-    """Returns the path of a file in the folder `path`, or in the folder of the file `path`."""
-    return os.path.join(path if os.path.isdir(path) else os.path.dirname(path) or ".", name)

@@ -10,7 +10,6 @@ SentencePiece, normalization are the library's.
 import base64
 import re
 import unicodedata
-from collections.abc import Iterator
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
@@ -33,7 +32,7 @@ _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 
 # The largest number of characters between a final sigma and the letter before it.
 _MAX_BETWEEN = 30
-# transformers' names of the special tokens, in the order of SPECIAL_TOKENS.
+# transformers' names of the special tokens.
 _ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -57,7 +56,7 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(_added_tokens(tokenizer), key=lambda token: token["id"]),
+        "added_tokens": _added_tokens(tokenizer),
         "post_processor": _template(tokenizer),
         **parts,
     }
@@ -68,44 +67,32 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
 
     `BertTokenizer` would replace our rules by the library's BERT components.
     """
-    names = dict(zip(_ROLES, _special_pieces(tokenizer), strict=True))
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "do_lower_case": tokenizer.lowercase,
         "model_max_length": max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        **names,
+        **dict(zip(_ROLES, _special_pieces(tokenizer), strict=True)),
     }
 
 
-def _special_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Returns the ids of the special tokens in the order of SPECIAL_TOKENS."""
-    return (
-        tokenizer.pad_id,
-        tokenizer.unk_id,
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.mask_id,
-    )
+def _special_ids(tokenizer: Tokenizer) -> list[int]:
+    """Returns the ids of the special tokens in the order of _ROLES."""
+    return [getattr(tokenizer, role.replace("_token", "_id")) for role in _ROLES]
 
 
 def _special_pieces(tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.pieces[index] for index in _special_ids(tokenizer)]
 
 
-def _added_tokens(tokenizer: Tokenizer) -> Iterator[Json]:
-    """Yields the special tokens, recognized in text as by `encode(special_tokens=True)`."""
-    for index in _special_ids(tokenizer):
-        yield {
-            "id": index,
-            "content": tokenizer.pieces[index],
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
+def _added_tokens(tokenizer: Tokenizer) -> list[Json]:
+    """Returns the special tokens, recognized in text as by `encode(special_tokens=True)`."""
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return [
+        {"id": i, "content": tokenizer.pieces[i], **rules, "special": True}
+        for i in sorted(_special_ids(tokenizer))
+    ]
 
 
 def _template(tokenizer: Tokenizer) -> Json:
@@ -119,13 +106,13 @@ def _template(tokenizer: Tokenizer) -> Json:
         return {"Sequence": {"id": name, "type_id": type_id}}
 
     single = [special(cls, 0), sequence("A", 0), special(sep, 0)]
-    ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
     return {
         "type": "TemplateProcessing",
         "single": single,
         "pair": [*single, sequence("B", 1), special(sep, 1)],
         "special_tokens": {
-            name: {"id": name, "ids": [index], "tokens": [name]} for name, index in ids.items()
+            cls: {"id": cls, "ids": [tokenizer.cls_id], "tokens": [cls]},
+            sep: {"id": sep, "ids": [tokenizer.sep_id], "tokens": [sep]},
         },
     }
 
@@ -136,7 +123,13 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
         _replace(classes.regex(SPACES.match), " "),
         _replace(classes.regex(classes.is_deleted), ""),
     ]
-    fold = [*_lower(), *_decompose(), _replace(classes.regex(classes.is_mark), "")]
+    vowel = "\U00011938"  # the one decomposition that the library (0.23) lacks
+    fold = [
+        *_lower(),
+        _replace(vowel, unicodedata.normalize("NFD", vowel)),
+        {"type": "NFD"},
+        _replace(classes.regex(classes.is_mark), ""),
+    ]
     return {
         "normalizer": _sequence([*clean, *(fold if tokenizer.lowercase else [])]),
         "pre_tokenizer": {
@@ -250,9 +243,3 @@ def _lower() -> list[Json]:
     between = classes.regex(classes.is_case_ignorable)
     final = f"(?<={cased}{between}{{0,{_MAX_BETWEEN}}}){classes.SIGMA}(?!{between}*{cased})"
     return [_replace(final, classes.FINAL_SIGMA), {"type": "Lowercase"}]
-
-
-def _decompose() -> list[Json]:
-    """Returns normal form D, and the one decomposition that the library (0.23) lacks."""
-    vowel = "\U00011938"
-    return [_replace(vowel, unicodedata.normalize("NFD", vowel)), {"type": "NFD"}]

@@ -5,18 +5,20 @@ Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run
 
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from bert_jax.files.errors import UserError
-from bert_jax.formats import foreign
-from bert_jax.formats.bert_config import model_fields
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
-from bert_jax.formats.gpt import open_gpt
-from bert_jax.formats.hf_vocabulary import is_lowercase, wordpiece_vocabulary
-from bert_jax.formats.modernbert import open_modernbert
+from bert_jax.formats.foreign import (
+    Choices,
+    ForeignCheckpoint,
+    read_json_object,
+    reads_lowercase,
+    sibling,
+    wordpiece_vocabulary,
+)
+from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
+from bert_jax.formats.model_configs import bert_fields, gpt_fields, modernbert_fields
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
@@ -46,18 +48,19 @@ PROBLEM_TYPES = {
     "multi_label_classification": "multi",
     "regression": "regression",
 }
+_MODERNBERT_CLASSES = ("ModernBertModel", "ModernBertForMaskedLM")
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Reads everything but the tensors of a folder, or of a safetensors file in one.
+    """Opens a folder, or a safetensors file in one.
 
     Raises:
       UserError: it is incomplete or a model that this package lacks.
     """
     path = _transformer_folder(path)
-    arrays = _read(path)
+    arrays = tensors(path)
     config_path = sibling(path, CONFIG)
-    values = foreign.read_json_object(config_path)
+    values = read_json_object(config_path)
     model_type = values.get("model_type", "bert")
     if model_type not in _MODEL_TYPES:
         raise UserError(
@@ -78,51 +81,92 @@ def _open_bert(
             " supported."
         )
     activation = choices.activation or ACTIVATIONS[hidden_act]
-    model = model_fields(values, activation, config_path)
-    # The notes are stored in certificate.json.
+    model = bert_fields(values, activation, config_path)
     notes = [f"GELU: {activation}, config.json says {hidden_act!r}."]
-
     names = set(map(bert_names.HUGGINGFACE.current_name, arrays))
     model["next_sentence"] = any(name.startswith("bert.pooler.") for name in names)
     task = _task(values, names)
     if task == "pretraining" and not model["next_sentence"]:
         notes.append("It has no pooler: model.next_sentence=False.")
-
-    vocabulary = wordpiece_vocabulary(path, choices.vocab)
-    lowercase = choices.lowercase
-    if lowercase is None:
-        lowercase = is_lowercase(path, vocabulary)
-    notes.append(f"Text is {'' if lowercase else 'not '}lower cased.")
+    labels = values.get("id2label") or {} if task in ("classification", "tagging") else {}
+    kind = PROBLEM_TYPES.get(str(values.get("problem_type")), "single")
     return ForeignCheckpoint(
-        path=path,
-        format="huggingface",
         task=task,
         model=model,
-        vocabulary=vocabulary,
-        lowercase=lowercase,
-        labels=_labels(values) if task in ("classification", "tagging") else (),
-        shapes={name: array.shape for name, array in arrays.items()},
-        read=lambda: arrays,
-        notes=tuple(notes),
-        label_kind=_label_kind(values) if task == "classification" else "single",
+        labels=tuple(str(labels[number]) for number in sorted(labels, key=int)),
+        label_kind=kind if task == "classification" else "single",
+        **_with_wordpiece(path, arrays, choices, *notes),
     )
+
+
+def _open_modernbert(
+    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
+) -> ForeignCheckpoint:
+    choices.check_activation(path, "ModernBERT", "gelu")
+    config_path = sibling(path, CONFIG)
+    for name in values.get("architectures") or ():
+        if name not in _MODERNBERT_CLASSES:
+            raise UserError(
+                f"{config_path} has architectures={name!r}: only"
+                f" {' and '.join(_MODERNBERT_CLASSES)} are supported."
+            )
+    model = modernbert_fields(values, config_path)
+    return ForeignCheckpoint(
+        task="pretraining", model=model, **_with_wordpiece(path, arrays, choices)
+    )
+
+
+def _open_gpt(
+    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
+) -> ForeignCheckpoint:
+    choices.check_activation(path, "GPT", "gelu_tanh")
+    model = gpt_fields(values, sibling(path, CONFIG))
+    vocabulary = find_vocabulary(path, choices.vocab)
+    lowercase = choices.lowercase
+    if lowercase is None:
+        lowercase = vocabulary.kind == ".gpt" or reads_lowercase(path, vocabulary)
+    note = _case_note(lowercase)
+    return gpt_checkpoint(path, "huggingface", model, vocabulary, lowercase, arrays, note)
 
 
 # `model_type` of config.json -> function that opens such a folder.
 _MODEL_TYPES: dict[str, Callable[..., ForeignCheckpoint]] = {
     "bert": _open_bert,
-    "openai-gpt": open_gpt,
-    "modernbert": open_modernbert,
+    "openai-gpt": _open_gpt,
+    "modernbert": _open_modernbert,
 }
 
 
-def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Returns the dtype and shape of each tensor of a folder or file.
+def _with_wordpiece(path: str, arrays: Arrays, choices: Choices, *notes: str) -> Mapping[str, Any]:
+    """Returns the fields of a checkpoint that do not depend on its kind of model."""
+    vocabulary = wordpiece_vocabulary(path, choices.vocab)
+    lowercase = choices.lowercase
+    if lowercase is None:
+        lowercase = reads_lowercase(path, vocabulary)
+    return {
+        "path": path,
+        "format": "huggingface",
+        "vocabulary": vocabulary,
+        "lowercase": lowercase,
+        "tensors": arrays,
+        "notes": (*notes, _case_note(lowercase)),
+    }
 
-    Raises:
-      UserError: there are no weights that may be read, or they are corrupt.
-    """
-    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
+
+def _case_note(lowercase: bool) -> str:
+    return f"Text is {'' if lowercase else 'not '}lower cased."
+
+
+def _task(values: dict[str, Any], names: set[str]) -> str:
+    """Returns the task of the class in config.json, or else that of the head."""
+    for architecture in values.get("architectures") or ():
+        if architecture in TASKS_BY_CLASS:
+            return TASKS_BY_CLASS[architecture]
+    if "qa_outputs.weight" in names:
+        return "span"
+    if "classifier.weight" in names:
+        return "classification" if "bert.pooler.dense.weight" in names else "tagging"
+    return "pretraining"
 
 
 def matches(path: str) -> bool:
@@ -134,8 +178,12 @@ def matches(path: str) -> bool:
     return any(os.path.isfile(os.path.join(path, name)) for name in names)
 
 
-def _read(path: str) -> Arrays:
-    """Returns the tensors of a folder or file, mapped into memory."""
+def tensors(path: str) -> Arrays:
+    """Returns the tensors of a folder or file, mapped into memory.
+
+    Raises:
+      UserError: there are no weights that may be read, or they are corrupt.
+    """
     arrays: Arrays = {}
     for file in _weight_files(_transformer_folder(path)):
         for name, array in read_safetensors(file).items():
@@ -164,7 +212,7 @@ def _weight_files(path: str) -> list[str]:
         return [path]
     index, single = os.path.join(path, INDEX), os.path.join(path, WEIGHTS)
     if os.path.isfile(index):
-        names = foreign.read_json_object(index).get("weight_map")
+        names = read_json_object(index).get("weight_map")
         if not isinstance(names, dict):
             raise UserError(f"{index} has no weight_map.")
         files = [os.path.join(path, os.path.basename(name)) for name in set(names.values())]
@@ -189,26 +237,3 @@ def _pickle_error(path: str) -> UserError:
         f' M.from_pretrained("{folder}").save_pretrained("NEW");'
         f' T.from_pretrained("{folder}").save_pretrained("NEW")\''
     )
-
-
-def _task(values: dict[str, Any], names: set[str]) -> str:
-    """Returns the task of the class in config.json, or else that of the head."""
-    for architecture in values.get("architectures") or ():
-        if architecture in TASKS_BY_CLASS:
-            return TASKS_BY_CLASS[architecture]
-    if "qa_outputs.weight" in names:
-        return "span"
-    if "classifier.weight" in names:
-        return "classification" if "bert.pooler.dense.weight" in names else "tagging"
-    return "pretraining"
-
-
-def _labels(values: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their numbers."""
-    labels = values.get("id2label") or {}
-    return tuple(str(labels[number]) for number in sorted(labels, key=int))
-
-
-def _label_kind(values: dict[str, Any]) -> str:
-    """Returns the value for `config.head.problem_type`."""
-    return PROBLEM_TYPES.get(str(values.get("problem_type")), "single")

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_activation
-from bert_jax.formats.gpt import describe, find_vocabulary, released_fields
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
+from bert_jax.formats.model_configs import gpt_fields
 from bert_jax.formats.names.gpt import released_names
 from bert_jax.formats.weight_table import Arrays
 
@@ -29,39 +30,30 @@ _LAYER = len(released_names(1)) - len(released_names(0))
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Reads a folder.
+    """Opens a folder.
 
     Raises:
       UserError: it is incomplete, or its files do not fit together.
     """
-    check_activation(choices, path, "GPT", "gelu_tanh")
-    arrays = _read(path)
-    first, second = (arrays[name] for name in released_names(0))
-    layers = (len(arrays) - 2) // _LAYER
-    model = released_fields(
-        vocab_size=len(second), positions=len(first), hidden=first.shape[-1], layers=layers
+    choices.check_activation(path, "GPT", "gelu_tanh")
+    arrays = tensors(path)
+    positions, words = (arrays[name] for name in released_names(0))
+    hidden = positions.shape[-1]
+    # The files have the sizes; heads have 64 features in the released train.py.
+    sizes = {
+        "vocab_size": len(words),
+        "n_positions": len(positions),
+        "n_embd": hidden,
+        "n_layer": (len(arrays) - 2) // _LAYER,
+        "n_head": max(1, hidden // 64),
+    }
+    model = gpt_fields(sizes, path)
+    note = (
+        f"The files have no configuration: {model['num_heads']} heads of 64 features, and the other"
+        " values of the released train.py."
     )
-    return describe(
-        path=path,
-        format="openai",
-        model=model,
-        vocabulary=find_vocabulary(path, choices.vocab),
-        lowercase=True,
-        arrays=arrays,
-        notes=(
-            f"The files have no configuration: {model['num_heads']} heads of 64 features, and the"
-            " other values of the released train.py.",
-        ),
-    )
-
-
-def list_tensors(path: str) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Returns the dtype and shape of each tensor of a folder.
-
-    Raises:
-      UserError: it is incomplete, or its files do not fit together.
-    """
-    return {name: (array.dtype, array.shape) for name, array in _read(path).items()}
+    vocabulary = find_vocabulary(path, choices.vocab)
+    return gpt_checkpoint(path, "openai", model, vocabulary, True, arrays, note)
 
 
 def matches(path: str) -> bool:
@@ -69,8 +61,12 @@ def matches(path: str) -> bool:
     return os.path.isfile(os.path.join(path, SHAPES))
 
 
-def _read(path: str) -> Arrays:
-    """Returns the tensors of a folder by the names of the program's variables."""
+def tensors(path: str) -> Arrays:
+    """Returns the tensors of a folder by the names of the program's variables.
+
+    Raises:
+      UserError: it is incomplete, or its files do not fit together.
+    """
     shapes = _read_shapes(os.path.join(path, SHAPES))
     flat = np.concatenate([_read_part(path, number) for number in range(_PARTS)])
     sizes = [math.prod(shape) for shape in shapes]
@@ -79,10 +75,13 @@ def _read(path: str) -> Arrays:
             f"The files params_0.npy to params_{_PARTS - 1}.npy in {path} have {len(flat):,}"
             f" numbers, and {SHAPES} says {sum(sizes):,}: get the files again."
         )
-    parts = np.split(flat, np.cumsum(sizes)[:-1])
+    arrays: Arrays = {}
     names = released_names((len(shapes) - 2) // _LAYER)
-    arrays = zip(names, shapes, parts, strict=True)
-    return {name: part.reshape(_without_width(name, shape)) for name, shape, part in arrays}
+    parts = np.split(flat, np.cumsum(sizes)[:-1])
+    for name, shape, part in zip(names, shapes, parts, strict=True):
+        is_convolution = name.endswith("/w") and len(shape) == 3 and shape[0] == 1
+        arrays[name] = part.reshape(shape[1:] if is_convolution else shape)
+    return arrays
 
 
 def _read_shapes(path: str) -> list[tuple[int, ...]]:
@@ -118,8 +117,3 @@ def _read_part(path: str, number: int) -> np.ndarray:
             f"{list(array.shape)}, not a row of floating-point numbers."
         )
     return array
-
-
-def _without_width(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of a kernel over one position without the first dimension, which is 1."""
-    return shape[1:] if name.endswith("/w") and len(shape) == 3 and shape[0] == 1 else shape

@@ -44,25 +44,25 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
                 f"{path} is not a safetensors file, or truncated: it has {size:,} bytes."
             )
         header = file.read(length)
+    tensors = {}
     try:
         entries = json.loads(header)
         entries.pop("__metadata__", None)
         end = 8 + length + max((e["data_offsets"][1] for e in entries.values()), default=0)
         if end != size:
             raise UserError(f"its tensors end at byte {end:,} and the file at byte {size:,}")
-        data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
-        return {name: _tensor(name, entry, data[8 + length :]) for name, entry in entries.items()}
+        data = np.memmap(path, np.uint8, "r", offset=0)[8 + length :]
+        for name, entry in entries.items():
+            if entry["dtype"] not in _DTYPES:
+                raise UserError(f"{name} has the unsupported dtype {entry['dtype']}")
+            start, end = entry["data_offsets"]
+            array = data[start:end].view(_DTYPES[entry["dtype"]])
+            tensors[name] = array.reshape(entry["shape"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise UserError(
             f"{path} cannot be read: {error}; it is corrupt or truncated, get it again."
         ) from None
-
-
-def _tensor(name: str, entry: dict, data: np.ndarray) -> np.ndarray:
-    if entry["dtype"] not in _DTYPES:
-        raise UserError(f"{name} has the unsupported dtype {entry['dtype']}")
-    start, end = entry["data_offsets"]
-    return data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
 
 
 def write_safetensors(path: str | os.PathLike, tensors: dict[str, np.ndarray]) -> None:

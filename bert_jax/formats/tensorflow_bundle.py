@@ -18,7 +18,7 @@ import dataclasses
 import glob
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import ml_dtypes
 import numpy as np
@@ -54,8 +54,12 @@ class Entry:
     checksum: int
 
 
-class Bundle:
-    """A checkpoint; `entries` are the tensors by name, sorted by name."""
+class Bundle(Mapping[str, np.ndarray]):
+    """The tensors of a checkpoint by name, mapped into memory and verified on access.
+
+    Attributes:
+      entries: what the index has about each tensor, sorted by name.
+    """
 
     def __init__(self, prefix: str):
         """Reads the index.
@@ -83,17 +87,26 @@ class Bundle:
             self.entries = {name.decode(): _entry(value) for name, value in values.items()}
         except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
             raise UserError(f"{path} cannot be read: {error or type(error).__name__}.") from None
-        self._files: dict[int, np.ndarray] = {}
+        self._files: dict[str, np.ndarray] = {}
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a tensor, mapped into memory, after verifying its checksum.
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Returns a tensor.
 
         Raises:
           UserError: the data is missing, truncated or corrupt.
         """
         entry = self.entries[name]
-        data = self._file(entry.shard)[entry.offset : entry.offset + entry.size]
-        path = self._path(entry.shard)
+        path = f"{self._prefix}.data-{entry.shard:05}-of-{self._shards:05}"
+        data = self._file(path)[entry.offset : entry.offset + entry.size]
         if data.size != entry.size:
             raise UserError(f"{path} is truncated: it does not have all of {name}.")
         if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
@@ -104,19 +117,14 @@ class Bundle:
             )
         return data.view(entry.dtype).reshape(entry.shape)
 
-    def _path(self, shard: int) -> str:
-        return f"{self._prefix}.data-{shard:05}-of-{self._shards:05}"
-
-    def _file(self, shard: int) -> np.ndarray:
-        if shard not in self._files:
-            path = self._path(shard)
+    def _file(self, path: str) -> np.ndarray:
+        if path not in self._files:
             if not os.path.isfile(path):
                 raise UserError(f"{path} is missing: the index names tensors in it.")
             is_empty = os.path.getsize(path) == 0
-            self._files[shard] = (
-                np.zeros(0, np.uint8) if is_empty else np.memmap(path, np.uint8, "r")
-            )
-        return self._files[shard]
+            empty = np.zeros(0, np.uint8)
+            self._files[path] = empty if is_empty else np.memmap(path, np.uint8, "r")
+        return self._files[path]
 
 
 def find_prefixes(folder: str) -> list[str]:

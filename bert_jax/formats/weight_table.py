@@ -68,6 +68,18 @@ class WeightRow:
     part: tuple[int, int] = (0, 1)
 
 
+def dense(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
+    """Returns the rows of a dense layer that the format stores as torch does."""
+    kernel = WeightRow(f"{path}/kernel", f"{tensor}.weight", "transpose")
+    return (kernel, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (kernel,)
+
+
+def norm(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
+    """Returns the rows of a layer norm that the format stores as torch does."""
+    scale = WeightRow(f"{path}/scale", f"{tensor}.weight")
+    return (scale, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (scale,)
+
+
 @dataclasses.dataclass(frozen=True)
 class NonParameter:
     """A tensor that a checkpoint may hold and that is not a parameter.
@@ -83,6 +95,28 @@ class NonParameter:
     pattern: str
     reason: str
     equals: str = ""
+
+    def check(self, name: str, tensors: Arrays) -> None:
+        """Raises UserError if the tensor `name` has other values than it must have."""
+        array = tensors[name]
+        match self.equals:
+            case "":
+                return
+            case "arange":
+                expected = np.arange(array.shape[-1]).reshape(array.shape)
+            case "zeros":
+                expected = np.zeros_like(array)
+            case "lower_triangle":
+                expected = np.broadcast_to(np.tri(array.shape[-1]), array.shape)
+            case original if original in tensors:
+                expected = tensors[original]
+            case _:
+                return
+        if not np.array_equal(array, expected):
+            raise UserError(
+                f"{name} is expected to be {self.reason}, but has other values: such models are"
+                " not supported."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +172,7 @@ class ImportReport:
 
 
 def import_params(
-    tensors: Arrays,
+    tensors: Mapping[str, np.ndarray],
     table: WeightTable,
     num_layers: int,
     expected: Shapes,
@@ -163,34 +197,39 @@ def import_params(
       UserError: for unknown tensors, parameters that are missing or have another shape, and
         duplicates that differ from their original.
     """
-    current = {name: table.current_name(name) for name in tensors}
-    original = {new: old for old, new in current.items()}
-    tensors = _by_current_name(tensors, current)
+    original: dict[str, str] = {}  # name in the checkpoint, by current name
+    for name in tensors:
+        if (current := table.current_name(name)) in original:
+            raise UserError(f"The checkpoint has {current} twice, once as {name}.")
+        original[current] = name
+    arrays = {name: tensors[stored] for name, stored in original.items()}
     rows = _by_tensor(row for row in table.expand(num_layers) if row.path in expected)
     for known in table.non_parameters:  # a duplicate replaces an original that is missing
-        copy = next((name for name in tensors if re.fullmatch(known.pattern, name)), None)
-        if known.equals in rows and known.equals not in tensors and copy:
-            tensors[known.equals], original[known.equals] = tensors.pop(copy), original.pop(copy)
+        copy = next((name for name in arrays if re.fullmatch(known.pattern, name)), None)
+        if known.equals in rows and known.equals not in arrays and copy:
+            arrays[known.equals], original[known.equals] = arrays.pop(copy), original.pop(copy)
 
-    params, reasons, unknown = {}, {}, {}
-    for name, array in tensors.items():
+    params, reasons, problems = {}, {}, []
+    for name, array in arrays.items():
+        known = (k for k in table.non_parameters if re.fullmatch(k.pattern, name))
         if parts := rows.get(name):
             params |= _to_parameters(array, parts)
-        elif known := _find_non_parameter(table, name):
-            _check_duplicate(name, known, tensors)
-            reasons[original[name]] = known.reason
+        elif non_parameter := next(known, None):
+            non_parameter.check(name, arrays)
+            reasons[original[name]] = non_parameter.reason
         else:
-            unknown[original[name]] = array.shape
+            problems.append(f"- {original[name]}: {list(array.shape)}")
 
+    problems.sort()
     missing = expected.keys() - params.keys()
-    of_missing_heads = {name for name in missing if _is_of_missing_head(name, encoder, params)}
-    problems = [f"- {name}: {list(shape)}" for name, shape in sorted(unknown.items())]
+    heads = {path.split("/")[0] for path in params} | {encoder}
+    of_missing_heads = {name for name in missing if name.split("/")[0] not in heads}
     for name, parts in rows.items():
         shape = _tensor_shape(expected, parts)
         if parts[0].path in missing - of_missing_heads:
             problems.append(f"+ {name}: {list(shape)}")
-        elif name in tensors and tensors[name].shape != shape:
-            problems.append(f"- {original[name]}: {list(tensors[name].shape)}")
+        elif name in arrays and arrays[name].shape != shape:
+            problems.append(f"- {original[name]}: {list(arrays[name].shape)}")
             problems.append(f"+ {name}: {list(shape)}")
     if problems:
         more = len(problems) - _MAX_DIFFERENCES
@@ -199,17 +238,14 @@ def import_params(
             f" + expected): {'; '.join(problems[:_MAX_DIFFERENCES])}"
             f"{f'; and {more} more' if more > 0 else ''}."
         )
-    used = {name: parts for name, parts in rows.items() if name in tensors}
+    used = {original[name]: (name, parts) for name, parts in rows.items() if name in arrays}
+    dtypes = {stored: arrays[name].dtype for stored, (name, _) in used.items()}
     return params, ImportReport(
-        used={original[name]: tuple(p.path for p in parts) for name, parts in used.items()},
-        renamed={original[name]: name for name in used if original[name] != name},
-        transposed=tuple(original[n] for n, p in used.items() if p[0].transform == "transpose"),
+        used={stored: tuple(p.path for p in parts) for stored, (_, parts) in used.items()},
+        renamed={stored: name for stored, (name, _) in used.items() if stored != name},
+        transposed=tuple(s for s, (_, p) in used.items() if p[0].transform == "transpose"),
         known_non_parameters=reasons,
-        cast={
-            original[name]: tensors[name].dtype.name
-            for name in used
-            if tensors[name].dtype != np.float32
-        },
+        cast={stored: dtype.name for stored, dtype in dtypes.items() if dtype != np.float32},
         missing=tuple(sorted(of_missing_heads)),
     )
 
@@ -254,15 +290,6 @@ def count_layers(names: Iterable[str], patterns: Iterable[str]) -> int:
     return max((int(match[1]) + 1 for match in matches if match), default=0)
 
 
-def _by_current_name(tensors: Arrays, current: Mapping[str, str]) -> Arrays:
-    renamed: Arrays = {}
-    for name, array in tensors.items():
-        if current[name] in renamed:
-            raise UserError(f"The checkpoint has {current[name]} twice, once as {name}.")
-        renamed[current[name]] = array
-    return renamed
-
-
 def _by_tensor(rows: Iterable[WeightRow]) -> dict[str, tuple[WeightRow, ...]]:
     """Returns the rows of each tensor, in the order of their parts."""
     parts: dict[str, list[WeightRow]] = {}
@@ -276,12 +303,10 @@ def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:
     with np.errstate(over="ignore"):  # the caller refuses values that are not finite
         array = array.astype(np.float32, copy=False)
     array = TRANSFORMS[parts[0].transform].to_parameter(array)
-    if len(parts) == 1:
-        return {parts[0].path: np.ascontiguousarray(array)}
-    arrays = np.array_split(np.atleast_1d(array), len(parts), axis=-1)
-    return {
-        part.path: np.ascontiguousarray(array) for part, array in zip(parts, arrays, strict=True)
-    }
+    arrays = [array]
+    if len(parts) > 1:
+        arrays = np.array_split(np.atleast_1d(array), len(parts), axis=-1)
+    return {part.path: np.ascontiguousarray(x) for part, x in zip(parts, arrays, strict=True)}
 
 
 def _tensor_shape(expected: Shapes, parts: tuple[WeightRow, ...]) -> tuple[int, ...]:
@@ -289,36 +314,3 @@ def _tensor_shape(expected: Shapes, parts: tuple[WeightRow, ...]) -> tuple[int, 
     if (count := parts[0].part[1]) > 1:
         shape = (*shape[:-1], shape[-1] * count)
     return TRANSFORMS[parts[0].transform].tensor_shape(shape)
-
-
-def _find_non_parameter(table: WeightTable, name: str) -> NonParameter | None:
-    return next(
-        (known for known in table.non_parameters if re.fullmatch(known.pattern, name)), None
-    )
-
-
-def _check_duplicate(name: str, known: NonParameter, tensors: Arrays) -> None:
-    array = tensors[name]
-    match known.equals:
-        case "":
-            return
-        case "arange":
-            expected = np.arange(array.shape[-1]).reshape(array.shape)
-        case "zeros":
-            expected = np.zeros_like(array)
-        case "lower_triangle":
-            expected = np.broadcast_to(np.tri(array.shape[-1]), array.shape)
-        case original:
-            if original not in tensors:
-                return
-            expected = tensors[original]
-    if not np.array_equal(array, expected):
-        raise UserError(
-            f"{name} is expected to be {known.reason}, but has other values: such models are not"
-            " supported."
-        )
-
-
-def _is_of_missing_head(path: str, encoder: str, params: Arrays) -> bool:
-    head = path.split("/")[0]
-    return head != encoder and not any(other.startswith(f"{head}/") for other in params)

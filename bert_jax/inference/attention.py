@@ -7,7 +7,7 @@ hidden states of the layer instead of the last one's. With normalisation before 
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config.encoders import TransformerConfig
+from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum_heads
@@ -54,13 +55,13 @@ class AttentionReader:
         # One text is read at a time: a batch has no further rows.
         self._predictor = Predictor(model, batch_tokens=1)
         self.no_lens = _why_no_lens(model)
-        num_pieces = len(model.tokenizer.pieces)
-        lens = None
+        lens, num_pieces = None, len(model.tokenizer.pieces)
         if not self.no_lens:
-            lens = Lens(self.config, min(top_k, num_pieces), num_pieces, model.task.reads_forward)
-        self._forward = model.compile(
-            functools.partial(_forward, self.config, model.tokenizer, lens)
-        )
+            settings = (min(top_k, num_pieces), num_pieces, model.task.reads_forward)
+            lens = functools.partial(_lens, self.config, *settings)
+        forward = functools.partial(_forward, self.config, model.tokenizer)
+        self._forward = model.compile(functools.partial(forward, lens=lens, keeps=True))
+        self._sums = model.compile(functools.partial(forward, lens=None, keeps=False))
 
     def encode(self, text: Text) -> TextRow:
         """Tokenizes a text or a pair; "[MASK]" in it is the special token, if there is one.
@@ -106,6 +107,27 @@ class AttentionReader:
             **self._lens_of(row, found),
         }
 
+    def statistics(self, batches: Iterable[Batch]) -> tuple[np.ndarray, int, int]:
+        """Returns the statistics of the heads over many rows.
+
+        Args:
+          batches: int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids`, `example_ids`.
+
+        Returns:
+          float32[statistics, layers, heads], in the order of STATISTICS; the number of rows that
+          are not padding; and the number of tokens that attend.
+
+        Raises:
+          UserError: no token attends.
+        """
+        total, attending, rows = np.zeros(()), 0.0, 0
+        for batch in batches:
+            found = self.model.call(self._sums, batch)
+            total = total + found["sums"].sum(axis=0, dtype=np.float64)
+            attending += float(found["attending"].sum(dtype=np.float64))
+            rows += int((batch["example_ids"] > 0).any(axis=1).sum())
+        return mean_statistics(total, attending, "The sample"), rows, round(attending)
+
     def _lens_of(self, row: TextRow, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the predictions of the layers for the masks, or for every word but the first."""
         reads_forward = self.model.task.reads_forward
@@ -126,74 +148,54 @@ class AttentionReader:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Lens:
-    """What the layers of an encoder would predict.
+def _lens(
+    config: TransformerConfig,
+    top_k: int,
+    num_pieces: int,
+    reads_forward: bool,
+    params: Any,
+    batch: Any,
+    encoded: Encoded,
+) -> dict[str, jax.Array]:
+    """Returns what the embeddings and each layer would predict.
 
-    Attributes:
+    Args:
       config: of the encoder.
-      top_k: words that are listed.
-      num_pieces: of the vocabulary; the model's table may have more rows.
+      top_k: number of words listed for each prediction.
+      num_pieces: size of the vocabulary; the model's table may have more rows.
       reads_forward: whether each position predicts the next token; otherwise the batch's
         `masked_lm_positions` predict their own.
+      params: of the model with its head.
+      batch: what the encoder takes.
+      encoded: with `all_hidden`.
+
+    Returns:
+      [batch, layers + 1, positions, top_k] `top_ids`, int32, and `top_probabilities`, float32;
+      int32[batch, positions] `answers`, the next token or the most probable one of the last layer,
+      and float32[batch, layers + 1, positions] `answer_probabilities`.
     """
-
-    config: TransformerConfig
-    top_k: int
-    num_pieces: int
-    reads_forward: bool
-
-    def __call__(self, params: Any, batch: Any, encoded: Encoded) -> dict[str, jax.Array]:
-        """Returns the predictions of the embeddings and each layer.
-
-        Args:
-          params: of the model with its head.
-          batch: what the encoder takes; see `reads_forward`.
-          encoded: with `all_hidden`.
-
-        Returns:
-          [batch, layers + 1, positions, top_k] `top_ids`, int32, and `top_probabilities`, float32;
-          int32[batch, positions] `answers`, the next token or the most probable one of the last
-          layer, and float32[batch, layers + 1, positions] `answer_probabilities`.
-        """
-        probs = [
-            self._probabilities(params, batch, states) for states in self._normed(params, encoded)
-        ]
-        top = [jax.lax.top_k(layer, self.top_k) for layer in probs]
-        answers = top[-1][1][:, :, 0]
-        if self.reads_forward:
-            answers = jnp.roll(batch["input_ids"], -1, axis=1)
-        of_answers = [jnp.take_along_axis(p, answers[..., None], axis=2)[..., 0] for p in probs]
-        return {
-            "top_ids": jnp.stack([ids for _, ids in top], axis=1),
-            "top_probabilities": jnp.stack([values for values, _ in top], axis=1),
-            "answers": answers,
-            "answer_probabilities": jnp.stack(of_answers, axis=1),
-        }
-
-    def _normed(self, params: Any, encoded: Encoded) -> list[jax.Array]:
-        """The hidden states as the head takes them, float[batch, seq, hidden] each."""
-        *inner, last = encoded.all_hidden
-        if self.config.norm_place == "pre":
-            norm = {"params": params[self.config.name]["encoder"]["layer_norm"]}
-            inner = [layer_norm(self.config).apply(norm, states) for states in inner]
-        return [*inner, last]  # pyright: ignore[reportReturnType]
-
-    def _probabilities(self, params: Any, batch: Any, states: jax.Array) -> jax.Array:
-        """float[batch, seq, hidden] -> float32[batch, positions, pieces]."""
-        if not self.reads_forward:
+    table = params[config.name]["embeddings"]["word_embeddings"]["embedding"]
+    head = {"params": {name: tree for name, tree in params.items() if name == "masked_lm"}}
+    hidden: list[Any] = [*encoded.all_hidden]
+    if config.norm_place == "pre":
+        norm = {"params": params[config.name]["encoder"]["layer_norm"]}
+        hidden[:-1] = [layer_norm(config).apply(norm, states) for states in hidden[:-1]]
+    probs = []
+    for states in hidden:
+        if not reads_forward:
             positions = batch["masked_lm_positions"][:, :, None]
             states = jnp.take_along_axis(states, positions, axis=1)
-        table = params[self.config.name]["embeddings"]["word_embeddings"]["embedding"]
-        head = {"params": {name: tree for name, tree in params.items() if name == "masked_lm"}}
-        logits: Any = WordLogits(self.config).apply(head, states, table)
-        return jax.nn.softmax(logits[..., : self.num_pieces])
-
-
-def make_statistics(reader: AttentionReader) -> Any:
-    """Returns the compiled (params, batch) -> what `sum_heads` returns, without other arrays."""
-    forward = functools.partial(_sum_heads, reader.config, reader.model.tokenizer)
-    return reader.model.compile(forward)
+        logits: Any = WordLogits(config).apply(head, states, table)
+        probs.append(jax.nn.softmax(logits[..., :num_pieces]))
+    top = [jax.lax.top_k(layer, top_k) for layer in probs]
+    answers = jnp.roll(batch["input_ids"], -1, axis=1) if reads_forward else top[-1][1][:, :, 0]
+    of_answers = [jnp.take_along_axis(p, answers[..., None], axis=2)[..., 0] for p in probs]
+    return {
+        "top_ids": jnp.stack([ids for _, ids in top], axis=1),
+        "top_probabilities": jnp.stack([values for values, _ in top], axis=1),
+        "answers": answers,
+        "answer_probabilities": jnp.stack(of_answers, axis=1),
+    }
 
 
 def all_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
@@ -226,25 +228,19 @@ def _why_no_lens(model: TrainedModel) -> str:
     return ""
 
 
-def _sum_heads(
-    config: TransformerConfig, tokenizer: Tokenizer, params: Any, batch: Any
-) -> dict[str, jax.Array]:
-    return sum_heads(config, tokenizer, _encode(config, params, batch).attention, batch)
-
-
 def _forward(
-    config: TransformerConfig, tokenizer: Tokenizer, lens: Lens | None, params: Any, batch: Any
+    config: TransformerConfig,
+    tokenizer: Tokenizer,
+    params: Any,
+    batch: Any,
+    *,
+    lens: Callable[..., dict[str, jax.Array]] | None,
+    keeps: bool,
 ) -> dict[str, jax.Array]:
-    """float32[batch, layers, heads, seq, seq] `attention`, its sums, and what `Lens` returns."""
-    encoded = _encode(config, params, batch)
-    return {
-        "attention": jnp.stack(encoded.attention, axis=1),
-        **sum_heads(config, tokenizer, encoded.attention, batch),
-        **(lens(params, batch, encoded) if lens else {}),
-    }
+    """Returns what `sum_heads` and `lens` return.
 
-
-def _encode(config: TransformerConfig, params: Any, batch: Any) -> Encoded:
+    `attention`, float32[batch, layers, heads, seq, seq], is among it if `keeps`.
+    """
     encoded: Any = make_encoder(config).apply(
         {"params": params[config.name]},
         batch,
@@ -252,4 +248,8 @@ def _encode(config: TransformerConfig, params: Any, batch: Any) -> Encoded:
         keep_all=True,
         keep_attention=True,
     )
-    return encoded
+    return {
+        **({"attention": jnp.stack(encoded.attention, axis=1)} if keeps else {}),
+        **sum_heads(config, tokenizer, encoded.attention, batch),
+        **(lens(params, batch, encoded) if lens else {}),
+    }

@@ -1,26 +1,22 @@
 """Contextual features: hidden states of each sub-word, word or sentence."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.labelled.texts import Text, TextRow, encode_text, read_texts, word_spans
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import SEVERAL, Choice
-from bert_jax.inference.feature_files import ArraySpec, check_ending, open_arrays, open_json_lines
-from bert_jax.inference.input_files import check_files
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.progress import Progress
 from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
 from bert_jax.text.offsets import character_spans
-from bert_jax.training.listener import Listener
 
 Features = dict[str, np.ndarray]
 
@@ -55,13 +51,15 @@ class FeatureExtractor:
         return encode_text(text, self.model.tokenizer, self.model.encoder.max_position_embeddings)
 
     def run(
-        self, rows: Iterable[TextRow], progress: Progress | None = None
+        self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[TextRow, Features]]:
-        """Yields each text, in order, with its features.
+        """Yields each text, in order, with its features: docs/features.md, without padding.
 
-        The features are those of `array_specs`, without the axis of the texts and without padding.
+        Args:
+          rows: of `row`, read as they are needed.
+          done: called with the number of texts that are done since the last call.
         """
-        for row, output in self._predictor.stream(self._forward, rows, progress):
+        for row, output in self._predictor.stream(self._forward, rows, done):
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
                 features["embeddings"] = self._scaled(output["embeddings"])
@@ -118,29 +116,6 @@ class FeatureExtractor:
                 return {"words": [texts[which][start:stop] for which, start, stop in places]}
             case _:
                 return {}
-
-    def array_specs(self, texts: int, tokens: int, words: int) -> dict[str, ArraySpec]:
-        """Returns the arrays for `texts` texts of at most `tokens` tokens and `words` words."""
-        model, choice = self.model.encoder, self.choice
-        layers = {"all": model.num_layers + 1, "directions": 2 * model.num_layers + 1}
-        layers = layers.get(str(choice.layers), 1)
-        size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
-        size = size.get(str(choice.layers), model.hidden_size)
-        specs = {
-            "input_ids": ArraySpec((texts, tokens), 0, np.int32),
-            "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
-        }
-        if choice.level == "sentence":
-            specs["embeddings"] = ArraySpec((texts, size), 0, np.float32)
-        else:
-            rows = words if choice.level == "word" else tokens
-            specs["hidden_states"] = ArraySpec((layers, texts, rows, size), 1, np.float32)
-        if choice.level == "word":
-            specs["word_spans"] = ArraySpec((texts, words, 2), 0, np.int32)
-            specs["word_characters"] = ArraySpec((texts, words, 3), 0, np.int32)
-        if self.model.has_pooler:
-            specs["pooled"] = ArraySpec((texts, model.hidden_size), 0, np.float32)
-        return specs
 
 
 def check_layers(choice: Choice, model: EncoderConfig) -> None:
@@ -199,53 +174,3 @@ def _forward(
     if pooled is not None:
         features["pooled"] = pooled.astype(jnp.float32)
     return features
-
-
-def extract(
-    extractor: FeatureExtractor,
-    input_path: str,
-    output_path: str,
-    listener: Listener | None = None,
-) -> int:
-    """Writes the features of every line of a file; the output is complete or absent.
-
-    Returns:
-      The number of texts.
-
-    Raises:
-      UserError: before long work, for a file that cannot be read or written, a line that cannot
-        be used, or a disk without room.
-    """
-    check_files(input_path, output_path)
-    ending = check_ending(output_path)
-    is_word = extractor.choice.level == "word"
-
-    def rows() -> Iterator[TextRow]:
-        return map(extractor.row, read_texts(input_path))
-
-    # Only these numbers stay in memory: the texts are read again later.
-    sizes = np.array(
-        [
-            (len(row.input_ids), len(word_spans(row, extractor.model.tokenizer)) if is_word else 0)
-            for row in rows()
-        ]
-    )
-    if not len(sizes):
-        raise UserError(f"{input_path} holds no text: there is nothing to do.")
-    texts, (tokens, words) = len(sizes), sizes.max(axis=0).tolist()
-    specs = extractor.array_specs(texts, tokens, max(1, words))
-    progress = Progress(texts, listener)
-    results = extractor.run(rows(), progress)
-    if ending == ".jsonl":
-        with open_json_lines(output_path) as file:
-            for row, features in results:
-                file.write(extractor.names(row, features) | features)
-    else:
-        with open_arrays(output_path, specs) as arrays:
-            for number, (_, features) in enumerate(results):
-                arrays.place(number, features)
-        for name, spec in specs.items():
-            shape = ", ".join(map(str, spec.shape))
-            progress.line(f"{name:<16} {np.dtype(spec.dtype).name}[{shape}]")
-    progress.finish(texts, f"texts of {input_path} in {output_path}")
-    return texts

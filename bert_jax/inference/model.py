@@ -25,7 +25,7 @@ from bert_jax.inference.generation import Generator
 from bert_jax.inference.loading import TrainedModel, load_foreign, load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.sampling import Sampling
-from bert_jax.inference.scoring import check_fills_masks, make_scorer
+from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.models import make_encoder
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.metrics import history
@@ -199,7 +199,7 @@ class Model:
         Raises:
           UserError: the model has no trained head that predicts words.
         """
-        scorer = make_scorer(self._predictor)
+        scorer = Scorer(self._predictor)
         return list(scorer.score([scorer.row(text) for text in _texts(texts)]))
 
     def generate(

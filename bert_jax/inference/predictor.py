@@ -15,7 +15,7 @@ multiple choice. Equal inputs in equal order give equal bits.
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -25,7 +25,6 @@ from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
 from bert_jax.inference.loading import Forward, TrainedModel
-from bert_jax.inference.progress import Progress
 from bert_jax.tasks.task import Prediction, Task
 from bert_jax.training.step import predict_step
 
@@ -148,14 +147,17 @@ class Predictor:
             yield _take(rows, numbers, length)
 
     def stream(
-        self, forward: Forward, texts: Iterable[TextRow], progress: Progress | None = None
+        self,
+        forward: Forward,
+        texts: Iterable[TextRow],
+        done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[TextRow, dict[str, np.ndarray]]]:
         """Yields texts in order, each with its part of what `forward` returns.
 
         Args:
           forward: compiled.
           texts: read as they are needed, a window at a time.
-          progress: counts the texts that are done.
+          done: called with the number of texts that are done since the last call.
         """
         texts, max_tokens = iter(texts), 0
         while (first := next(texts, None)) is not None:
@@ -170,8 +172,8 @@ class Predictor:
                 is_text = numbers >= 0
                 for place in np.flatnonzero(is_text).tolist():
                     found[numbers[place]] = {n: array[place] for n, array in answers.items()}
-                if progress:
-                    progress.add(int(is_text.sum()))
+                if done:
+                    done(int(is_text.sum()))
             yield from zip(window, found, strict=True)
 
     def _window_tokens(self, forward: Forward, text: TextRow) -> int:

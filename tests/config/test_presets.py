@@ -17,13 +17,13 @@ from bert_jax.config.fields import fields, value_of
 from bert_jax.config.phases import make_phases
 from bert_jax.config.presets import PRESETS
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.inference.predict import predict
 from bert_jax.models.layers.feed_forward import activate
 from bert_jax.models.layers.masks import attention_bias, can_attend
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tools.listeners.make import training_listener
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from bert_jax.training.run import Run, make_model_config, make_task_data

@@ -30,7 +30,7 @@ def test_every_tensor_comes_back_bit_for_bit(tmp_path, shards, a_block):
     bundle = Bundle(str(tmp_path / "model.ckpt"))
     assert list(bundle.entries) == sorted(arrays)
     for name, array in arrays.items():
-        got = bundle.read(name)
+        got = bundle[name]
         assert got.dtype == array.dtype and got.shape == array.shape
         assert got.tobytes() == array.tobytes()
     assert find_prefixes(str(tmp_path)) == [str(tmp_path / "model.ckpt")]
@@ -39,7 +39,7 @@ def test_every_tensor_comes_back_bit_for_bit(tmp_path, shards, a_block):
 def test_a_real_checkpoint_agrees_with_its_checksums(shared_data):
     bundle = Bundle(str(shared_data / "checkpoints/keras_bert_tiny_tf/bert_model.ckpt"))
     assert len(bundle.entries) == 139
-    arrays = {name: bundle.read(name) for name in bundle.entries}
+    arrays = dict(bundle)
     assert arrays["global_step"] == 20
     assert arrays["bert/embeddings/word_embeddings"].shape == (15, 4)
     assert sum(name.endswith(("/adam_m", "/adam_v")) for name in arrays) == 92
@@ -63,13 +63,13 @@ def test_corrupt_and_missing_files_are_named(tmp_path):
     with pytest.raises(
         ValueError, match="00001 is corrupt: the checksum of a differs from that in"
     ):
-        Bundle(prefix).read("a")
+        Bundle(prefix)["a"]
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(ValueError, match="is truncated: it does not have all of a"):
-        Bundle(prefix).read("a")
+        Bundle(prefix)["a"]
     data.unlink()
     with pytest.raises(ValueError, match="m.data-00000-of-00001 is missing: the index names"):
-        Bundle(prefix).read("a")
+        Bundle(prefix)["a"]
     write()
     flip(index, 3)
     with pytest.raises(
@@ -93,7 +93,7 @@ def test_any_corrupt_byte_of_an_index_is_reported(tmp_path, position):
     except ValueError as error:
         assert "m.index cannot be read" in str(error)
     else:  # a byte of the footer's padding, which is not used
-        assert [bundle.read(name).sum() for name in bundle.entries] == [9, 3]
+        assert [bundle[name].sum() for name in bundle] == [9, 3]
 
 
 @pytest.mark.parametrize(

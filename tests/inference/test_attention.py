@@ -13,7 +13,7 @@ from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.predictor import TaskPredictor
-from bert_jax.inference.scoring import make_scorer
+from bert_jax.inference.scoring import Scorer
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tools.cli import attention
@@ -133,7 +133,7 @@ def test_models_that_predict_next_tokens(make_run, name):
     arrays = reader.read(reader.encode(text))
     np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
     assert not np.triu(arrays["attention"], 1).any()
-    scorer = make_scorer(open_model(workdir))
+    scorer = Scorer(open_model(workdir))
     (score,) = scorer.score([scorer.row(text)])
     tokens = [entry["token"] for entry in score["log_probabilities"]]
     assert arrays["lens_answers"].tolist() == tokens

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.features import FeatureExtractor, check_layers, extract
+from bert_jax.inference.features import FeatureExtractor, check_layers
 from bert_jax.tools.convert.conversions import convert
+from bert_jax.tools.outputs.features import extract
 from tests.inference.conftest import open_model
 from tests.models import elmo_numpy
 from tests.tiny import make_model

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.texts import Text, encode_text
-from bert_jax.inference import feature_files
 from bert_jax.inference.feature_choice import FEATURE_LAYERS, Choice
-from bert_jax.inference.features import FeatureExtractor, check_layers, extract
+from bert_jax.inference.features import FeatureExtractor, check_layers
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.tools.outputs import files
+from bert_jax.tools.outputs.features import extract
 from tests import tiny
 from tests.inference.conftest import Lines, open_model
 
@@ -258,8 +259,7 @@ def test_an_invalid_line_is_named_and_no_file_is_left(ending, write, tmp_path):
 
 @pytest.mark.parametrize("ending", [".npz", ".jsonl"])
 def test_no_file_is_left_after_an_error(ending, write, tmp_path, monkeypatch):
-    for kind, method in ((feature_files.Arrays, "place"), (feature_files.JsonLines, "write")):
-        monkeypatch.setattr(kind, method, lambda *_: 1 / 0)
+    monkeypatch.setattr(FeatureExtractor, "_scaled", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(ending)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
@@ -271,16 +271,16 @@ def test_an_empty_file_is_refused(write):
 
 
 def test_a_full_disk_is_reported_before_the_work(write, monkeypatch):
-    usage = feature_files.shutil.disk_usage("/")._replace(free=1000)
-    monkeypatch.setattr(feature_files.shutil, "disk_usage", lambda _: usage)
+    usage = files.shutil.disk_usage("/")._replace(free=1000)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ValueError, match="needs 0.0 GB on its disk .* choose fewer --layers"):
         write(".npz")
 
 
 def test_the_ending_determines_the_format(monkeypatch):
     with pytest.raises(ValueError, match="the ending says the form, .npz, .safetensors or .jsonl"):
-        feature_files.check_ending("out.h5")
-    monkeypatch.setattr(feature_files.importlib.util, "find_spec", lambda _: None)
+        files.check_ending("out.h5")
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="needs the package safetensors: pip install"):
-        feature_files.check_ending("out.safetensors")
-    assert feature_files.check_ending("out.npz") == ".npz"
+        files.check_ending("out.safetensors")
+    assert files.check_ending("out.npz") == ".npz"

@@ -14,9 +14,10 @@ from bert_jax.config import store
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference import head_statistics
-from bert_jax.inference.attention import AttentionReader, make_statistics
+from bert_jax.inference.attention import AttentionReader
 from bert_jax.models import make_encoder
 from bert_jax.scores.attention import STATISTICS
+from bert_jax.tools.outputs.samples import sample_batches
 from tests import tiny
 from tests.data.corpus.corpora import make_config
 from tests.inference.conftest import WORDS, open_model
@@ -104,8 +105,7 @@ def test_statistics_are_those_of_a_loop(changes):
 def sample(workdir, path="", most=200):
     config = store.load(workdir)
     reader = AttentionReader(open_model(workdir, config=config))
-    batches = head_statistics.sample_batches(reader.model, path, most)
-    return head_statistics.sample_statistics(reader.model, make_statistics(reader), batches)
+    return reader.statistics(sample_batches(reader.model, path, most))
 
 
 def mean_of_texts(workdir, texts):

@@ -7,10 +7,10 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli import fill_mask
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
 from tests.inference.conftest import open_model
 

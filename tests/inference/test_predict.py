@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from bert_jax.inference.input_files import check_files
-from bert_jax.inference.predict import predict
-from bert_jax.inference.unfinished import Unfinished
 from bert_jax.tools.listeners.terminal import Terminal
+from bert_jax.tools.outputs.files import check_files
+from bert_jax.tools.outputs.predictions import Unfinished, predict
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts
 

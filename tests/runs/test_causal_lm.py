@@ -17,11 +17,11 @@ from bert_jax.devices.trees import flatten
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.loading import load_workdir
-from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.scoring import make_scorer
+from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli.score import write_scores
 from bert_jax.tools.listeners.make import evaluation_listener
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -174,7 +174,7 @@ def test_likely_texts_are_more_probable(run, tmp_path):
     assert empty == {"tokens": 0, "log_probability": 0.0, "perplexity": None}
 
     texts = [Text(line) for line in (run.folder / "texts.txt").read_text().splitlines()]
-    scorer = make_scorer(Predictor(load_workdir(config, run.workdir), batch_tokens=64))
+    scorer = Scorer(Predictor(load_workdir(config, run.workdir), batch_tokens=64))
     scores = list(scorer.score(map(scorer.row, texts)))
     for score, prediction in zip(scores, (likely, unlikely, empty), strict=True):
         assert score["tokens"] == prediction["tokens"] == len(score["log_probabilities"])
@@ -186,7 +186,7 @@ def test_likely_texts_are_more_probable(run, tmp_path):
 
 
 def test_scores_are_written_with_their_name(run, tmp_path, capsys):
-    scorer = make_scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
+    scorer = Scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
     texts = [Text("the cat saw a tree."), Text("dog")]
     write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]

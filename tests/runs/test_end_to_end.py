@@ -13,12 +13,12 @@ import pytest
 from bert_jax.config import store
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.held_out import held_out_sentences
 from bert_jax.inference.loading import load_workdir
-from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import Predictor, TaskPredictor
-from bert_jax.inference.scoring import make_scorer
+from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli import fill_mask, report
+from bert_jax.tools.outputs.predictions import predict
+from bert_jax.tools.outputs.samples import held_out_sentences
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from tests import tiny
@@ -358,7 +358,7 @@ def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
     found = held_out_sentences(Manifest.load(store.load(run.workdir).data.dir), 3)
     assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]
-    scorer = make_scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
+    scorer = Scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
     texts = [Text(text.replace("[MASK]", word)) for text, word in found]
     expected = [
         f"{item['token']}: {math.exp(item['log_probability']):.2%}"

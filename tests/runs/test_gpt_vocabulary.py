@@ -16,11 +16,11 @@ from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten, unflatten
-from bert_jax.inference.predict import predict
 from bert_jax.models import MODELS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.listeners.make import training_listener
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.initial import check_source, initial_params, special_tokens

@@ -12,8 +12,8 @@ import pytest
 
 from bert_jax.config import checks, store
 from bert_jax.data import init_from
-from bert_jax.inference.predict import predict
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.config import store
 from bert_jax.devices.trees import flatten
-from bert_jax.inference.predict import predict
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import reporting
 from tests import tiny
 from tests.training.conftest import Run

@@ -7,13 +7,12 @@ has a model without a row.
 
 from collections.abc import Mapping
 
-from bert_jax.formats import bilm
-from bert_jax.formats.names import bert, gpt, modernbert
+from bert_jax.formats.names import bert, elmo, gpt, modernbert
 from bert_jax.formats.weight_table import WeightTable
 
 NAMES: dict[str, Mapping[str, WeightTable]] = {
     "bert": bert.TABLES,
     "modernbert": modernbert.TABLES,
     "gpt": gpt.TABLES,
-    "elmo": bilm.TABLES,
+    "elmo": elmo.TABLES,
 }

@@ -1,59 +1,51 @@
-"""Names of BERT's parameters in other programs: one table for each format.
-
-The encoder's rows and the heads' rows are separate: an encoder of another model with the same heads
-has a file like this one. `TABLES` has the tables of all its formats.
-"""
+"""Names of BERT's parameters in other programs: one table for each format."""
 
 import re
 
-from bert_jax.formats.weight_table import NonParameter, WeightRow, WeightTable
-
-
-def _dense(path: str, tensor: str) -> tuple[WeightRow, WeightRow]:
-    return (
-        WeightRow(f"{path}/kernel", f"{tensor}.weight", "transpose"),
-        WeightRow(f"{path}/bias", f"{tensor}.bias"),
-    )
-
-
-def _layer_norm(path: str, tensor: str) -> tuple[WeightRow, WeightRow]:
-    return (
-        WeightRow(f"{path}/scale", f"{tensor}.weight"),
-        WeightRow(f"{path}/bias", f"{tensor}.bias"),
-    )
-
+from bert_jax.formats.weight_table import NonParameter, WeightRow, WeightTable, dense, norm
 
 _PATH, _TENSOR = "bert/encoder/layer_{i}", "bert.encoder.layer.{i}"
 
 # transformers: BertModel, and the classes with heads.
-_HUGGINGFACE_ENCODER: tuple[WeightRow, ...] = (
+_HUGGINGFACE = (
     *(
         WeightRow(f"bert/embeddings/{name}/embedding", f"bert.embeddings.{name}.weight")
         for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
     ),
-    *_layer_norm("bert/embeddings/layer_norm", "bert.embeddings.LayerNorm"),
-    *_dense(f"{_PATH}/attention/query", f"{_TENSOR}.attention.self.query"),
-    *_dense(f"{_PATH}/attention/key", f"{_TENSOR}.attention.self.key"),
-    *_dense(f"{_PATH}/attention/value", f"{_TENSOR}.attention.self.value"),
-    *_dense(f"{_PATH}/attention/output", f"{_TENSOR}.attention.output.dense"),
-    *_layer_norm(f"{_PATH}/attention/layer_norm", f"{_TENSOR}.attention.output.LayerNorm"),
-    *_dense(f"{_PATH}/intermediate", f"{_TENSOR}.intermediate.dense"),
-    *_dense(f"{_PATH}/output", f"{_TENSOR}.output.dense"),
-    *_layer_norm(f"{_PATH}/layer_norm", f"{_TENSOR}.output.LayerNorm"),
-    *_dense("bert/pooler", "bert.pooler.dense"),
-)
-_HUGGINGFACE_HEADS: tuple[WeightRow, ...] = (
-    *_dense("masked_lm/transform", "cls.predictions.transform.dense"),
-    *_layer_norm("masked_lm/layer_norm", "cls.predictions.transform.LayerNorm"),
+    *norm("bert/embeddings/layer_norm", "bert.embeddings.LayerNorm"),
+    *dense(f"{_PATH}/attention/query", f"{_TENSOR}.attention.self.query"),
+    *dense(f"{_PATH}/attention/key", f"{_TENSOR}.attention.self.key"),
+    *dense(f"{_PATH}/attention/value", f"{_TENSOR}.attention.self.value"),
+    *dense(f"{_PATH}/attention/output", f"{_TENSOR}.attention.output.dense"),
+    *norm(f"{_PATH}/attention/layer_norm", f"{_TENSOR}.attention.output.LayerNorm"),
+    *dense(f"{_PATH}/intermediate", f"{_TENSOR}.intermediate.dense"),
+    *dense(f"{_PATH}/output", f"{_TENSOR}.output.dense"),
+    *norm(f"{_PATH}/layer_norm", f"{_TENSOR}.output.LayerNorm"),
+    *dense("bert/pooler", "bert.pooler.dense"),
+    *dense("masked_lm/transform", "cls.predictions.transform.dense"),
+    *norm("masked_lm/layer_norm", "cls.predictions.transform.LayerNorm"),
     WeightRow("masked_lm/bias", "cls.predictions.bias"),
-    *_dense("next_sentence", "cls.seq_relationship"),
-    *_dense("classifier", "classifier"),
-    *_dense("span", "qa_outputs"),
+    *dense("next_sentence", "cls.seq_relationship"),
+    *dense("classifier", "classifier"),
+    *dense("span", "qa_outputs"),
 )
+# What `tf.layers.dense` did not make in run_pretraining.py, run_classifier.py and run_squad.py:
+# kernels are stored as [out, in].
+_GOOGLE_HEADS = {
+    "masked_lm/bias": "cls/predictions/output_bias",
+    "next_sentence/kernel": "cls/seq_relationship/output_weights",
+    "next_sentence/bias": "cls/seq_relationship/output_bias",
+    "classifier/kernel": "output_weights",
+    "classifier/bias": "output_bias",
+    "span/kernel": "cls/squad/output_weights",
+    "span/bias": "cls/squad/output_bias",
+}
 
 
 def _google(row: WeightRow) -> WeightRow:
     """Returns a row in google-research/bert's names: paths; kernels are stored as [in, out]."""
+    if name := _GOOGLE_HEADS.get(row.path):
+        return WeightRow(row.path, name, row.transform)
     name = row.tensor.replace("layer.{i}", "layer_{i}").replace(".", "/")
     if "LayerNorm" in name:
         name = name.replace("/weight", "/gamma").replace("/bias", "/beta")
@@ -62,27 +54,8 @@ def _google(row: WeightRow) -> WeightRow:
     return WeightRow(row.path, re.sub("/weight$", "/kernel", name))
 
 
-# google-research/bert: modeling.py.
-_GOOGLE_ENCODER = tuple(map(_google, _HUGGINGFACE_ENCODER))
-# run_pretraining.py, run_classifier.py, run_squad.py: kernels that `tf.layers.dense` did not make
-# are stored as [out, in].
-_GOOGLE_HEADS: tuple[WeightRow, ...] = (
-    *(
-        _google(row)
-        for row in _HUGGINGFACE_HEADS
-        if row.path.startswith(("masked_lm/transform/", "masked_lm/layer_norm/"))
-    ),
-    WeightRow("masked_lm/bias", "cls/predictions/output_bias"),
-    WeightRow("next_sentence/kernel", "cls/seq_relationship/output_weights", "transpose"),
-    WeightRow("next_sentence/bias", "cls/seq_relationship/output_bias"),
-    WeightRow("classifier/kernel", "output_weights", "transpose"),
-    WeightRow("classifier/bias", "output_bias"),
-    WeightRow("span/kernel", "cls/squad/output_weights", "transpose"),
-    WeightRow("span/bias", "cls/squad/output_bias"),
-)
-
 HUGGINGFACE = WeightTable(
-    rows=(*_HUGGINGFACE_ENCODER, *_HUGGINGFACE_HEADS),
+    rows=_HUGGINGFACE,
     # The reasons are stored in certificate.json.
     non_parameters=(
         NonParameter(r"bert\.embeddings\.position_ids", "the numbers 0, 1, 2 ...", "arange"),
@@ -106,7 +79,7 @@ HUGGINGFACE = WeightTable(
     ),
 )
 GOOGLE = WeightTable(
-    rows=(*_GOOGLE_ENCODER, *_GOOGLE_HEADS),
+    rows=tuple(map(_google, _HUGGINGFACE)),
     non_parameters=(
         NonParameter(r"global_step", "the number of updates"),
         NonParameter(r".+/(adam|lamb)_[mv]", "a slot of the optimizer"),

@@ -7,45 +7,35 @@ side. The softmax over words is the table of word embeddings.
 from bert_jax.formats.weight_table import NonParameter, WeightRow, WeightTable
 
 _PATH = "gpt/encoder/layer_{i}"
-_TABLES = ("gpt/embeddings/word_embeddings", "gpt/embeddings/position_embeddings")
-# Our module -> theirs, in a layer.
-_DENSE = {"attention/output": "attn/c_proj", "intermediate": "mlp/c_fc", "output": "mlp/c_proj"}
-_NORMS = {"attention/layer_norm": "ln_1", "layer_norm": "ln_2"}
-# Names of the released program's variables in a layer, in the order of its files.
-_ORDER = (
-    "attn/c_attn/w",
-    "attn/c_attn/b",
-    "attn/c_proj/w",
-    "attn/c_proj/b",
-    "ln_1/g",
-    "ln_1/b",
-    "mlp/c_fc/w",
-    "mlp/c_fc/b",
-    "mlp/c_proj/w",
-    "mlp/c_proj/b",
-    "ln_2/g",
-    "ln_2/b",
-)
+# Tensor of a layer, without its leaf -> our modules in it, in the order of the released files.
+_MODULES = {
+    "attn/c_attn": ("attention/query", "attention/key", "attention/value"),
+    "attn/c_proj": ("attention/output",),
+    "ln_1": ("attention/layer_norm",),
+    "mlp/c_fc": ("intermediate",),
+    "mlp/c_proj": ("output",),
+    "ln_2": ("layer_norm",),
+}
 # The two parts of the released program's table `we`, which its files have apart. Its special tokens
 # are between them and are made anew at each fine-tuning.
 POSITIONS, WORDS = "we/positions", "we/words"
 
 
-def _rows() -> tuple[WeightRow, ...]:
-    """Returns the rows in the released program's names."""
-    rows = [WeightRow(f"{_TABLES[0]}/embedding", WORDS)]
-    rows.append(WeightRow(f"{_TABLES[1]}/embedding", POSITIONS))
-    for number, name in enumerate(("query", "key", "value")):
-        for leaf, theirs in (("kernel", "w"), ("bias", "b")):
-            path = f"{_PATH}/attention/{name}/{leaf}"
-            rows.append(WeightRow(path, f"h{{i}}/attn/c_attn/{theirs}", part=(number, 3)))
-    for ours, theirs in _DENSE.items():
-        rows.append(WeightRow(f"{_PATH}/{ours}/kernel", f"h{{i}}/{theirs}/w"))
-        rows.append(WeightRow(f"{_PATH}/{ours}/bias", f"h{{i}}/{theirs}/b"))
-    for ours, theirs in _NORMS.items():
-        rows.append(WeightRow(f"{_PATH}/{ours}/scale", f"h{{i}}/{theirs}/g"))
-        rows.append(WeightRow(f"{_PATH}/{ours}/bias", f"h{{i}}/{theirs}/b"))
-    return tuple(rows)
+def _leaves(tensor: str) -> tuple[tuple[str, str], ...]:
+    """Returns our and their names of the parameters of a module."""
+    return (("scale", "g") if tensor.startswith("ln") else ("kernel", "w")), ("bias", "b")
+
+
+_ROWS = (
+    WeightRow("gpt/embeddings/word_embeddings/embedding", WORDS),
+    WeightRow("gpt/embeddings/position_embeddings/embedding", POSITIONS),
+    *(
+        WeightRow(f"{_PATH}/{name}/{ours}", f"h{{i}}/{tensor}/{theirs}", part=(i, len(modules)))
+        for tensor, modules in _MODULES.items()
+        for i, name in enumerate(modules)
+        for ours, theirs in _leaves(tensor)
+    ),
+)
 
 
 def _huggingface(row: WeightRow) -> WeightRow:
@@ -58,14 +48,14 @@ def _huggingface(row: WeightRow) -> WeightRow:
 
 def released_names(num_layers: int) -> tuple[str, ...]:
     """Returns the names of the released program's tensors, in the order of its files."""
-    layers = (f"h{i}/{name}" for i in range(num_layers) for name in _ORDER)
-    return (POSITIONS, WORDS, *layers)
+    names = [f"{tensor}/{theirs}" for tensor in _MODULES for _, theirs in _leaves(tensor)]
+    return (POSITIONS, WORDS, *(f"h{i}/{name}" for i in range(num_layers) for name in names))
 
 
-OPENAI = WeightTable(rows=_rows())
+OPENAI = WeightTable(rows=_ROWS)
 # transformers: OpenAIGPTModel and OpenAIGPTLMHeadModel.
 HUGGINGFACE = WeightTable(
-    rows=tuple(map(_huggingface, OPENAI.rows)),
+    rows=tuple(map(_huggingface, _ROWS)),
     # The reasons are stored in certificate.json.
     non_parameters=(
         NonParameter(

@@ -24,10 +24,10 @@ from ml_collections import ConfigDict
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
-from bert_jax.inference.input_files import check_files
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def _compute(
     reader: "AttentionReader", flags: argparse.Namespace
 ) -> tuple[dict[str, np.ndarray], str]:
     """Returns the arrays of the text, of the sample or of both, and what the sample is."""
-    from bert_jax.inference.attention import make_statistics
-    from bert_jax.inference.head_statistics import sample_batches, sample_statistics
+    from bert_jax.tools.outputs.samples import sample_batches
 
     arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
     if flags.text:
@@ -111,7 +110,7 @@ def _compute(
     if not flags.held_out and not flags.input:
         return arrays, ""
     batches = sample_batches(reader.model, flags.input, flags.sample)
-    values, rows, tokens = sample_statistics(reader.model, make_statistics(reader), batches)
+    values, rows, tokens = reader.statistics(batches)
     where = flags.input or "the held-out split"
     return (
         arrays | {"sample_statistics": values},

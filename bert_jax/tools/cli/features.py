@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.feature_files import check_ending
-from bert_jax.inference.input_files import check_files
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.outputs.files import check_ending, check_files
 
 
 def main(argv: Sequence[str]) -> None:
@@ -55,10 +54,11 @@ def main(argv: Sequence[str]) -> None:
     check_ending(flags.output)
 
     run_flags.use_cache(flags)
-    from bert_jax.inference.features import FeatureExtractor, extract
+    from bert_jax.inference.features import FeatureExtractor
     from bert_jax.inference.loading import load_workdir
     from bert_jax.inference.predictor import Predictor
     from bert_jax.tools.listeners.terminal import Terminal
+    from bert_jax.tools.outputs.features import extract
 
     predictor = Predictor(load_workdir(config, flags.workdir), flags.batch_tokens)
     extract(FeatureExtractor(predictor, choice), flags.input, flags.output, Terminal())

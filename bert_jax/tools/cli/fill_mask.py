@@ -32,10 +32,10 @@ def main(argv: Sequence[str]) -> None:
 
     from bert_jax.data.corpus.manifest import Manifest
     from bert_jax.data.labelled.texts import Text
-    from bert_jax.inference.held_out import held_out_sentences
     from bert_jax.inference.loading import load_workdir
     from bert_jax.inference.predictor import Predictor, TaskPredictor
     from bert_jax.inference.scoring import check_fills_masks
+    from bert_jax.tools.outputs.samples import held_out_sentences
 
     run_flags.use_cache(flags)
     model = load_workdir(config, flags.workdir)

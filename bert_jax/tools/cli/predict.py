@@ -35,13 +35,13 @@ def run(config: ConfigDict, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:
-      UserError: for a missing flag, and as bert_jax.inference.predict.predict.
+      UserError: for a missing flag, and as bert_jax.tools.outputs.predictions.predict.
     """
     run_flags.check_trained(config, flags)
     if not (flags.input and flags.output):
         raise UserError("predict needs --input=FILE and --output=FILE.")
     run_flags.start(flags)
-    from bert_jax.inference.predict import predict
     from bert_jax.tools.listeners.terminal import Terminal
+    from bert_jax.tools.outputs.predictions import predict
 
     predict(config, flags.workdir, flags.input, flags.output, flags.top_k, Terminal())

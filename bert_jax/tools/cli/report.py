@@ -70,11 +70,11 @@ def _sentences(workdir: str, count: int) -> list[Section]:
       UserError: the model predicts neither masked nor next words.
     """
     from bert_jax.data.labelled.texts import Text
-    from bert_jax.inference.held_out import held_out_sentences
     from bert_jax.inference.loading import load_workdir
     from bert_jax.inference.predictor import Predictor, TaskPredictor
-    from bert_jax.inference.scoring import make_scorer
+    from bert_jax.inference.scoring import Scorer
     from bert_jax.tasks import find_task
+    from bert_jax.tools.outputs.samples import held_out_sentences
 
     config = store.load(workdir)
     row = find_task(config.task)
@@ -89,7 +89,7 @@ def _sentences(workdir: str, count: int) -> list[Section]:
         windows = TaskPredictor(predictor).predict([Text(text) for text, _ in texts])
         predictions = [prediction for window in windows for prediction in window]
         found.append(Section("Masked tokens", sentences.filled(texts, predictions)))
-    scorer = make_scorer(predictor)
+    scorer = Scorer(predictor)
     whole = [Text(text.replace("[MASK]", word, 1)) for text, word in texts]
     scores = list(scorer.score(map(scorer.row, whole)))
     given = "given all others" if row.fills_masks else "given those before it"

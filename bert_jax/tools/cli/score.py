@@ -15,23 +15,19 @@ predicts next tokens it is the log-likelihood, the sum of ln p(token | those bef
 field is `log_likelihood`. The perplexity is exp(-per_token).
 """
 
-import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text, read_texts
-from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
-from bert_jax.inference.input_files import check_files
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.outputs.files import check_files, write_json_lines
 
 if TYPE_CHECKING:
-    from bert_jax.inference.progress import Progress
-    from bert_jax.inference.scoring import CausalScorer, Scorer
-
-    AnyScorer = Scorer | CausalScorer
+    from bert_jax.inference.scoring import Scorer
+    from bert_jax.training.listener import Listener
 
 Texts = Callable[[], Iterable[Text]]
 
@@ -57,59 +53,55 @@ def main(argv: Sequence[str]) -> None:
     run_flags.use_cache(flags)
     from bert_jax.inference.loading import load_workdir
     from bert_jax.inference.predictor import Predictor
-    from bert_jax.inference.scoring import make_scorer
+    from bert_jax.inference.scoring import Scorer
 
-    scorer = make_scorer(Predictor(load_workdir(config, flags.workdir), flags.batch_tokens))
+    scorer = Scorer(Predictor(load_workdir(config, flags.workdir), flags.batch_tokens))
     if flags.output:
         write_scores(scorer, texts, flags.output)
     else:
         print_scores(scorer, texts)
 
 
-def write_scores(scorer: "AnyScorer", texts: Texts, output: str) -> None:
+def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
     """Writes a JSON object for each text; an incomplete file is not left behind."""
-    with whole_file(output) as path, open(path, "w", encoding="utf-8") as file:
+    from bert_jax.tools.listeners.terminal import Terminal
 
-        def write(_: Text, score: dict[str, Any], __: "Progress") -> None:
-            file.write(json.dumps(score, ensure_ascii=False) + "\n")
-
-        _score(scorer, texts, write, f"texts scored in {output}")
+    scored = _scored(scorer, texts, Terminal(), f"texts scored in {output}")
+    write_json_lines(output, (score for _, score in scored))
 
 
-def print_scores(scorer: "AnyScorer", texts: Texts) -> None:
+def print_scores(scorer: "Scorer", texts: Texts) -> None:
     """Prints a line for each text: score, mean score per token, tokens, perplexity, text."""
-    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
+    from bert_jax.tools.listeners.terminal import Terminal
 
-    def show(text: Text, score: dict[str, Any], progress: "Progress") -> None:
+    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
+    terminal = Terminal()
+    for text, score in _scored(scorer, texts, terminal, "texts scored"):
         mean = perplexity = "-"
         if score["tokens"]:
             mean, perplexity = f"{score['per_token']:.3f}", f"{score['perplexity']:,.1f}"
         total = score[scorer.name]
-        progress.line(f"{total:10.3f} {mean:>10} {score['tokens']:>7} {perplexity:>11}  {text}")
-
-    _score(scorer, texts, show, "texts scored")
+        terminal.line(f"{total:10.3f} {mean:>10} {score['tokens']:>7} {perplexity:>11}  {text}")
 
 
-def _score(
-    scorer: "AnyScorer",
-    texts: Texts,
-    take: Callable[[Text, dict[str, Any], "Progress"], None],
-    what: str,
-) -> None:
-    """Calls `take` with each text and its score; all texts are validated first."""
-    from bert_jax.inference.progress import Progress
-    from bert_jax.tools.listeners.terminal import Terminal
+def _scored(
+    scorer: "Scorer", texts: Texts, listener: "Listener", what: str
+) -> Iterator[tuple[Text, dict[str, Any]]]:
+    """Yields each text with its score; all texts are validated first."""
+    from bert_jax.tools.outputs.progress import Progress
 
     lengths, passes = [], 0
     for row in map(scorer.row, texts()):
         lengths.append(len(row.word_positions))
         passes += scorer.count_passes(row)
-    progress = Progress(passes, Terminal())
+    progress = Progress(passes, listener)
     total = 0.0
-    scores = scorer.score(map(scorer.row, texts()), progress)
+    scores = scorer.score(map(scorer.row, texts()), progress.add)
     for text, score in zip(texts(), scores, strict=True):
         total += score[scorer.name]
-        take(text, score, progress)
+        yield text, score
     progress.finish(len(lengths), what)
     if tokens := sum(lengths):
-        print(f"all {tokens:,} tokens together: perplexity {math.exp(-total / tokens):,.1f}")
+        listener.line(
+            f"all {tokens:,} tokens together: perplexity {math.exp(-total / tokens):,.1f}"
+        )

@@ -31,7 +31,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
         "format": FORMATS[checkpoint.format].title,
         "task": checkpoint.task,
         "tensors": {
-            "in": len(checkpoint.shapes),
+            "in": len(checkpoint.tensors),
             "out": len(params),
             "renamed": report.renamed,
             "transposed": list(report.transposed),

@@ -1,9 +1,9 @@
 """Names, shapes and dtypes of the tensors of a checkpoint of any format."""
 
 import contextlib
-from collections.abc import Iterator
-
-import numpy as np
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
@@ -11,8 +11,6 @@ from bert_jax.formats import FORMATS, format_of
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import count_layers
 from bert_jax.training.checkpoints import Checkpoints
-
-Tensors = dict[str, tuple[np.dtype, tuple[int, ...]]]
 
 
 def list_tensors(path: str) -> Iterator[str]:
@@ -28,32 +26,31 @@ def list_tensors(path: str) -> Iterator[str]:
     if format == "workdir":
         tensors, description = _workdir_tensors(path), "a workdir of bert_jax"
     else:
-        tensors = FORMATS[format].list_tensors(path)
+        tensors = FORMATS[format].tensors(path)
         description = f"{FORMATS[format].title}; {_describe(format, tensors)}"
     width = max(map(len, tensors), default=0)
-    for name, (dtype, shape) in tensors.items():
-        yield f"{name:<{width}}  {dtype.name}{list(shape)}"
+    for name, tensor in tensors.items():
+        yield f"{name:<{width}}  {tensor.dtype.name}{list(tensor.shape)}"
     yield f"format      {description}"
-    sizes = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in tensors.values())
-    yield f"tensors     {len(tensors)} of {sizes:,} numbers"
+    size = sum(math.prod(tensor.shape) for tensor in tensors.values())
+    yield f"tensors     {len(tensors)} of {size:,} numbers"
 
 
-def _describe(format: str, tensors: Tensors) -> str:
+def _describe(format: str, tensors: Iterable[str]) -> str:
     """Returns how many tensors are parameters of the model that has most of them."""
-    counts = {name: 0 for name, tables in NAMES.items() if format in tables}
-    for name in counts:
-        table = NAMES[name][format]
-        names = [table.current_name(tensor) for tensor in tensors]
-        num_layers = count_layers(names, (row.tensor for row in table.rows))
-        parameters = {row.tensor for row in table.expand(num_layers)}
-        counts[name] = sum(tensor in parameters for tensor in names)
+    counts = {}
+    for model, tables in NAMES.items():
+        if table := tables.get(format):
+            names = [table.current_name(tensor) for tensor in tensors]
+            num_layers = count_layers(names, (row.tensor for row in table.rows))
+            parameters = {row.tensor for row in table.expand(num_layers)}
+            counts[model] = sum(name in parameters for name in names)
     best = max(counts, key=counts.__getitem__)
     return f"{counts[best]} of the names are parameters of {best}"
 
 
-def _workdir_tensors(path: str) -> Tensors:
+def _workdir_tensors(path: str) -> dict[str, Any]:
     with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
         if (step := checkpoints.newest_good_step()) is None:
             raise UserError(f"{path} has no checkpoint yet.")
-        params = flatten(checkpoints.read_params(step))
-    return {name: (array.dtype, array.shape) for name, array in params.items()}
+        return flatten(checkpoints.read_params(step))

@@ -16,8 +16,8 @@ import numpy as np
 
 from bert_jax.exchange import LoadedModel
 from bert_jax.exchange.hf_families import BERT_CLASSES
-from bert_jax.formats import bert_config, gpt, modernbert
 from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
+from bert_jax.formats.model_configs import BERT, gpt_keys, modernbert_keys
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tasks import TASKS
@@ -123,7 +123,7 @@ def _bert_config(loaded: LoadedModel) -> Any:
     model, head = loaded.config.model, TASKS[loaded.config.task].head
     # The last of several names for one function is torch's own implementation.
     hidden_acts = {activation: hidden_act for hidden_act, activation in ACTIVATIONS.items()}
-    values = bert_config.model_keys(model, hidden_acts[model.activation])
+    values = {**BERT.keys(model), "hidden_act": hidden_acts[model.activation]}
     values["attn_implementation"] = "eager"
     if head:
         values["num_labels"] = len(loaded.params[f"{head}/bias"])
@@ -162,7 +162,7 @@ def _gpt_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 def _gpt_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    values = gpt.model_keys(loaded.config.model)
+    values = gpt_keys(loaded.config.model)
     return transformers.OpenAIGPTConfig(**{**values, "attn_implementation": "eager"})
 
 
@@ -186,7 +186,7 @@ def _modernbert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 def _modernbert_config(loaded: LoadedModel) -> Any:
     import transformers
 
-    values = modernbert.model_keys(loaded.config.model)
+    values = modernbert_keys(loaded.config.model)
     return transformers.ModernBertConfig(**{**values, "attn_implementation": "eager"})
 
 

@@ -85,26 +85,26 @@ def save(tmp_path):
     """Returns a function that saves a random model of transformers with its vocabulary."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from tests.tools.convert.hf_folders import HF_SIZES
+    from tests.tools.convert.hf_folders import SIZES, write_gpt_vocabulary
 
     def save(name: str = "BertForPreTraining", dtype=torch.float32, **changes):
         torch.manual_seed(0)
-        config = transformers.BertConfig(**HF_SIZES | changes)
+        family = next(family for family in SIZES if name.startswith(family))
+        config = getattr(transformers, f"{family}Config")(**SIZES[family] | changes)
         model = getattr(transformers, name)(config)
         for parameter in model.parameters():  # every bias and every scale is random
             parameter.data += 0.1 * torch.randn_like(parameter)
         folder = tmp_path / "theirs"
         model.to(dtype).save_pretrained(folder)
-        (folder / "vocab.txt").write_text(VOCABULARY)
+        if family == "OpenAIGPT":
+            for package in ("ftfy", "spacy"):
+                pytest.importorskip(package)
+            write_gpt_vocabulary(folder, "vocab.json", "merges.txt")
+        else:
+            (folder / "vocab.txt").write_text(VOCABULARY)
         return folder, model.eval()
 
     return save
-
-
-@pytest.fixture
-def theirs(save) -> pathlib.Path:
-    """The folder of a random model of transformers with the heads of pre-training."""
-    return save()[0]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def google(tmp_path, save):
     from bert_jax.formats.names import bert as bert_names
     from bert_jax.formats.weight_table import export_params
     from tests.tools.convert.bundle_writer import write_bundle
-    from tests.tools.convert.hf_folders import HF_SIZES, from_hf
+    from tests.tools.convert.hf_folders import SIZES, from_hf
 
     def write(name="BertForPreTraining", **more):
         folder, model = save(name, hidden_act="gelu_new", num_labels=3)
@@ -127,7 +127,9 @@ def google(tmp_path, save):
         google.mkdir()
         write_bundle(google / "bert_model.ckpt", theirs | slots | more | {"global_step": 7}, 2)
         values = json.loads((folder / "config.json").read_text()) | {"hidden_act": "gelu"}
-        kept = {k: v for k, v in values.items() if k in HF_SIZES or "dropout" in k or "act" in k}
+        kept = {
+            k: v for k, v in values.items() if k in SIZES["Bert"] or "dropout" in k or "act" in k
+        }
         (google / "bert_config.json").write_text(json.dumps(kept))
         (google / "vocab.txt").write_text(VOCABULARY)
         return google, run, model

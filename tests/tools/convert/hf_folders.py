@@ -1,30 +1,47 @@
-"""Folders of transformers, their imports, and runs that start from them."""
+"""Folders of transformers and their imports."""
 
 import json
 import pathlib
 
 import pytest
-from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
 from bert_jax.exchange import LoadedModel
 from bert_jax.tools.cli import convert
 from bert_jax.training.workdir import open_workdir
-from tests.tools.convert.conftest import VOCABULARY
+from tests.tools.convert.conftest import LETTERS, VOCABULARY
 
 PIECES = len(VOCABULARY.split("\n"))
-
-
-HF_SIZES = dict(
-    vocab_size=PIECES,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-)
-
-
+GPT_PIECES = ["<unk>", *LETTERS, *(f"{c}</w>" for c in LETTERS), "th", "the</w>"]
+GPT_MERGES = ["t h", "th e</w>"]
+# By the beginning of the names of classes.
+SIZES = {
+    "Bert": {
+        "vocab_size": PIECES,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 40,
+    },
+    "ModernBert": {
+        "vocab_size": PIECES,
+        "hidden_size": 16,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 40,
+        "local_attention": 8,
+        "pad_token_id": 0,
+        **dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "cls", "sep")),
+    },
+    "OpenAIGPT": {
+        "vocab_size": len(GPT_PIECES),
+        "n_positions": 40,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+    },
+}
 CLASSES = {
     "BertForPreTraining": ("pretraining", ["masked_lm", "next_sentence"]),
     "BertForMaskedLM": ("pretraining", ["masked_lm"]),
@@ -35,6 +52,13 @@ CLASSES = {
     "BertForQuestionAnswering": ("span", ["span"]),
     "BertForMultipleChoice": ("multiple_choice", ["classifier"]),
 }
+# Labels of the classes that have another number than 3.
+NUM_LABELS = {"BertForMultipleChoice": 1, "BertForQuestionAnswering": 2}
+
+
+def write_gpt_vocabulary(folder: pathlib.Path, pieces: str, merges: str) -> None:
+    (folder / pieces).write_text(json.dumps({p: i for i, p in enumerate(GPT_PIECES)}))
+    (folder / merges).write_text("\n".join(["#version: 0.2", *GPT_MERGES, ""]))
 
 
 def edit(folder: pathlib.Path, change, file="model.safetensors") -> None:
@@ -50,10 +74,16 @@ def edit_config(folder: pathlib.Path, file="config.json", **changes) -> None:
     (folder / file).write_text(json.dumps({k: v for k, v in values.items() if v is not None}))
 
 
-def from_hf(folder: pathlib.Path, *words: str) -> LoadedModel:
-    """Imports to the folder `out` next to the folder, without a comparison."""
+def from_hf(folder: pathlib.Path, *words: str, compare: bool = False) -> LoadedModel:
+    """Imports to the folder `out` next to the folder."""
+    flags = [*words, *([] if compare else ["--nocomparison"])]
+    return run_import("from_hf", folder, *flags)
+
+
+def run_import(command: str, folder: pathlib.Path, *words: str) -> LoadedModel:
+    """Imports to the folder `out` next to the folder."""
     out = folder.parent / "out"
-    convert.main(["convert", "from_hf", str(folder), str(out), "--nocomparison", *words])
+    convert.main(["convert", command, str(folder), str(out), *words])
     return open_workdir(str(out))
 
 
@@ -61,10 +91,6 @@ def read_certificate(folder: pathlib.Path) -> dict:
     return json.loads((folder.parent / "out" / "certificate.json").read_text())
 
 
-def new_config(init_from: pathlib.Path, **changes) -> ConfigDict:
-    """Returns a configuration of pre-training with `init_from`; dots of fields as __."""
-    config = defaults.pretraining()
-    config.init_from = str(init_from)
-    config.phases = ((16, 1.0),)
-    config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
-    return config
+def worst(certificate: dict) -> float:
+    """Returns the largest difference of a certificate's comparison."""
+    return max(certificate["comparison"]["largest_difference"].values())

@@ -9,12 +9,13 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.features import FeatureExtractor, extract
+from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.loading import load_workdir
-from bert_jax.inference.predict import predict
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.sampling import Sampling
+from bert_jax.tools.outputs.features import extract
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.serve.abilities import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
 from tests.inference.conftest import make_texts

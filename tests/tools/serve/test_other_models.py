@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 from bert_jax.config import defaults
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.loading import load_workdir
-from bert_jax.inference.predict import predict
 from bert_jax.inference.sampling import Sampling
 from bert_jax.text.gpt_vocabulary import pack
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.serve.abilities import NEW_TOKENS
 from configs import elmo, gpt
 from tests import tiny

@@ -15,6 +15,7 @@ class Progress:
 
     def __init__(self, total: int, listener: Listener | None = None):
         self._listener, self._total, self._done = listener or Listener(), total, 0
+        self.line = self._listener.line
         self._start = time.perf_counter()
 
     def add(self, count: int) -> None:
@@ -22,15 +23,11 @@ class Progress:
         self._done += count
         self._listener.progress(self._done, self._total)
 
-    def line(self, text: str) -> None:
-        """Reports a line."""
-        self._listener.line(text)
-
     def finish(self, count: int, what: str) -> None:
         """Reports "1,000 lines answered in FILE: 12.3 s, 81.3 lines/s, compiling included"."""
         seconds = time.perf_counter() - self._start
         name = what.split()[0]
-        self._listener.line(
+        self.line(
             f"{count:,} {what}: {seconds:.1f} s, {count / seconds:,.1f} {name}/s, compiling"
             " included"
         )

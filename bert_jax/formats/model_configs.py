@@ -1,0 +1,295 @@
+"""Configurations of models in other programs: config.json and bert_config.json."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.files.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The configuration file of one kind of model, and our fields for it.
+
+    Attributes:
+      fields: key of the file -> field of `config.model`, in the order in which transformers writes
+        them.
+      architecture: fields of `config.model` that are the same for every model of this kind.
+      required: keys of the file; any other value makes it another model.
+      defaults: the program's values for missing keys.
+    """
+
+    fields: Mapping[str, str]
+    architecture: Mapping[str, Any]
+    required: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+
+    def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Returns fields of `config.model`.
+
+        Args:
+          values: content of the file.
+          path: of the file, for messages.
+
+        Raises:
+          UserError: a size is missing or not a number, or it is another kind of model.
+        """
+        for key, required in self.required.items():
+            if (value := values.get(key, required)) != required:
+                raise UserError(f"{path} has {key}={value!r}: only {required!r} is supported.")
+        values = {**self.defaults, **values}
+        if missing := [key for key in self.fields if key not in values]:
+            raise UserError(f"{path} lacks {', '.join(missing)}.")
+        fields: dict[str, Any] = {**self.architecture, "pad_vocab_to_multiple_of": 1}
+        for key, field in self.fields.items():
+            fields[field] = values[key]
+            if field != "activation":
+                fields[field] = _number(values[key], field, f"{path} has {key}")
+        return fields
+
+    def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the keys of the file for fields of `config.model`."""
+        return {key: model[field] for key, field in self.fields.items()}
+
+
+def _number(value: Any, field: str, where: str) -> int | float:
+    """Returns a number as the field has it: a float for a rate, a range, an epsilon or a base."""
+    is_float = field.endswith(("rate", "range", "epsilon", "base"))
+    if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
+        raise UserError(
+            f"{where}={value!r}, which is not {'a number' if is_float else 'an integer'}."
+        )
+    return float(value) if is_float else value
+
+
+# Fields of `config.model` that are the same for every BERT and GPT.
+_STACK = {
+    "norm_place": "post",
+    "norm": "layer_norm",
+    "first_layer_norm": True,
+    "query_key_norm": False,
+    "biases": True,
+    "positions": "learned",
+    "attention_window": 0,
+    "global_every": 0,
+    "feed_forward": "plain",
+}
+
+# ------------------------------------------------------------------ BERT
+
+BERT = ModelConfig(
+    fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "intermediate_size": "intermediate_size",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "dropout_rate",
+        "attention_probs_dropout_prob": "attention_dropout_rate",
+        "max_position_embeddings": "max_position_embeddings",
+        "type_vocab_size": "type_vocab_size",
+        "initializer_range": "initializer_range",
+        "layer_norm_eps": "layer_norm_epsilon",
+    },
+    architecture={
+        "name": "bert",
+        "attention_pattern": "bidirectional",
+        "lm_head": "transform",
+        **_STACK,
+    },
+    required={
+        "model_type": "bert",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "directionality": "bidi",
+    },
+    # Of both programs.
+    defaults={
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+    },
+)
+
+
+def bert_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[str, Any]:
+    """Returns `BERT.read(values, path)` with an activation, which the programs name differently."""
+    return BERT.read({**values, "hidden_act": activation}, path)
+
+
+# ------------------------------------------------------------------ GPT
+
+# The inner layer has this many times the features of the outer one, in both programs.
+_INNER = 4
+GPT = ModelConfig(
+    fields={
+        "vocab_size": "vocab_size",
+        "n_positions": "max_position_embeddings",
+        "n_embd": "hidden_size",
+        "n_layer": "num_layers",
+        "n_head": "num_heads",
+        "resid_pdrop": "dropout_rate",
+        "attn_pdrop": "attention_dropout_rate",
+        "layer_norm_epsilon": "layer_norm_epsilon",
+        "initializer_range": "initializer_range",
+    },
+    architecture={
+        "name": "gpt",
+        "attention_pattern": "causal",
+        "lm_head": "tied",
+        "activation": "gelu_tanh",
+        **_STACK,
+    },
+    # In transformers' GPT, "gelu" is the form with tanh.
+    required={"model_type": "openai-gpt", "afn": "gelu"},
+    defaults={
+        "resid_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "layer_norm_epsilon": 1e-5,
+        "initializer_range": 0.02,
+    },
+)
+
+
+def gpt_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns `GPT.read(values, path)` with the size of the inner layer, which no file has."""
+    fields = GPT.read(values, path)
+    rate = values.get("resid_pdrop", GPT.defaults["resid_pdrop"])
+    if (embedding := values.get("embd_pdrop", rate)) != rate:
+        raise UserError(
+            f"{path} has resid_pdrop={rate!r} and embd_pdrop={embedding!r}: only one rate for both"
+            " is supported."
+        )
+    return fields | {"intermediate_size": _INNER * fields["hidden_size"]}
+
+
+def gpt_keys(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of config.json for fields of `config.model`.
+
+    Raises:
+      UserError: transformers has no such GPT.
+    """
+    if (inner := model["intermediate_size"]) != (expected := _INNER * model["hidden_size"]):
+        raise UserError(
+            f"transformers' GPT has no config.model.intermediate_size={inner}, only {_INNER} *"
+            f" hidden_size = {expected}: export the run with to_stablehlo, or train with that"
+            " value."
+        )
+    return {**GPT.keys(model), "embd_pdrop": model["dropout_rate"], **GPT.required}
+
+
+# ------------------------------------------------------------------ ModernBERT
+
+MODERNBERT = ModelConfig(
+    fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "intermediate_size": "intermediate_size",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "max_position_embeddings": "max_position_embeddings",
+        "initializer_range": "initializer_range",
+        "norm_eps": "layer_norm_epsilon",
+        "attention_dropout": "attention_dropout_rate",
+        "mlp_dropout": "dropout_rate",
+        "global_attn_every_n_layers": "global_every",
+        "global_rope_theta": "rotary_base",
+        "local_rope_theta": "window_rotary_base",
+        "local_attention": "attention_window",  # both sides there, one side here
+    },
+    architecture={
+        "name": "modernbert",
+        "norm_place": "pre",
+        "first_layer_norm": False,
+        "norm": "layer_norm",
+        "query_key_norm": False,
+        "biases": False,
+        "positions": "rotary",
+        "attention_pattern": "window",
+        "feed_forward": "gated",
+        "type_vocab_size": 0,
+        "lm_head": "transform",
+        "next_sentence": False,
+    },
+    required={
+        "model_type": "modernbert",
+        "norm_bias": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "classifier_bias": False,
+        "classifier_activation": "gelu",
+        "decoder_bias": True,
+        "hidden_activation": "gelu",
+    },
+    defaults={
+        "initializer_range": 0.02,
+        "norm_eps": 1e-5,
+        "attention_dropout": 0.0,
+        "mlp_dropout": 0.0,
+        "local_attention": 128,
+        "global_attn_every_n_layers": 3,
+        "global_rope_theta": 160_000.0,
+        "local_rope_theta": 10_000.0,
+    },
+)
+# As dtype=float32 has it in transformers: what is not visible has a probability of 0.
+_MODERNBERT_MASK_VALUE = -1e9
+
+
+def modernbert_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns fields of `config.model` for a configuration of transformers 4.48 or 5.
+
+    Raises:
+      UserError: a size is missing or not a number, or the model is not a ModernBERT that this
+        package has.
+    """
+    values = {**_rotary_bases(values, path), **values}
+    if types := values.get("layer_types"):
+        values["global_attn_every_n_layers"] = _global_every(types, path)
+    fields = MODERNBERT.read(values, path)
+    fields["attention_window"] //= 2
+    return fields | {"activation": "gelu", "mask_value": _MODERNBERT_MASK_VALUE}
+
+
+def modernbert_keys(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the content of config.json for `config.model`, in keys that 4.48 and 5 read."""
+    keys = MODERNBERT.keys(model)
+    window = {"local_attention": 2 * keys.pop("local_attention")}
+    dropout = {"embedding_dropout": model["dropout_rate"], "classifier_dropout": 0.0}
+    return {**MODERNBERT.required, **keys, **dropout, **window}
+
+
+def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:
+    """Returns the bases that transformers 5 writes for each type of layer, by the older keys."""
+    bases = {}
+    parameters = values.get("rope_parameters") or {}
+    for kind, key in (
+        ("full_attention", "global_rope_theta"),
+        ("sliding_attention", "local_rope_theta"),
+    ):
+        of_kind = parameters.get(kind) or {}
+        if (name := of_kind.get("rope_type", "default")) != "default":
+            raise UserError(f"{path} has rope_type={name!r}: only 'default' is supported.")
+        if "rope_theta" in of_kind:
+            bases[key] = of_kind["rope_theta"]
+    return bases
+
+
+def _global_every(types: list[str], path: str) -> int:
+    """Returns n if every n-th layer, the first included, attends to all positions.
+
+    Raises:
+      UserError: the layers have another pattern.
+    """
+    places = [i for i, kind in enumerate(types) if kind == "full_attention"]
+    every = places[1] if len(places) > 1 else len(types)
+    if places != list(range(0, len(types), every)):
+        raise UserError(
+            f"{path} has layer_types={types!r}: only full_attention in the first and then in every"
+            " n-th layer is supported."
+        )
+    return every

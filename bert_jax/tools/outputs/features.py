@@ -1,0 +1,87 @@
+"""Writes the features of every line of a file."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.data.labelled.texts import TextRow, read_texts, word_spans
+from bert_jax.files.errors import UserError
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.tools.outputs.files import (
+    ArraySpec,
+    check_ending,
+    check_files,
+    write_arrays,
+    write_json_lines,
+)
+from bert_jax.tools.outputs.progress import Progress
+from bert_jax.training.listener import Listener
+
+
+def extract(
+    extractor: FeatureExtractor,
+    input_path: str,
+    output_path: str,
+    listener: Listener | None = None,
+) -> int:
+    """Writes the features of every line of a file; the output is complete or absent.
+
+    Returns:
+      The number of texts.
+
+    Raises:
+      UserError: before long work, for a file that cannot be read or written, a line that cannot
+        be used, or a disk without room.
+    """
+    check_files(input_path, output_path)
+    ending = check_ending(output_path)
+
+    def rows() -> Iterator[TextRow]:
+        return map(extractor.row, read_texts(input_path))
+
+    # Only these numbers stay in memory: the texts are read again later.
+    is_word, tokenizer = extractor.choice.level == "word", extractor.model.tokenizer
+    sizes = np.array(
+        [(len(r.input_ids), len(word_spans(r, tokenizer)) if is_word else 0) for r in rows()]
+    )
+    if not len(sizes):
+        raise UserError(f"{input_path} holds no text: there is nothing to do.")
+    progress = Progress(len(sizes), listener)
+    results = extractor.run(rows(), progress.add)
+    if ending == ".jsonl":
+        write_json_lines(
+            output_path, (extractor.names(row, found) | found for row, found in results)
+        )
+    else:
+        specs = _array_specs(extractor, sizes)
+        write_arrays(output_path, specs, (found for _, found in results))
+        for name, spec in specs.items():
+            shape = ", ".join(map(str, spec.shape))
+            progress.line(f"{name:<16} {np.dtype(spec.dtype).name}[{shape}]")
+    progress.finish(len(sizes), f"texts of {input_path} in {output_path}")
+    return len(sizes)
+
+
+def _array_specs(extractor: FeatureExtractor, sizes: np.ndarray) -> dict[str, ArraySpec]:
+    """Returns the arrays for texts whose numbers of tokens and words are int[texts, 2]."""
+    model, choice = extractor.model.encoder, extractor.choice
+    texts, (tokens, words) = len(sizes), np.maximum(sizes.max(axis=0), 1).tolist()
+    layers = {"all": model.num_layers + 1, "directions": 2 * model.num_layers + 1}
+    layers = layers.get(str(choice.layers), 1)
+    size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
+    size = size.get(str(choice.layers), model.hidden_size)
+    specs = {
+        "input_ids": ArraySpec((texts, tokens), 0, np.int32),
+        "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
+    }
+    if choice.level == "sentence":
+        specs["embeddings"] = ArraySpec((texts, size), 0, np.float32)
+    else:
+        rows = words if choice.level == "word" else tokens
+        specs["hidden_states"] = ArraySpec((layers, texts, rows, size), 1, np.float32)
+    if choice.level == "word":
+        specs["word_spans"] = ArraySpec((texts, words, 2), 0, np.int32)
+        specs["word_characters"] = ArraySpec((texts, words, 3), 0, np.int32)
+    if extractor.model.has_pooler:
+        specs["pooled"] = ArraySpec((texts, model.hidden_size), 0, np.float32)
+    return specs

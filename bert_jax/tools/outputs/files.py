@@ -1,0 +1,143 @@
+"""Files that commands write: checks before the work, JSON lines, arrays. No jax.
+
+JSON lines are written as they come. Arrays are filled on disk, in a folder next to the output, and
+packed at the end: memory does not grow with the number of texts, and for a moment the disk holds
+everything twice.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import shutil
+import zipfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_jax.files.atomic import whole_file
+from bert_jax.files.errors import UserError
+
+ENDINGS = (".npz", ".safetensors", ".jsonl")
+
+
+def check_files(input_path: str, output_path: str) -> None:
+    """Checks before long work that files can be read and written; an empty path is no file.
+
+    Raises:
+      UserError: the input does not exist, the folder of the output does not exist, the output is
+        a folder, or both are the same file.
+    """
+    if input_path and not os.path.isfile(input_path):
+        raise UserError(f"--input={input_path}: there is no such file.")
+    if not output_path:
+        return
+    if not os.path.isdir(folder := os.path.dirname(output_path) or "."):
+        raise UserError(f"--output={output_path}: there is no folder {folder}.")
+    if os.path.isdir(output_path):
+        raise UserError(f"--output={output_path} is a folder: name a file in it.")
+    if input_path and os.path.exists(output_path) and os.path.samefile(input_path, output_path):
+        raise UserError(f"--output={output_path} is the input: name another file.")
+
+
+def check_ending(path: str) -> str:
+    """Returns the ending of a file name.
+
+    Raises:
+      UserError: it is not in ENDINGS, or the package that writes it is missing.
+    """
+    ending = os.path.splitext(path)[1]
+    if ending not in ENDINGS:
+        raise UserError(
+            f"--output={path}: the ending says the form, {', '.join(ENDINGS[:-1])} or"
+            f" {ENDINGS[-1]}."
+        )
+    if ending == ".safetensors" and importlib.util.find_spec("safetensors") is None:
+        raise UserError(
+            f"--output={path} needs the package safetensors: pip install safetensors, or give a"
+            " name that ends in .npz or .jsonl."
+        )
+    return ending
+
+
+def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a JSON object on each line, arrays as lists; the file is complete or absent."""
+    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for fields in objects:
+            lists = {
+                name: value.tolist() if isinstance(value, np.ndarray) else value
+                for name, value in fields.items()
+            }
+            file.write(json.dumps(lists, ensure_ascii=False) + "\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """An array of all texts: its shape, with the texts along `axis`, and its type."""
+
+    shape: tuple[int, ...]
+    axis: int
+    dtype: type[np.generic]
+
+
+def write_arrays(
+    path: str, specs: Mapping[str, ArraySpec], texts: Iterable[Mapping[str, np.ndarray]]
+) -> None:
+    """Writes arrays of all texts to a .npz or .safetensors file, which is complete or absent.
+
+    Args:
+      path: of the file.
+      specs: the arrays.
+      texts: for each text its part of each array, without the axis of texts; the rest is 0.
+
+    Raises:
+      UserError: the disk has no room for them.
+    """
+    _check_room(path, specs)
+    folder = f"{path}.arrays"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    try:
+        arrays = {
+            name: np.lib.format.open_memmap(f"{folder}/{name}.npy", "w+", spec.dtype, spec.shape)
+            for name, spec in specs.items()
+        }
+        for number, features in enumerate(texts):
+            for name, spec in specs.items():
+                where = [slice(size) for size in features[name].shape]
+                arrays[name][(*where[: spec.axis], number, *where[spec.axis :])] = features[name]
+        with whole_file(path) as temporary:
+            if path.endswith(".npz"):
+                _pack_npz(arrays, temporary)
+            else:
+                from safetensors.numpy import save_file
+
+                save_file(dict(arrays), temporary)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_room(path: str, specs: Mapping[str, ArraySpec]) -> None:
+    """Filling a mapped file on a full disk would kill the process without a message."""
+    size = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
+    free = shutil.disk_usage(os.path.dirname(path) or ".").free
+    if 2 * size > free:
+        raise UserError(
+            f"--output={path} needs {2 * size / 1e9:,.1f} GB on its disk while it is written, half"
+            f" of it afterwards, and {free / 1e9:,.1f} GB are free: choose fewer --layers, another"
+            " --level, or another disk."
+        )
+
+
+def _pack_npz(arrays: Mapping[str, np.memmap], path: str) -> None:
+    """np.savez, from files; equal arrays give equal bytes."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            array.flush()
+            with (
+                open(str(array.filename), "rb") as source,
+                archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as target,
+            ):
+                shutil.copyfileobj(source, target, 1 << 20)

@@ -1,0 +1,279 @@
+"""What cannot be imported or exported: one line that names the problem, and nothing is written."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from bert_jax.exchange import huggingface
+from bert_jax.formats.names import gpt as gpt_names
+from bert_jax.formats.weight_table import export_params
+from bert_jax.tools.convert import conversions
+from bert_jax.training import workdir
+from tests.tools.convert.conftest import VOCABULARY
+from tests.tools.convert.hf_folders import edit, edit_config, from_hf
+
+pytest.importorskip("safetensors.numpy")
+
+
+def check_refused(folder: pathlib.Path, message: str, *words: str) -> None:
+    """Checks for an error of one line, and that no file was written or removed."""
+    before = sorted(folder.parent.rglob("*"))
+    with pytest.raises(ValueError, match=message) as error:
+        from_hf(folder, *words)
+    assert "\n" not in str(error.value)
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+def drop(*names):
+    return lambda folder: edit(folder, lambda arrays: [arrays.pop(name) for name in names])
+
+
+def put(name, array):
+    return lambda folder: edit(folder, lambda arrays: arrays.update({name: np.array(array, "f4")}))
+
+
+def configure(**changes):
+    return lambda folder: edit_config(folder, **changes)
+
+
+def truncate(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def to_pickle(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00.")
+
+
+def exceed_float32(folder):
+    array = np.array([1e39, *[0] * 15], "f8")
+    edit(folder, lambda arrays: arrays.update({"bert.pooler.dense.bias": array}))
+
+
+BERT = {
+    "missing tensor": (
+        drop("bert.pooler.dense.bias"),
+        r"theirs do not match .*\+ bert.pooler.dense.bias: \[16\]",
+    ),
+    "missing part of a head": (drop("cls.predictions.bias"), r"\+ cls.predictions.bias: \[57\]"),
+    "another tensor": (put("bert.x", np.ones(3)), r"- bert.x: \[3\]"),
+    "a layer too many": (
+        configure(num_hidden_layers=1),
+        r"- bert.encoder.layer.1.*; and \d+ more\.$",
+    ),
+    "a layer too few": (configure(num_hidden_layers=3), r"\+ bert.encoder.layer.2"),
+    "another shape": (
+        put("bert.pooler.dense.weight", np.ones((16, 8))),
+        r"- bert.pooler.dense.weight: \[16, 8\]; \+ bert.pooler.dense.weight: \[16, 16\]",
+    ),
+    "NaN": (
+        put("bert.pooler.dense.bias", [np.nan, np.inf, *[0] * 14]),
+        r"theirs: bert.pooler.dense.bias has 2 NaN or infinite values \(as float32\) of 16",
+    ),
+    "beyond float32": (exceed_float32, r"bert.pooler.dense.bias has 1 NaN or infinite"),
+    "two names for one": (put("bert.embeddings.LayerNorm.gamma", np.ones(16)), "twice"),
+    "another decoder": (
+        put("cls.predictions.decoder.weight", np.ones((57, 16))),
+        "cls.predictions.decoder.weight is expected to be .*has other values",
+    ),
+    "other positions": (
+        put("bert.embeddings.position_ids", np.arange(40)[::-1]),
+        "bert.embeddings.position_ids is expected to be .*has other values",
+    ),
+    "vocabulary of another size": (configure(vocab_size=58), "57 pieces and the model 58"),
+    "activation": (configure(hidden_act="relu"), "hidden_act='relu': only gelu, "),
+    "another model": (configure(model_type="roberta"), "model_type='roberta': only 'bert'"),
+    "relative positions": (configure(position_embedding_type="relative_key"), "only 'absolute'"),
+    "decoder": (configure(is_decoder=True), "is_decoder=True"),
+    "no size": (configure(hidden_size=None), "config.json lacks hidden_size"),
+    "no number": (configure(hidden_size="16"), "hidden_size='16', which is not an integer"),
+    "one segment": (configure(type_vocab_size=1), "type_vocab_size|token_type_embeddings"),
+    "heads": (configure(num_attention_heads=3), "is not divisible by num_heads=3"),
+    "truncated": (truncate, "truncated"),
+    "pickle": (to_pickle, r"pytorch_model.bin is a pickle.*AutoModelForPreTraining"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json is missing"),
+    "config is not JSON": (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
+    "no vocabulary": (lambda f: (f / "vocab.txt").unlink(), "neither vocab.txt nor tokenizer.json"),
+    "vocabulary without [MASK]": (
+        lambda f: (f / "vocab.txt").write_text(VOCABULARY.replace("[MASK]", "x")),
+        r"lacks \[MASK\]",
+    ),
+}
+GPT = {
+    "missing part": (
+        drop("transformer.h.1.attn.c_attn.bias"),
+        r"\+ transformer.h.1.attn.c_attn.bias: \[48\]",
+    ),
+    "another shape of parts": (
+        put("transformer.h.0.attn.c_attn.weight", np.ones((16, 47))),
+        r"- transformer.h.0.attn.c_attn.weight: \[16, 47\]; \+ .*c_attn.weight: \[16, 48\]",
+    ),
+    "another mask": (
+        put("transformer.h.0.attn.bias", np.ones((1, 1, 40, 40))),
+        "attn.bias is expected to be the causal mask",
+    ),
+    "activation": (configure(afn="relu"), "afn='relu': only 'gelu' is supported"),
+    "two rates": (configure(embd_pdrop=0.2), "embd_pdrop=0.2: only one rate for both"),
+    "no size": (configure(n_embd=None), "config.json lacks n_embd"),
+    "another model": (configure(model_type="gpt2"), "'gpt2': only 'bert', 'openai-gpt', 'modern"),
+    "vocabulary of another size": (configure(vocab_size=70), "58 pieces and the model 73"),
+}
+MODERNBERT = {
+    "missing part": (
+        drop("model.layers.1.mlp.Wi.weight"),
+        r"\+ model\.layers\.1\.mlp\.Wi\.weight",
+    ),
+    "biases": (configure(norm_bias=True), "has norm_bias=True: only False is supported."),
+    "activation": (configure(hidden_activation="relu"), "'relu': only 'gelu' is supported."),
+    "no bias": (configure(decoder_bias=False), "has decoder_bias=False: only True is supported."),
+    "layers": (
+        configure(layer_types=["sliding_attention", *3 * ["full_attention"]]),
+        "only full_attention in the first and then in every n-th layer is supported.",
+    ),
+    "rotary positions": (
+        configure(rope_parameters={"full_attention": {"rope_type": "yarn"}}),
+        "has rope_type='yarn': only 'default' is supported.",
+    ),
+    "class": (
+        configure(architectures=["ModernBertForSequenceClassification"]),
+        "only ModernBertModel and ModernBertForMaskedLM are supported.",
+    ),
+    "no size": (configure(hidden_size=None), "lacks hidden_size."),
+}
+BROKEN = [
+    pytest.param(name, *case, id=f"{name} {title}")
+    for name, cases in (
+        ("BertForPreTraining", BERT),
+        ("OpenAIGPTLMHeadModel", GPT),
+        ("ModernBertForMaskedLM", MODERNBERT),
+    )
+    for title, case in cases.items()
+]
+
+
+@pytest.mark.parametrize("name, spoil, message", BROKEN)
+def test_an_invalid_folder_is_not_imported(save, name, spoil, message):
+    folder, _ = save(name)
+    spoil(folder)
+    check_refused(folder, message)
+
+
+@pytest.mark.parametrize(
+    "name, activation", [("OpenAIGPTLMHeadModel", "gelu"), ("ModernBertModel", "gelu_tanh")]
+)
+def test_another_activation_cannot_be_chosen(save, name, activation):
+    message = f"whose activation is .*: leave out --activation={activation}"
+    check_refused(save(name)[0], message, f"--activation={activation}")
+
+
+def test_a_task_without_its_head_is_refused(save):
+    folder, _ = save("BertForSequenceClassification", num_labels=3)
+    drop("classifier.weight", "classifier.bias")(folder)
+    check_refused(folder, "is a model for the task 'classification' and lacks classifier.bias")
+
+
+def test_no_folder_is_overwritten_or_left_incomplete(save, monkeypatch):
+    folder, _ = save()
+    with monkeypatch.context() as patch:
+        patch.setattr(workdir.Checkpoints, "save_params", lambda *_, **__: 1 / 0)
+        before = sorted(folder.parent.rglob("*"))
+        with pytest.raises(ZeroDivisionError):
+            from_hf(folder)
+        assert sorted(folder.parent.rglob("*")) == before
+    from_hf(folder)
+    check_refused(folder, "out exists already")
+
+
+# ------------------------------------------------------------------ exports
+
+
+def check_not_exported(run: pathlib.Path, message: str) -> None:
+    out = run.parent / "model"
+    with pytest.raises(ValueError, match=message):
+        conversions.to_huggingface(str(run), str(out))
+    assert not out.exists()
+
+
+def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
+    run = make_workdir()
+    monkeypatch.setattr(huggingface, "write_safetensors", lambda *_: 1 / 0)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError):
+        conversions.to_huggingface(str(run), str(tmp_path / "out"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "task, field, value, required",
+    [
+        ("classification", "pool", "last", "'cls'"),
+        ("classification", "pooler", False, "True"),
+        ("classification", "both_orders", True, "False"),
+        ("multiple_choice", "multiple_choice", "bilstm", "'linear'"),
+        ("span", "span", "bilstm", "'linear'"),
+        ("tagging", "tagging", "crf", "'linear'"),
+        ("tagging", "layers", "sum_last_4", "the last layer only"),
+        ("span", "lm_weight", 0.5, "0.0"),
+    ],
+)
+def test_heads_that_transformers_lacks_are_refused(make_workdir, task, field, value, required):
+    heads = {"classifier__kernel": (16, 1), "classifier__bias": (1,)}
+    run = make_workdir(task=task, heads=heads, **{f"head__{field}": value})
+    message = f"config.head.{field}={value!r}: transformers' classes .*{required}"
+    check_not_exported(run, message)
+
+
+MODEL_FIELDS = {
+    "BertForPreTraining": {
+        "norm_place": ("pre", "BERT has no config.model.norm_place='pre', only .*to_stablehlo"),
+        "positions": ("rotary", "BERT has no config.model.positions='rotary', only"),
+        "attention_pattern": ("causal", "BERT has no config.model.attention_pattern='causal', on"),
+        "feed_forward": ("gated", "BERT has no config.model.feed_forward='gated', only"),
+    },
+    "OpenAIGPTLMHeadModel": {
+        "norm_place": ("pre", "GPT has no config.model.norm_place='pre', only 'post'"),
+        "lm_head": ("transform", "GPT has no config.model.lm_head='transform', only 'tied'"),
+        "activation": ("gelu", "GPT has no config.model.activation='gelu', only 'gelu_tanh'"),
+        "intermediate_size": (48, r"no config.model.intermediate_size=48, only 4 \* .* = 64"),
+    },
+    "ModernBertForMaskedLM": {"norm": ("rms_norm", "ModernBERT has no config.model.norm='rms_no")},
+}
+
+
+@pytest.mark.parametrize("name", MODEL_FIELDS)
+def test_models_that_transformers_lacks_are_refused(save, name):
+    folder, _ = save(name)
+    from_hf(folder)
+    path = folder.parent / "out" / "config.json"
+    before = json.loads(path.read_text())
+    for field, (value, message) in MODEL_FIELDS[name].items():
+        path.write_text(json.dumps(before | {"model": before["model"] | {field: value}}))
+        check_not_exported(path.parent, f"transformers' .*{message}")
+    if name == "OpenAIGPTLMHeadModel":
+        path.write_text(json.dumps(before | {"task": "pretraining"}))
+        check_not_exported(path.parent, "no class for a GPT with config.task='pretraining', only")
+
+
+def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
+    run = make_workdir(task="translation")
+    check_not_exported(run, "Unknown config.task='translation'. Available: ")
+    check_not_exported(tmp_path / "nowhere", "holds no run")
+    (run / "checkpoints").rename(tmp_path / "elsewhere")
+    check_not_exported(run, "has no checkpoint yet")
+    (run / "vocab.txt").unlink()
+    check_not_exported(run, "has no vocabulary")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "something").touch()
+    with pytest.raises(ValueError, match="exists already: name a new folder"):
+        conversions.to_huggingface(str(run), str(tmp_path / "out"))
+
+
+def test_tensors_with_parts_are_not_exported_in_part():
+    params = {"gpt/encoder/layer_0/attention/query/bias": np.ones(4, np.float32)}
+    message = "stores transformer.h.0.attn.c_attn.bias as a whole, and of its parts only"
+    with pytest.raises(ValueError, match=message):
+        export_params(params, gpt_names.HUGGINGFACE, "Hugging Face")
