@@ -10,10 +10,11 @@ from bert_jax.data.corpus import documents, shards
 from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.manifest import VERSION, Manifest
 from bert_jax.data.corpus.pairs import PAIR
+from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.shards import Records, write_shard
 from bert_jax.files.checksums import file_sha256
 from bert_jax.text.tokenizers import load_tokenizer
-from tests.data.corpus.corpora import write_text
+from tests.data.corpus.corpora import make_config, quiet, write_text
 
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join("abcdefgh") + "\n"
 FORM = RowFormat(16, 1, 0, vocab_size=13, pad_id=0, cls_id=2, sep_id=3, end_id=3)
@@ -31,6 +32,16 @@ def small_units(monkeypatch):
     """Many units and files, although the text is small. Only this process sees it."""
     monkeypatch.setattr(documents, "UNIT_TOKENS", 2000)
     monkeypatch.setattr(shards, "TOKENS_PER_FILE", 1 << 14)
+
+
+@pytest.fixture(scope="session")
+def prepared(text, tmp_path_factory) -> Manifest:
+    """The data of `make_config(text)`, in many units and files; tests leave them as they are."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "UNIT_TOKENS", 2000)
+        patch.setattr(shards, "TOKENS_PER_FILE", 1 << 14)
+        return prepare(make_config(text), str(folder), 1, quiet)
 
 
 class Letters:

@@ -1,7 +1,5 @@
 """The rows of a prepared corpus as a run reads them: their order, and the parts of batches."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -28,9 +26,10 @@ def test_the_order_never_changes():
     assert ShuffledOrder(100_000, 4, 0).row_numbers(12_345).tolist() == expected
 
 
-@pytest.mark.parametrize("num_rows", [1, 5, 255, 256, 257, WINDOW - 1, WINDOW, 2 * WINDOW + 300])
+@pytest.mark.parametrize("num_rows", [1, 5, 255, 256, 257, WINDOW, 2 * WINDOW + 300])
 def test_each_epoch_has_every_row_once(num_rows):
-    order, batch_size = ShuffledOrder(num_rows, 100, 0), 100
+    batch_size = num_rows // 3 + 1
+    order = ShuffledOrder(num_rows, batch_size, 0)
     seen = numbers(order, range(-(-3 * num_rows // batch_size)))
     epochs = [seen[i * num_rows : (i + 1) * num_rows] for i in range(3)]
     for epoch in epochs:
@@ -50,14 +49,6 @@ def test_a_batch_mixes_many_blocks_and_a_window_reads_each_block_once():
 def test_the_order_depends_on_the_seed():
     first, second = (ShuffledOrder(1000, 100, seed).row_numbers(0) for seed in (1, 2))
     assert not np.array_equal(first, second)
-
-
-def test_threads_do_not_matter():
-    order, other = ShuffledOrder(3 * WINDOW, 64, 0), ShuffledOrder(3 * WINDOW, 64, 0)
-    expected = [order.row_numbers(number).tolist() for number in range(200)]
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: other.row_numbers(number).tolist(), range(200)))
-    assert found == expected
 
 
 def test_a_batch_may_be_larger_than_an_epoch():

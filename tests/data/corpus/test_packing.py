@@ -1,11 +1,8 @@
 """Rows of several examples: the rule that chooses them, and data that are the same otherwise."""
 
 import collections
-import functools
 import re
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,10 +11,6 @@ from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.packing import pack
-from bert_jax.tasks.losses import loss_names
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training.state import init_params
-from tests import tiny
 from tests.data.corpus.corpora import make_config, quiet
 
 MOST = 6
@@ -142,44 +135,3 @@ def test_a_row_has_room_for_the_masks_of_all_its_examples(rounding, prob):
         lengths = rng.integers(3, 20, MOST)
         masks = [most_masks(n, prob, rounding) for n in lengths.tolist()]
         assert sum(masks) <= most_masks(int(lengths.sum()), prob, rounding, MOST)
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def sums_and_gradient(params, batch, task):
-    def total(params):
-        model = task.make_model()
-        outputs = model.apply({"params": params}, batch, deterministic=True)
-        sums = task.losses(outputs, batch)
-        return sum(sums[name].numerator for name in loss_names(sums)), sums
-
-    (_, sums), grads = jax.value_and_grad(total, has_aux=True)(params)
-    return sums, grads
-
-
-def test_packed_and_plain_rows_give_the_same_losses_accuracies_and_gradients(
-    text,
-    tmp_path,
-):
-    """Over all held-out rows, whose masks are stored, so that nothing is random."""
-    results = []
-    for manifest in prepare_both(text, tmp_path, mode="static"):
-        rows = CorpusRows(manifest, "validation", 32)
-        model = tiny.make_model(num_layers=1, initializer_range=0.2)
-        task = Pretraining(model)
-        params = init_params(task, jax.random.key(0))
-        total = None
-        for part in rows.evaluation_batches(8):
-            found = sums_and_gradient(params, part.read(0, 8), task)
-            total = found if total is None else jax.tree.map(jnp.add, total, found)
-        results.append(total)
-    (sums, grads), (packed_sums, packed_grads) = results
-    assert sums.keys() == packed_sums.keys() and "next_sentence_loss" in sums
-    for name, value in sums.items():
-        np.testing.assert_array_equal(value.denominator, packed_sums[name].denominator)
-        np.testing.assert_allclose(value.numerator, packed_sums[name].numerator, rtol=1e-6)
-    count = float(sums["masked_lm_loss"].denominator)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a / count, b / count, rtol=0, atol=1e-6),
-        grads,
-        packed_grads,
-    )

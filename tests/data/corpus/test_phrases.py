@@ -12,7 +12,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.text.tokenization import basic_tokens
-from tests.data.corpus.corpora import WORDS, contents, make_config, write_text
+from tests.data.corpus.corpora import WORDS, make_config, write_text
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,6 @@ def phrase_config(text, **changes) -> DataConfig:
     values = {"masking": "phrase", "lexicon": str(text / "lexicon.txt"), "dupe_factor": 1}
     weights = ("place=3", "month=0.5")
     return make_config(text, **values | {"lexicon_weights": weights} | changes)
-
-
-@pytest.mark.parametrize("mode", ["dynamic", "static"])
-def test_bytes_do_not_depend_on_the_number_of_processes(mode, text, tmp_path):
-    for number in (1, 2):
-        prepare(phrase_config(text, mode=mode), str(tmp_path / str(number)), number)
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
-    assert not (tmp_path / "1" / "unfinished").exists()
 
 
 def units_by_hand(pieces: list[str], phrases: dict[str, str]) -> list[tuple[str, str, int]]:

@@ -1,6 +1,7 @@
 """Preparation that several programs divide between them: the bytes of one program."""
 
 import fcntl
+import pathlib
 import signal
 import subprocess
 import sys
@@ -53,9 +54,8 @@ def run_tasks(config, folder, numbers, count) -> dict[int, Exception]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("count", [2, 5])
-def test_the_bytes_are_those_of_one_program(changes, count, text, tmp_path):
-    config = make_config(text, **changes)
+def test_the_bytes_are_those_of_one_program(changes, text, tmp_path):
+    config, count = make_config(text, **changes), 3
     prepare(config, str(tmp_path / "one"), 1, log=quiet)
     last_first = reversed(range(count))
     assert run_tasks(config, tmp_path / "many", last_first, count) == {}
@@ -80,10 +80,9 @@ def test_every_task_does_a_part(text, tmp_path, monkeypatch):
     ("number", "stage"),
     [(0, "tokenize"), (0, "sample"), (1, "sample"), (0, "write_shard"), (1, "write_shard")],
 )
-def test_a_task_that_dies_is_started_again(number, stage, text, tmp_path, monkeypatch):
+def test_a_task_that_dies_is_started_again(number, stage, text, prepared, tmp_path, monkeypatch):
     """The other waits; what is finished is not repeated."""
     config = make_config(text)
-    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     run_job, died = getattr(Jobs, stage), threading.Event()
 
     def dies(*arguments) -> int:
@@ -108,7 +107,7 @@ def test_a_task_that_dies_is_started_again(number, stage, text, tmp_path, monkey
     for thread in threads:
         thread.join(120)
     assert left == [number]
-    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert contents(tmp_path / "two") == contents(pathlib.Path(prepared.folder))
 
 
 def test_a_task_that_fails_stops_the_others(tmp_path):
@@ -135,10 +134,9 @@ def test_other_settings_are_refused_to_a_task(text, tmp_path):
     assert "seed: 1 there, 2 requested" in str(errors[1])
 
 
-def test_all_tasks_have_the_same_number_of_tasks(text, tmp_path):
+def test_all_tasks_have_the_same_number_of_tasks(text, prepared, tmp_path):
     """Others are refused, whichever begins first, and disturb nobody: units would be nobody's."""
     config = make_config(text)
-    prepare(config, str(tmp_path / "one"), 1, log=quiet)
     folder = tmp_path / "data"
     with pytest.raises(KeyboardInterrupt):
         prepare(config, str(folder), 1, interrupt, (0, 2))
@@ -149,7 +147,7 @@ def test_all_tasks_have_the_same_number_of_tasks(text, tmp_path):
         assert "is divided between 2 tasks, and this is one of 3: give all of" in str(error)
         assert "--task=I/2, or finish alone with --merge." in str(error)
     assert run_tasks(config, folder, [0, 1], 2) == {}
-    assert contents(folder) == contents(tmp_path / "one")
+    assert contents(folder) == contents(pathlib.Path(prepared.folder))
 
 
 def test_a_task_that_is_early_waits_for_the_number_of_tasks(text, tmp_path):
@@ -166,13 +164,12 @@ def test_a_task_that_is_early_waits_for_the_number_of_tasks(text, tmp_path):
     assert "is divided between 2 tasks, and this is one of 3" in str(errors[2])
 
 
-def test_one_program_alone_finishes_what_any_number_of_tasks_left(text, tmp_path):
+def test_one_program_alone_finishes_what_any_number_of_tasks_left(text, prepared, tmp_path):
     config, folder = make_config(text), tmp_path / "data"
     with pytest.raises(KeyboardInterrupt):
         prepare(config, str(folder), 1, interrupt, (0, 7))
     prepare(config, str(folder), 1, quiet)
-    prepare(config, str(tmp_path / "one"), 1, log=quiet)
-    assert contents(folder) == contents(tmp_path / "one")
+    assert contents(folder) == contents(pathlib.Path(prepared.folder))
 
 
 def test_one_program_alone_waits_for_no_task(text, tmp_path):
@@ -191,26 +188,17 @@ def interrupt(line: str) -> None:
 
 
 def test_killed_tasks_go_on_and_one_program_finishes_alone(text, tmp_path):
-    """Real programs: one of two is killed, and then both; --merge does the rest."""
-    config = [
-        f"--config.{name}={value}"
-        for name, value in {
-            "data.source": f"text:{text}/[0-9].txt",
-            "data.line_format": "sentences",
-            "data.vocab": "train:wordpiece",
-            "model.vocab_size": 100,
-            "data.validation_share": 0.1,
-            "data.num_processes": 1,
-        }.items()
-    ]
-    words = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py", *config]
+    """Real programs: one of two is killed, and then the only one of two; --merge does the rest."""
+    config = make_config(text, vocab="train:wordpiece")
+    names = ("source", "line_format", "vocab", "dupe_factor", "seed", "validation_share")
+    words = [f"--config.data.{name}={getattr(config, name)}" for name in names]
+    words += ["--config.model.vocab_size=100", "--config.data.num_processes=1"]
+    words += ["--config.phases=((32, 0.5), (64, 0.5))"]
 
     def start(folder, *flags):
-        return subprocess.Popen(
-            [*words, f"--data_dir={folder}", *flags],
-            cwd=REPOSITORY,
-            stdout=subprocess.DEVNULL,
-        )
+        command = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py"]
+        command += [*words, f"--data_dir={folder}", *flags]
+        return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
 
     def kill(program, folder):
         while not (folder / "unfinished" / "request.json").exists():
@@ -219,15 +207,13 @@ def test_killed_tasks_go_on_and_one_program_finishes_alone(text, tmp_path):
         program.wait()
 
     one, two, left = (tmp_path / name for name in ("one", "two", "left"))
-    assert start(one).wait(120) == 0
     first, second = start(two, "--task=0/2"), start(two, "--task=1/2")
     kill(second, two)
-    again = start(two, "--task=1/2")
-    assert again.wait(120) == 0 and first.wait(120) == 0
-    assert contents(two) == contents(one)
-
     kill(start(left, "--task=0/2"), left)
-    assert start(left, "--merge").wait(120) == 0
+    programs = first, start(two, "--task=1/2"), start(left, "--merge")
+    assert [program.wait(120) for program in programs] == [0, 0, 0]
+    assert start(one).wait(120) == 0
+    assert contents(two) == contents(one)
     assert contents(left) == contents(one)
 
 

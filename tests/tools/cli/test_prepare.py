@@ -11,6 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ([], "--data_dir is missing: the folder for vocabulary and shards."),
         (["--merge", "--task=0/2"], "--merge and --task=0/2 exclude each other"),
         (["--runner=DirectRunner", "--task=0/2"], "--runner and --task=0/2 exclude each other"),
         (["--runner=Flink"], "'Flink' should be one of <DirectRunner|DataflowRunner|FlinkRunner|"),
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
     ],
 )
 def test_flags_are_refused(flags, message, tmp_path):
-    words = ["prepare", "--config=configs/tiny.py", f"--data_dir={tmp_path}", *flags]
+    words = ["prepare", "--config=configs/tiny.py", *flags]
+    if flags:
+        words.insert(2, f"--data_dir={tmp_path}")
     with pytest.raises(ValueError) as error:
         prepare.main(words)
     assert message in str(error.value) and "\n" not in str(error.value)
