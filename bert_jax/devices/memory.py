@@ -1,6 +1,10 @@
-"""Memory of devices and of this machine, in bytes. jax is imported only where devices are asked."""
+"""Bytes of memory: what devices and this machine have, and what arrays and programs take."""
 
+import math
 import pathlib
+from typing import Any
+
+import jax
 
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 # (limit, use) of a container in versions 2 and 1 of Linux's control groups.
@@ -12,16 +16,12 @@ _LIMITS = (
 
 def device_memory() -> int:
     """Returns the bytes of memory of a device; 0 for CPUs, which share the machine's."""
-    import jax
-
     statistics = jax.local_devices()[0].memory_stats() or {}
     return int(statistics.get("bytes_limit", 0))
 
 
 def free_memory() -> int:
     """Returns the bytes available to each device of this process; CPUs share the machine's."""
-    import jax
-
     return device_memory() or available_memory() // jax.local_device_count()
 
 
@@ -51,3 +51,34 @@ def _field(path: pathlib.Path, name: str) -> int:
     except OSError:
         return 0
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def peak_of_program(compiled: Any) -> int:
+    """Returns the bytes of a program at its peak on each device, arguments included.
+
+    The compiler knows them; 0 on platforms where it does not say.
+    """
+    found = compiled.memory_analysis()
+    if found is None:
+        return 0
+    results = found.output_size_in_bytes - found.alias_size_in_bytes
+    return found.argument_size_in_bytes + found.temp_size_in_bytes + max(0, results)
+
+
+def bytes_of(tree: Any) -> int:
+    """Returns the bytes of the arrays of a tree on each device, by their shardings."""
+    return sum(
+        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)
+    )
+
+
+def whole_bytes_of(tree: Any) -> int:
+    """Returns the bytes of the arrays of a tree on all devices together, without copies."""
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def zeros_like(tree: Any) -> Any:
+    """Returns arrays of zeros with the shapes, dtypes and shardings of a tree."""
+    return jax.tree.map(
+        lambda leaf: jax.numpy.zeros(leaf.shape, leaf.dtype, device=leaf.sharding), tree
+    )

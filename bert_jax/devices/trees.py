@@ -9,15 +9,7 @@ import numpy as np
 
 def path_name(path: tuple[Any, ...]) -> str:
     """Returns a jax key path as "encoder/layer_0/attention/query/kernel"."""
-    return "/".join(map(_key_name, path))
-
-
-def _key_name(key: Any) -> str:
-    """The key of a dict, the name of an attribute, or the index of a sequence."""
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def map_paths(function: Callable[[str], Any], tree: Any) -> Any:

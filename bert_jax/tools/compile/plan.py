@@ -19,7 +19,7 @@ from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase, make_phases
 from bert_jax.data.corpus.shards import make_form
 from bert_jax.devices import sharding
-from bert_jax.devices.footprint import bytes_of
+from bert_jax.devices.memory import bytes_of
 from bert_jax.models import reads_new_words
 from bert_jax.optim.make import make_optimizer
 from bert_jax.text.tokenization import Tokenizer

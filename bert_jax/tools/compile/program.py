@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax.devices.chips import Chip
-from bert_jax.devices.footprint import peak_of_program
+from bert_jax.devices.memory import peak_of_program
 from bert_jax.tools.compile.hlo import Totals, totals
 from bert_jax.tools.compile.plan import Program
 

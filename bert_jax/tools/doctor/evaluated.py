@@ -11,8 +11,7 @@ import jax
 from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import sharding
-from bert_jax.devices.footprint import bytes_of, peak_of_program, zeros_like
-from bert_jax.devices.memory import free_memory, used_memory
+from bert_jax.devices.memory import bytes_of, free_memory, peak_of_program, used_memory, zeros_like
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.carry import init_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step

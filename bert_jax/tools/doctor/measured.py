@@ -19,13 +19,14 @@ from bert_jax.config.phases import Phase
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.chips import peak_flops
-from bert_jax.devices.footprint import (
+from bert_jax.devices.memory import (
     bytes_of,
+    free_memory,
     peak_of_program,
+    used_memory,
     whole_bytes_of,
     zeros_like,
 )
-from bert_jax.devices.memory import free_memory, used_memory
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.doctor.footprint import Memory
 from bert_jax.tools.doctor.trial import Trial

@@ -9,13 +9,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import dump
-from bert_jax.data.corpus.blocks import RowFormat
 from bert_jax.data.corpus.documents import Documents, join_chunks, split_documents, tokenize_chunk
 from bert_jax.data.corpus.pairs import sample_pairs
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.shards import Records, ShardRows, write_shard
 from bert_jax.data.corpus.static_instances import (
     KEEP,
     StaticMasking,
@@ -25,6 +22,7 @@ from bert_jax.data.corpus.static_instances import (
 )
 from bert_jax.text.lexicon import Entry, PhraseMatcher
 from bert_jax.text.tokenizers import load_tokenizer
+from tests.data.corpus.corpora import make_config, quiet
 
 SYLLABLES = [c + v for c in "bdfgklmn" for v in "aeiou"]
 # One line twice: of equal lines the last one's id counts, and random words are drawn once for both.
@@ -91,77 +89,23 @@ def digest(instances: list) -> str:
 
 @pytest.mark.parametrize("case", RELEASED, ids=str)
 def test_instances_are_those_of_the_released_program(case, tmp_path):
+    """From a file of text to the rows, with no split held out."""
     num_documents, seed, dupe_factor, whole_words, length = case
-    tokenizer, corpus = write_corpus(tmp_path, num_documents)
-    form = RowFormat(
-        sequence_length=length,
-        examples_per_row=1,
-        max_predictions=round(0.15 * length) + 1,
-        vocab_size=len(tokenizer.pieces),
-        pad_id=tokenizer.pad_id,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        end_id=tokenizer.sep_id,
-    )
-    masking = StaticMasking(
-        masked_lm_prob=0.15,
-        max_predictions=form.max_predictions,
-        mask_id=tokenizer.mask_id,
-        random_words=tokenizer.random_words.tolist(),
-        is_continuation=tokenizer.is_continuation if whole_words else None,
-    )
-    documents = Documents(corpus, "train", form.id_dtype)
-    records, shard = str(tmp_path / "records"), str(tmp_path / "shard")
-    count = write_instances(documents, records, seed, dupe_factor, length - 3, 0.1, masking)
-    dtype = instance_dtype(form.max_predictions)
-    info = write_shard(documents, Records(records, dtype), range(count), form, shard)
-    batch = ShardRows([shard], [info["rows"]], form).read(np.arange(count))
-
-    instances = []
-    for row in range(count):
-        is_token, is_mask = batch["example_ids"][row] == 1, batch["masked_lm_weights"][row] == 1
-        instances.append(
-            [
-                batch["input_ids"][row][is_token].tolist(),
-                batch["token_type_ids"][row][is_token].tolist(),
-                batch["masked_lm_positions"][row][is_mask].tolist(),
-                batch["masked_lm_ids"][row][is_mask].tolist(),
-                int(batch["next_sentence_labels"][row, 0]),
-            ]
-        )
-    assert (count, digest(instances)) == RELEASED[case]
-
-
-def test_the_whole_preparation_gives_them_too(tmp_path):
-    """From a file of text to the records, with no split held out."""
-    num_documents, seed, dupe_factor, whole_words, length = case = (12, 7, 10, True, 64)
     text = "\n\n".join("\n".join(document) for document in make_corpus(num_documents))
-    (tmp_path / "text.txt").write_text(text + "\n")
+    (tmp_path / "0.txt").write_text(text + "\n")
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    config = DataConfig(
-        source=f"text:{tmp_path}/text.txt",
-        line_format="sentences",
-        document_separator="blank_line",
-        field="text",
-        language="en",
-        on_bad_text="error",
-        vocab=str(tmp_path / "vocab.txt"),
-        vocab_size=len(VOCABULARY),
-        lowercase=True,
-        segments="pairs",
+    config = make_config(
+        tmp_path,
         mode="static",
         seed=seed,
         dupe_factor=dupe_factor,
-        short_seq_prob=0.1,
-        masked_lm_prob=0.15,
         masking="whole_word" if whole_words else "subword",
-        mask_rounding="half_even",
         validation_share=0.0,
         # Each length is a separate run, with the same seed.
-        sequence_lengths=(32, length),
-        max_predictions_per_seq=(6, round(0.15 * length) + 1),
+        sequence_lengths=(16, length),
+        max_predictions_per_seq=(3, round(0.15 * length) + 1),
     )
-    manifest = prepare(config, str(tmp_path / "data"), num_processes=1)
+    manifest = prepare(config, str(tmp_path / "data"), 1, log=quiet)
     instances = []
     for example in dump.examples(manifest, "train", length):
         num_tokens, num_masked = sum(example["input_mask"]), int(sum(example["masked_lm_weights"]))
