@@ -17,13 +17,8 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from bert_jax.files.errors import UserError
 from bert_jax.formats import character_classes as classes
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
-from bert_jax.text.tokenization import (
-    MAX_WORD_LENGTH,
-    SPACES,
-    SPECIAL_TOKENS,
-    Tokenizer,
-    WordPieceTokenizer,
-)
+from bert_jax.text.tokenization import SPACES, SPECIAL_TOKENS, Tokenizer
+from bert_jax.text.wordpiece import MAX_WORD_LENGTH, WordPieceTokenizer
 
 Json = dict[str, Any]
 

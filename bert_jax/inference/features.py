@@ -16,7 +16,6 @@ from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
-from bert_jax.text.offsets import character_spans
 
 Features = dict[str, np.ndarray]
 
@@ -87,7 +86,7 @@ class FeatureExtractor:
         both = [
             (which, *span)
             for which, text in enumerate(texts)
-            for span in character_spans(self.model.tokenizer, text)
+            for span in self.model.tokenizer.character_spans(text)
         ]
         places = np.zeros((len(row.input_ids), 3), np.int32)
         places[row.word_positions] = np.array(both, np.int32).reshape(-1, 3)

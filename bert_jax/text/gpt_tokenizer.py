@@ -20,7 +20,7 @@ import numpy as np
 from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_text
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
-from bert_jax.text.tokenization import make_fingerprint, tidy
+from bert_jax.text.tokenization import Memo, Tokenizer, tidy
 
 # Appended to the pieces of the vocabulary in this order, as the released program does.
 START, DELIMITER, CLASSIFY = SPECIAL_TOKENS = ("_start_", "_delimiter_", "_classify_")
@@ -28,10 +28,9 @@ START, DELIMITER, CLASSIFY = SPECIAL_TOKENS = ("_start_", "_delimiter_", "_class
 END = "</w>"
 # The space before "n't" and "'s", which spaCy splits off.
 _CONTRACTION = re.compile(r"(?<=\w) (?=(n't|'\w{1,2})\b)")
-_SPECIAL_PATTERN = re.compile(f"({'|'.join((UNKNOWN, *SPECIAL_TOKENS))})")
 
 
-class GptTokenizer:
+class GptTokenizer(Tokenizer):
     """Byte pairs of lower case words.
 
     Sequences are `_start_ A _classify_` or `_start_ A _delimiter_ B _classify_`. There is no
@@ -48,64 +47,46 @@ class GptTokenizer:
       UserError: the vocabulary is not one, `lowercase` is False, or ftfy or spaCy is missing.
     """
 
+    KIND = "gpt"
     MAX_WORDS = 1 << 17
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
-        self._arguments = (vocabulary, lowercase, path)
+        super().__init__(vocabulary, lowercase, path)
         if not lowercase:
             raise UserError(
                 f"{path} is GPT's vocabulary, which has lower case only: set data.lowercase=True."
             )
         pieces, merges = unpack(vocabulary, path)
         self._fix, self._make_splitter = gpt_text.load_libraries()
-        self.lowercase = True
         self._ids = {piece: index for index, piece in enumerate(pieces)}
         pieces += [token for token in SPECIAL_TOKENS if token not in self._ids]
         self.pieces = tuple(pieces)
-        self.cls_id, self.sep_id, self.end_id = map(self.pieces.index, SPECIAL_TOKENS)
-        self.pad_id = self.unk_id = 0
-        self.mask_id = -1
+        self._special = {piece: pieces.index(piece) for piece in (UNKNOWN, *SPECIAL_TOKENS)}
+        self.unk_id, self.cls_id, self.sep_id, self.end_id = self._special.values()
+        self.pad_id, self.mask_id = 0, -1
         # Whether a piece continues a word depends on the piece before it: see `continues`.
         self.is_continuation = np.zeros(len(self.pieces), bool)
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
-        self.fingerprint = make_fingerprint("gpt", lowercase, vocabulary)
         self._ends_word = np.array([p.endswith(END) or p in SPECIAL_TOKENS for p in self.pieces])
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         self._renew()
 
-    def __reduce__(self):
-        return type(self), self._arguments
-
-    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """Returns the ids of `text`, without special tokens around them.
-
-        Args:
-          text: any string.
-          special_tokens: whether "_start_" and other special tokens in `text` are encoded as such.
-            Otherwise no text gives their ids, except 0 for a piece that is unknown.
-        """
-        if special_tokens:
-            parts = _SPECIAL_PATTERN.split(text)
-            is_special = (UNKNOWN, *SPECIAL_TOKENS).__contains__
-            ids = ([self.pieces.index(p)] if is_special(p) else self.encode(p) for p in parts)
-            return list(chain.from_iterable(ids))
+    def _encode(self, text: str) -> list[int]:
         if len(self._word_ids) >= self.MAX_WORDS:
             self._renew()
-        words = self._splitter(gpt_text.clean(self._fix(text)))
-        return list(chain.from_iterable(map(self._word_ids.__getitem__, _hashes(words))))
+        words: Any = self._splitter(gpt_text.clean(self._fix(text)))
+        hashes = words.to_array("ORTH").tolist()  # spaCy's hash of each word
+        return list(chain.from_iterable(map(self._word_ids.__getitem__, hashes)))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns readable text: pieces joined to words, punctuation close to its word."""
         pieces = (self.pieces[i] for i in ids)
         text = "".join(f" {p} " if p in SPECIAL_TOKENS else p.replace(END, " ") for p in pieces)
         return tidy(_CONTRACTION.sub("", re.sub(" +", " ", text).strip(" ")))
 
     def continues(self, ids: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
         return np.append(False, ~self._ends_word[ids[:-1]])[: len(ids)]
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
-        """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
         cleaned, places = gpt_text.places_of_clean_text(text, self._fix(text))
         return list(self._spans(self._splitter(cleaned), places))
 
@@ -124,7 +105,8 @@ class GptTokenizer:
     def _renew(self) -> None:
         """Forgets all words; spaCy remembers each one that it has seen, too."""
         self._splitter = self._make_splitter()
-        self._word_ids = _WordIds(self._encode_word, self._splitter.vocab.strings)
+        strings = self._splitter.vocab.strings
+        self._word_ids = Memo(lambda key: self._encode_word(strings[key]))
 
     def _encode_word(self, word: str) -> tuple[int, ...]:
         return tuple(self._ids.get(piece, self.unk_id) for piece in self._pieces_of(word.lower()))
@@ -146,19 +128,3 @@ class GptTokenizer:
                 i += size
             parts = merged
         return parts
-
-
-class _WordIds(dict[int, tuple[int, ...]]):
-    """The ids of a word by spaCy's hash of it."""
-
-    def __init__(self, function: Any, strings: Any):
-        self._function, self._strings = function, strings
-
-    def __missing__(self, key: int) -> tuple[int, ...]:
-        self[key] = self._function(self._strings[key])
-        return self[key]
-
-
-def _hashes(words: Any) -> list[int]:
-    """Returns spaCy's hash of each word; its attributes are called by their names."""
-    return words.to_array("ORTH").tolist()

@@ -66,7 +66,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
         ids = json.loads(pieces)
         ordered = sorted(ids, key=ids.__getitem__)
         is_complete = [ids[piece] for piece in ordered] == list(range(len(ids)))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, IndexError):
         is_complete, ordered = False, []
     if not is_complete or not ordered:
         raise UserError(

@@ -12,7 +12,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from sentencepiece import sentencepiece_pb2 as text_proto
 
 from bert_jax.files.errors import UserError
-from bert_jax.text.tokenization import SPECIAL_TOKENS, is_cjk, is_punctuation, make_fingerprint
+from bert_jax.text.tokenization import SPECIAL_TOKENS, Tokenizer, is_cjk, is_punctuation
 
 # Spellings of [PAD] [UNK] [CLS] [SEP] [MASK] in models: ours (and ALBERT's) first, then others'.
 SPELLINGS = (
@@ -34,7 +34,7 @@ _Text: Any = getattr(text_proto, "SentencePieceText")  # noqa: B009
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model; its normalization is applied after ours (lower case, or nothing).
 
     Args:
@@ -46,9 +46,10 @@ class SentencePieceTokenizer:
       UserError: it is not a SentencePiece model, or a special token is missing.
     """
 
+    KIND = "sentencepiece"
+
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the model"):
-        self._arguments = (vocabulary, lowercase, path)
-        self.lowercase = lowercase
+        super().__init__(vocabulary, lowercase, path)
         self._model = _parse(vocabulary, path)
         self.pieces = tuple(piece.piece for piece in self._model.pieces)
         ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -58,25 +59,16 @@ class SentencePieceTokenizer:
                 f"{path} lacks {', '.join(missing)}: a SentencePiece model for BERT has a piece for"
                 f" each of {' '.join(SPECIAL_TOKENS)}; train it with control_symbols."
             )
-        self._special = special
+        self._special_ids = special
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
         self.end_id = self.sep_id
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
-        self.fingerprint = make_fingerprint("sentencepiece", lowercase, vocabulary)
         # Independent of the types in the model: text is never encoded as a control symbol.
         self._processor = self._make_processor(_Type.CONTROL)
 
-    def __reduce__(self):
-        return type(self), self._arguments
-
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """Returns the ids of `text`, without [CLS] and [SEP] around them.
-
-        Args:
-          text: any string; lone surrogates, which have no UTF-8, count as U+FFFD.
-          special_tokens: whether spellings of special tokens in `text` are encoded as these.
-        """
+        # Lone surrogates have no UTF-8.
         if not text.isascii():
             text = _LONE_SURROGATE.sub("\ufffd", text)
         if special_tokens:
@@ -84,7 +76,6 @@ class SentencePieceTokenizer:
         return self._processor.encode(text.lower() if self.lowercase else text)
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
-        """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
         text = _LONE_SURROGATE.sub("\ufffd", text)
         # The character that each byte of sentencepiece's input comes from.
         sources: list[int] = []
@@ -102,14 +93,9 @@ class SentencePieceTokenizer:
             spans.append((places[0], stop) if places else (stop, stop))
         return spans
 
-    def continues(self, ids: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
-        return self.is_continuation[ids]
-
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns readable text, special tokens included."""
         text = ""
-        for is_special, group in groupby(map(int, ids), self._special.__contains__):
+        for is_special, group in groupby(map(int, ids), self._special_ids.__contains__):
             part = list(group)
             if is_special:
                 text += "".join(f" {self.pieces[i]}" for i in part)
@@ -120,7 +106,7 @@ class SentencePieceTokenizer:
     def _continues(self, index: int) -> bool:
         """Whether a piece continues a word; marks and ideographs are words, as in WordPiece."""
         piece = self.pieces[index]
-        if index in self._special or not piece or piece.startswith(SPACE):
+        if index in self._special_ids or not piece or piece.startswith(SPACE):
             return False
         is_byte = self._model.pieces[index].type == _Type.BYTE
         return is_byte or not (is_punctuation(piece[0]) or is_cjk(piece[0]))
@@ -128,7 +114,7 @@ class SentencePieceTokenizer:
     def _make_processor(self, special_type: int) -> sentencepiece.SentencePieceProcessor:
         model = type(self._model)()
         model.CopyFrom(self._model)
-        for index in self._special:
+        for index in self._special_ids:
             if index != self.unk_id:
                 model.pieces[index].type = special_type
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
@@ -138,7 +124,7 @@ class SentencePieceTokenizer:
         return self._make_processor(_Type.USER_DEFINED)
 
     def _encode_special(self, text: str) -> list[int]:
-        spellings = [self.pieces[i] for i in self._special if i != self.unk_id]
+        spellings = [self.pieces[i] for i in self._special_ids if i != self.unk_id]
         parts = re.split(f"({'|'.join(map(re.escape, spellings))})", text)
         if self.lowercase:
             parts = [part if part in spellings else part.lower() for part in parts]

@@ -1,38 +1,29 @@
-"""Converts text to ids and back: what a tokenizer is, and BERT's WordPiece tokenizer.
+"""What all tokenizers share, and the rules on characters of google-research/bert."""
 
-    >>> tokenizer = load_tokenizer("vocab.txt", lowercase=True)  # bert_jax.text.tokenizers
-    >>> [tokenizer.pieces[i] for i in tokenizer.encode("Unaffable, naïve [MASK]")]
-    ['una', '##ffa', '##ble', ',', 'naive', '[', 'mask', ']']
-
-The ids are those of google-research/bert's `tokenization.FullTokenizer` (commit eedf571) on the
-same Python, for every text. Only the implementation differs: that program loops over characters;
-here its rules on characters are tables for `str.translate`, and each distinct run of text between
-spaces is encoded once.
-"""
-
+import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bert_jax.files.errors import UserError
+
+T = TypeVar("T")
 
 # In the order of the ids 0..4 of the vocabularies that we train.
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _SPECIAL_PIECE = re.compile(r"\[[A-Za-z]+\d*\]|<[a-z0-9_/]+>")
 
-# Longer words are [UNK] (WordpieceTokenizer's default in the released code).
-MAX_WORD_LENGTH = 200
-
 # Separators of words in the released code: space, \t, \n, \r, category Zs, and the two (Zl, Zp)
 # that are not cleaned but that str.split() splits at. The further spaces of str.split(), such as
 # \x0b and \x85, are control characters there: deleted, so that the text on both sides joins.
-SPACES = re.compile("[ \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_SPACE = " \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES, _NO_SPACES = re.compile(f"[{_SPACE}]+"), re.compile(f"[^{_SPACE}]+")
 
 # The blocks of ideographs that the released code splits into single characters, without Kana and
 # Hangul.
@@ -42,46 +33,137 @@ CJK_RANGES = (
 )
 
 
-class Tokenizer(Protocol):
-    """What the data pipeline and the tasks need from a tokenizer. It can be pickled."""
+class Tokenizer:
+    """What the data pipeline and the tasks need from a tokenizer. It can be pickled.
 
-    lowercase: bool  # whether text is lower cased first
+    Args:
+      vocabulary: the bytes of its file.
+      lowercase: whether text is lower cased first.
+      path: how errors name the vocabulary.
+
+    Attributes:
+      pieces: the piece of each id.
+      is_continuation: bool[vocab], whether a piece continues the word before it.
+      pad_id, unk_id, cls_id: of special tokens.
+      sep_id: between two texts.
+      end_id: at the end of a sequence; BERT ends it with sep_id.
+      mask_id: -1 if the tokenizer has no mask.
+      random_words: int32[words], ids of the distinct pieces, in the vocabulary's order.
+      fingerprint: sha256 of kind, case and vocabulary. Equal ones mean equal ids, with equal
+        versions of Python and of the packages that the tokenizer uses.
+    """
+
+    KIND: str
+    pieces: tuple[str, ...] | list[str]
+    is_continuation: np.ndarray
     pad_id: int
     unk_id: int
     cls_id: int
-    sep_id: int  # between two texts
-    end_id: int  # at the end of a sequence; BERT ends it with sep_id
-    mask_id: int  # -1 if the tokenizer has no mask
-    random_words: np.ndarray  # int32[words]: ids of the distinct pieces, in the vocabulary's order
-    # sha256 of kind, case and vocabulary: equal means that all ids are equal, with equal versions
-    # of Python and of the packages that the tokenizer uses
-    fingerprint: str
+    sep_id: int
+    end_id: int
+    mask_id: int
+    random_words: np.ndarray
+    _special: dict[str, int]  # special tokens that a text may name, and their ids
 
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The piece of each id."""
-        ...
+    def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
+        self._arguments: tuple[Any, ...] = (vocabulary, lowercase, path)
+        self.lowercase = lowercase
+        kind = f"{self.KIND} lowercase={lowercase}\n".encode()
+        self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
 
-    @property
-    def is_continuation(self) -> np.ndarray:
-        """bool[vocab]: the piece continues the word before it."""
-        ...
+    def __reduce__(self):
+        return type(self), self._arguments
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """Returns the ids of `text`; "[MASK]" in it is text, unless `special_tokens`."""
-        ...
+        """Returns the ids of `text`, without special tokens around them.
+
+        Args:
+          text: any string.
+          special_tokens: whether "[MASK]" and other special tokens in `text` are encoded as such.
+            Otherwise no text gives their ids, except that of the unknown token.
+        """
+        if not special_tokens:
+            return self._encode(text)
+        parts = self._split_special(text)
+        ids = ([self._special[p]] if p in self._special else self._encode(p) for p in parts)
+        return list(chain.from_iterable(ids))
+
+    def encode_word(self, word: str) -> list[int]:
+        """Returns the ids of a word of a labelled file, whatever it contains."""
+        return self.encode(word)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns readable text."""
-        ...
+        """Returns readable text: pieces joined to words, punctuation close to its word."""
+        raise NotImplementedError
 
     def continues(self, ids: np.ndarray) -> np.ndarray:
         """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
-        ...
+        return self.is_continuation[ids]
+
+    def character_spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns the characters [start, stop) of `text` for each id of `encode(text)`.
+
+        The id of an unknown word represents the whole word. Characters that the tokenizer drops
+        (spaces, control characters, separate accents) belong to no id, or are within the span of
+        one.
+        """
+        spans = []
+        for run in _NO_SPACES.finditer(text):
+            ids = iter(self.encode(run.group()))
+            # The place in the text that each character of the words comes from.
+            sources = [
+                place
+                for place, character in enumerate(run.group(), run.start())
+                for _ in range(_num_kept(character, self.lowercase))
+            ]
+            start = 0
+            for word in basic_tokens(run.group(), self.lowercase):
+                stop = start + len(word)
+                while start < stop:
+                    piece = next(ids)
+                    size = len(self.pieces[piece]) - 2 * int(self.is_continuation[piece])
+                    end = stop if piece == self.unk_id else start + size
+                    spans.append((sources[start], sources[end - 1] + 1))
+                    start = end
+        return spans
+
+    def _encode(self, text: str) -> list[int]:
+        raise NotImplementedError
+
+    def _split_special(self, text: str) -> list[str]:
+        return re.split(f"({'|'.join(map(re.escape, self._special))})", text)
 
 
-def make_fingerprint(kind: str, lowercase: bool, vocabulary: bytes) -> str:
-    return hashlib.sha256(f"{kind} lowercase={lowercase}\n".encode() + vocabulary).hexdigest()
+def read_pieces(vocabulary: bytes, path: str) -> list[str]:
+    """Returns the lines of a vocabulary, without white space around them.
+
+    Raises:
+      UserError: it is not UTF-8.
+    """
+    try:
+        lines = vocabulary.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        line = vocabulary.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
+        ) from None
+    return [line.strip() for line in lines]
+
+
+def find_special(
+    ids: Mapping[str, int], tokens: Sequence[str], path: str, kind: str
+) -> dict[str, int]:
+    """Returns the ids of the special tokens of a vocabulary.
+
+    Raises:
+      UserError: naming those that it lacks.
+    """
+    if missing := [token for token in tokens if token not in ids]:
+        raise UserError(
+            f"{path} lacks {', '.join(missing)}: a {kind} has a line for each of"
+            f" {' '.join(tokens)}."
+        )
+    return {token: ids[token] for token in tokens}
 
 
 def count_characters(pieces: Iterable[str]) -> tuple[int, ...]:
@@ -94,15 +176,15 @@ def count_characters(pieces: Iterable[str]) -> tuple[int, ...]:
     return tuple(0 if _SPECIAL_PIECE.fullmatch(piece) else len(piece) for piece in bare)
 
 
-class CharacterTable(dict[int, int | str | None]):
-    """A table for `str.translate` that computes the entry of a character on first use."""
+class Memo(dict[int, T]):
+    """A function of an int, such as a table for `str.translate`, computed on first use."""
 
-    def __init__(self, rule: Callable[[str], int | str | None]):
-        self._rule = rule
+    def __init__(self, function: Callable[[int], T]):
+        self._function = function
 
-    def __missing__(self, code: int) -> int | str | None:
-        self[code] = self._rule(chr(code))
-        return self[code]
+    def __missing__(self, key: int) -> T:
+        self[key] = self._function(key)
+        return self[key]
 
 
 def is_cjk(character: str) -> bool:
@@ -133,9 +215,9 @@ def _strip_and_split(character: str) -> str | None:
     return None if unicodedata.category(character) == "Mn" else _split(character)
 
 
-CLEAN = CharacterTable(_clean)
-SPLIT = CharacterTable(_split)
-STRIP_AND_SPLIT = CharacterTable(_strip_and_split)
+CLEAN = Memo(lambda code: _clean(chr(code)))
+SPLIT = Memo(lambda code: _split(chr(code)))
+STRIP_AND_SPLIT = Memo(lambda code: _strip_and_split(chr(code)))
 
 
 def split_runs(text: str) -> list[str]:
@@ -158,121 +240,10 @@ def basic_tokens(text: str, lowercase: bool) -> list[str]:
     return text.split()
 
 
-class _Cache(dict[str, tuple[int, ...]]):
-    """A function of a string, remembered; emptied when full, and without overlong strings."""
-
-    MAX_ENTRIES = 1 << 17
-    MAX_LENGTH = 48
-
-    def __init__(self, function: Callable[[str], tuple[int, ...]]):
-        self._function = function
-
-    def __missing__(self, text: str) -> tuple[int, ...]:
-        ids = self._function(text)
-        if len(text) <= self.MAX_LENGTH:
-            if len(self) >= self.MAX_ENTRIES:
-                self.clear()
-            self[text] = ids
-        return ids
-
-
-class WordPieceTokenizer:
-    """Greedy longest-match-first tokenizer of BERT (Devlin et al. 2019, section 3).
-
-    Args:
-      vocabulary: the bytes of a vocab.txt, a piece a line. As in the released code white space at
-        the ends of a line is no part of the piece, and of equal lines the last one's id counts.
-      lowercase: whether to lower case and to strip accents ("uncased").
-      path: how errors name the vocabulary.
-
-    Raises:
-      UserError: the vocabulary is not UTF-8, or a special token is missing.
-    """
-
-    def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
-        self._arguments = (vocabulary, lowercase, path)
-        self.lowercase = lowercase
-        self.pieces = _read_pieces(vocabulary, path)
-        self._ids = {piece: index for index, piece in enumerate(self.pieces)}
-        if missing := [token for token in SPECIAL_TOKENS if token not in self._ids]:
-            raise UserError(
-                f"{path} lacks {', '.join(missing)}: a WordPiece vocabulary has a line for each"
-                f" of {' '.join(SPECIAL_TOKENS)}."
-            )
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            self._ids[token] for token in SPECIAL_TOKENS
-        )
-        self.end_id = self.sep_id
-        self.is_continuation = np.array([piece.startswith("##") for piece in self.pieces])
-        self.random_words = np.fromiter(self._ids.values(), np.int32)
-        self.fingerprint = make_fingerprint("wordpiece", lowercase, vocabulary)
-        self._longest = max(map(len, self.pieces))
-        # Runs of text between spaces (`"house,"`), and the words in them (`house`).
-        self._run_ids = _Cache(self._encode_run)
-        self._word_ids = _Cache(self._encode_word)
-
-    def __reduce__(self):
-        return type(self), self._arguments
-
-    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """Returns the ids of `text`, without [CLS] and [SEP] around them.
-
-        Args:
-          text: any string.
-          special_tokens: whether "[MASK]" and other special tokens in `text` are encoded as such.
-            Otherwise no text gives their ids, except [UNK] for an unknown word.
-        """
-        if special_tokens:
-            parts = SPECIAL_PATTERN.split(text)
-            ids = ([self._ids[p]] if p in SPECIAL_TOKENS else self.encode(p) for p in parts)
-            return list(chain.from_iterable(ids))
-        return list(chain.from_iterable(map(self._run_ids.__getitem__, split_runs(text))))
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns readable text: pieces joined to words, punctuation close to its word."""
-        words = "".join(
-            piece[2:] if piece.startswith("##") else " " + piece
-            for piece in (self.pieces[i] for i in ids)
-        )
-        return tidy(words.lstrip())
-
-    def continues(self, ids: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
-        return self.is_continuation[ids]
-
-    def _encode_run(self, run: str) -> tuple[int, ...]:
-        words = basic_tokens(run, self.lowercase)
-        return tuple(chain.from_iterable(map(self._word_ids.__getitem__, words)))
-
-    def _encode_word(self, word: str) -> tuple[int, ...]:
-        """Returns the longest pieces from the left; [UNK] for the whole word if none matches."""
-        if len(word) > MAX_WORD_LENGTH:
-            return (self.unk_id,)
-        ids: list[int] = []
-        start, prefix = 0, ""
-        while start < len(word):
-            for end in range(min(len(word), start + self._longest), start, -1):
-                if (index := self._ids.get(prefix + word[start:end])) is not None:
-                    break
-            else:
-                return (self.unk_id,)
-            ids.append(index)
-            start, prefix = end, "##"
-        return tuple(ids)
-
-
-SPECIAL_PATTERN = re.compile(f"({'|'.join(map(re.escape, SPECIAL_TOKENS))})")
-
-
-def _read_pieces(vocabulary: bytes, path: str) -> tuple[str, ...]:
-    try:
-        lines = vocabulary.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        line = vocabulary.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
-        ) from None
-    return tuple(line.strip() for line in lines)
+@functools.lru_cache(maxsize=1 << 16)
+def _num_kept(character: str, lowercase: bool) -> int:
+    """Returns the number of characters that a character becomes, independent of its context."""
+    return sum(map(len, basic_tokens(character, lowercase)))
 
 
 _CJK = "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]"

@@ -7,8 +7,9 @@ import pathlib
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
-from bert_jax.text.tokenization import Tokenizer, WordPieceTokenizer
+from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end.
 KINDS = {".txt": "WordPiece or words", ".model": "SentencePiece", ".gpt": "GPT"}

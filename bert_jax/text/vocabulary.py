@@ -28,7 +28,6 @@ from bert_jax.files.atomic import write_bytes
 from bert_jax.files.errors import UserError
 from bert_jax.text.sentencepiece_tokenizer import SPACE
 from bert_jax.text.tokenization import (
-    MAX_WORD_LENGTH,
     SPECIAL_TOKENS,
     Tokenizer,
     basic_tokens,
@@ -37,6 +36,7 @@ from bert_jax.text.tokenization import (
     split_runs,
 )
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
+from bert_jax.text.wordpiece import MAX_WORD_LENGTH
 
 # Vocabularies of pieces of words, and all kinds with the file that is written.
 KINDS = ("wordpiece", "unigram", "bpe")

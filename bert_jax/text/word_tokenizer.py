@@ -9,13 +9,11 @@ The id of a word is the number of its line, from 0 on.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
-from bert_jax.files.errors import UserError
-from bert_jax.text.offsets import spans_of_pieces
-from bert_jax.text.tokenization import basic_tokens, make_fingerprint, tidy
+from bert_jax.text.tokenization import Tokenizer, basic_tokens, find_special, read_pieces, tidy
 
 # Begin and end of a sentence, and the unknown word; the first lines of vocabularies that we train.
 WORD_SPECIALS = ("<S>", "</S>", "<UNK>")
@@ -27,7 +25,7 @@ MAX_CHARACTERS = 50
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = range(257, 262)
 
 
-class WordTokenizer:
+class WordTokenizer(Tokenizer):
     """Splits text into words; each word of the vocabulary has an id.
 
     The vocabulary decides how text is split. If basic tokenization (`basic_tokens`) would leave
@@ -46,6 +44,8 @@ class WordTokenizer:
       UserError: the vocabulary is not UTF-8, or a special word is missing.
     """
 
+    KIND = "words"
+
     def __init__(
         self,
         vocabulary: bytes,
@@ -53,46 +53,19 @@ class WordTokenizer:
         path: str = "the vocabulary",
         grows: bool = False,
     ):
-        self._arguments = (vocabulary, lowercase, path, grows)
-        self.lowercase, self._grows = lowercase, grows
-        self._words = _read_words(vocabulary, path)
-        self._ids = {word: index for index, word in enumerate(self._words)}
-        if missing := [word for word in WORD_SPECIALS if word not in self._ids]:
-            raise UserError(
-                f"{path} lacks {', '.join(missing)}: a vocabulary of words has a line for each of"
-                f" {' '.join(WORD_SPECIALS)}."
-            )
-        self.vocabulary_size = len(self._words)
-        self.cls_id, self.sep_id, self.unk_id = (self._ids[word] for word in WORD_SPECIALS)
+        super().__init__(vocabulary, lowercase, path)
+        self._arguments, self._grows = (vocabulary, lowercase, path, grows), grows
+        self.pieces: list[str] = read_pieces(vocabulary, path)
+        self._ids = {word: index for index, word in enumerate(self.pieces)}
+        self._special = find_special(self._ids, WORD_SPECIALS, path, "vocabulary of words")
+        self.vocabulary_size = len(self.pieces)
+        self.cls_id, self.sep_id, self.unk_id = self._special.values()
         # Padding is known by `example_ids`; there is no word for masks.
         self.pad_id, self.mask_id, self.end_id = self.sep_id, -1, self.sep_id
+        self.is_continuation = np.zeros(len(self.pieces), bool)  # every id is a whole word
         self.random_words = np.fromiter(self._ids.values(), np.int32)
-        self.fingerprint = make_fingerprint("words", lowercase, vocabulary)
-        self.is_tokenized = _is_tokenized(self._words)
+        self.is_tokenized = _is_tokenized(self.pieces)
         self._characters = np.zeros((0, MAX_CHARACTERS), np.int16)
-        self._pieces: tuple[str, ...] = ()
-        self._no_continuation = np.zeros(0, bool)
-
-    def __reduce__(self):
-        return type(self), self._arguments
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The words by id, those that were added included."""
-        if len(self._pieces) < len(self._words):
-            self._pieces = tuple(self._words)
-        return self._pieces
-
-    @property
-    def is_continuation(self) -> np.ndarray:
-        """bool[ids]: False, since every id is a whole word."""
-        if len(self._no_continuation) < len(self._words):
-            self._no_continuation = np.zeros(2 * len(self._words), bool)
-        return self._no_continuation[: len(self._words)]
-
-    def continues(self, ids: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens]: False for each of int[tokens]."""
-        return np.zeros(len(ids), bool)
 
     @property
     def characters(self) -> np.ndarray:
@@ -101,31 +74,14 @@ class WordTokenizer:
         Markers around at most 48 bytes of UTF-8, then PADDING. `<S>` and `</S>` have one special
         character each.
         """
-        known, needed = len(self._characters), len(self._words)
+        known, needed = len(self._characters), len(self.pieces)
         if known < needed:
             new = np.stack([self._characters_of(index) for index in range(known, needed)])
             self._characters = np.concatenate([self._characters, new])
         return self._characters
 
-    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """Returns the ids of the words of `text`, without `<S>` and `</S>` around them.
-
-        Args:
-          text: any string.
-          special_tokens: whether `<S>`, `</S>` and `<UNK>` in `text`, between spaces, are encoded
-            as such. Otherwise they are the unknown word or, with basic tokenization, split.
-        """
-        if not special_tokens:
-            return [self._id(word) for word in self.split(text)]
-        runs = text.split()
-        ids = ([self._ids[run]] if run in WORD_SPECIALS else self.encode(run) for run in runs)
-        return [index for part in ids for index in part]
-
     def encode_word(self, word: str) -> list[int]:
-        """Returns the id of a word that is given as such, whatever it contains; [] if it is empty.
-
-        The words of labelled files are encoded so: each is one piece.
-        """
+        """Returns the id of a word, which is not split; [] if it is empty."""
         if self.is_tokenized:
             word = self._lowered(word)
         else:
@@ -133,10 +89,12 @@ class WordTokenizer:
         return [self._id(word)] if word else []
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
-        """Returns the characters [start, stop) of `text` for each id of `encode(text)`."""
         if self.is_tokenized:
             return [run.span() for run in re.finditer(r"\S+", text)]
-        return list(spans_of_pieces(self, text))
+        return super().character_spans(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return tidy(" ".join(self.pieces[index] for index in ids))
 
     def split(self, text: str) -> list[str]:
         """Returns the words of a text."""
@@ -144,24 +102,22 @@ class WordTokenizer:
             return self._lowered(text).split()
         return basic_tokens(text, self.lowercase)
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns readable text: punctuation close to its word."""
-        return tidy(" ".join(self._words[index] for index in ids))
+    def _encode(self, text: str) -> list[int]:
+        return [self._id(word) for word in self.split(text)]
+
+    def _split_special(self, text: str) -> list[str]:
+        return text.split()  # special words stand between spaces
 
     def _lowered(self, text: str) -> str:
         return text.lower() if self.lowercase else text
 
     def _id(self, word: str) -> int:
-        if word in WORD_SPECIALS:
-            return self.unk_id
-        index = self._ids.get(word, -1)
-        if index >= 0:
-            return index
-        if not self._grows:
-            return self.unk_id
-        self._ids[word] = index = len(self._words)
-        self._words.append(word)
-        return index
+        index = self.unk_id if word in WORD_SPECIALS else self._ids.get(word)
+        if index is None and self._grows:
+            self._ids[word] = index = len(self.pieces)
+            self.pieces.append(word)
+            self.is_continuation = np.zeros(len(self.pieces), bool)
+        return self.unk_id if index is None else index
 
     def _characters_of(self, index: int) -> np.ndarray:
         row = np.full(MAX_CHARACTERS, PADDING, np.int16)
@@ -169,7 +125,7 @@ class WordTokenizer:
             is_begin = index == self.cls_id
             row[:3] = BEGIN_WORD, BEGIN_SENTENCE if is_begin else END_SENTENCE, END_WORD
             return row
-        data = self._words[index].encode("utf-8", "ignore")[: MAX_CHARACTERS - 2]
+        data = self.pieces[index].encode("utf-8", "ignore")[: MAX_CHARACTERS - 2]
         row[0] = BEGIN_WORD
         row[1 : len(data) + 1] = np.frombuffer(data, np.uint8).astype(np.int16) + 1
         row[len(data) + 1] = END_WORD
@@ -188,28 +144,7 @@ def make_word_vocabulary(words: Iterable[str]) -> bytes:
     return "".join(f"{word}\n" for word in (*WORD_SPECIALS, *others)).encode()
 
 
-def _read_words(vocabulary: bytes, path: str) -> list[str]:
-    try:
-        lines = vocabulary.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        line = vocabulary.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
-        ) from None
-    return [line.strip() for line in lines]
-
-
 def _is_tokenized(words: Iterable[str]) -> bool:
     """Returns whether text must be split before, since other rules than ours made the words."""
-
-    def ours() -> Iterator[bool]:
-        for word in words:
-            if word not in WORD_SPECIALS:
-                yield basic_tokens(word, False) == [word]
-
-    checked = False
-    for is_ours in ours():
-        if not is_ours:
-            return True
-        checked = True
-    return not checked
+    own = [word for word in words if word not in WORD_SPECIALS]
+    return not own or any(basic_tokens(word, False) != [word] for word in own)

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from bert_jax.formats.hf_tokenizer import tokenizer_json
 from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer, basic_tokens
+from bert_jax.text.tokenization import SPECIAL_TOKENS, basic_tokens
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from bert_jax.models import make_add_fields, reads_new_words
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.word_tokenizer import WordTokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 from tests.models.test_elmo import make_elmo_config
 from tests.tiny import make_model
 

@@ -15,14 +15,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bert_jax.text.tokenization import (
-    CLEAN,
-    SPECIAL_TOKENS,
-    WordPieceTokenizer,
-    basic_tokens,
-    split_runs,
-)
+from bert_jax.text.tokenization import CLEAN, SPECIAL_TOKENS, basic_tokens, split_runs
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 transformers = pytest.importorskip("transformers")
 legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")

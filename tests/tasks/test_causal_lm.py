@@ -17,7 +17,7 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.models.heads import CausalLMModel, WordScores
 from bert_jax.tasks import losses
 from bert_jax.tasks.causal_lm import CausalLM
-from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.run import make_task_data
 from bert_jax.training.state import init_params, make_key
 from tests import tiny

@@ -7,7 +7,6 @@ its OpenAIGPTTokenizer splits words as BERT does.)
 
 import builtins
 import json
-import pickle
 import re
 import shutil
 
@@ -16,9 +15,9 @@ import pytest
 
 from bert_jax.text import gpt_text
 from bert_jax.text.gpt_tokenizer import GptTokenizer
-from bert_jax.text.offsets import character_spans
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from tests.text.test_tokenization import fuzz_strings
+from tests.text.test_tokenizers import write_gpt
 
 TEXTS = (
     "Mr. Darcy's sister couldn't -- wouldn't -- come; \"Why?!\" he cried (twice).",
@@ -37,6 +36,15 @@ TEXTS = (
 )
 
 
+@pytest.fixture
+def tiny(tmp_path):
+    """Returns the folder of a small vocabulary."""
+    pytest.importorskip("ftfy", reason="needs the extra gpt")
+    pytest.importorskip("spacy", reason="needs the extra gpt")
+    write_gpt(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="module")
 def folder(shared_data):
     pytest.importorskip("ftfy", reason="needs the extra gpt")
@@ -47,18 +55,6 @@ def folder(shared_data):
 @pytest.fixture(scope="module")
 def tokenizer(folder) -> GptTokenizer:
     return load_tokenizer(folder, lowercase=True)  # type: ignore
-
-
-@pytest.fixture
-def tiny(tmp_path):
-    """Returns the folder of a small vocabulary in the two files of Hugging Face's form."""
-    pytest.importorskip("ftfy", reason="needs the extra gpt")
-    pytest.importorskip("spacy", reason="needs the extra gpt")
-    letters = "abcdefghijklmnopqrstuvwxyz.,'"
-    pieces = ["<unk>", *letters, *(f"{c}</w>" for c in letters), "th", "the</w>", "\n</w>"]
-    (tmp_path / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate(pieces)}))
-    (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\n")
-    return tmp_path
 
 
 class Released:
@@ -175,13 +171,6 @@ def test_ftfy_leaves_plain_text_as_it_is():
     assert len(plain) > 9_000 and all(ftfy.fix_text(text) == text for text in plain)
 
 
-def test_special_tokens_in_text_are_text_unless_asked_for(tokenizer):
-    assert max(tokenizer.encode("_start_ a _delimiter_ b _classify_")) < 40_478
-    ids = tokenizer.encode("_start_ a _delimiter_ <unk>b _classify_", special_tokens=True)
-    (a,), (b,) = tokenizer.encode("a"), tokenizer.encode("b")
-    assert ids == [40_478, a, 40_479, 0, b, 40_480]
-
-
 def test_decoding_joins_pieces_and_punctuation(tokenizer):
     ids = tokenizer.encode("Unaffable, isn't he?\nNo.")
     assert tokenizer.decode(ids) == "unaffable, isn't he? \n no."
@@ -201,18 +190,13 @@ def test_what_continues_a_word_depends_on_the_piece_before(tokenizer):
 
 def test_places_are_those_of_the_text_as_it_was_given(tokenizer):
     text = " “It’s\n schÃ¶n”… &amp; Ｕnaffable"
-    found = [text[start:stop] for start, stop in character_spans(tokenizer, text)]
+    found = [text[start:stop] for start, stop in tokenizer.character_spans(text)]
     assert found[:7] == ["“", "It", "’s", "\n ", "sch", "Ã¶", "n"]
     assert found[7:] == ["”", "…", "&", "Ｕn", "af", "fable"]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ascii)
-def test_each_id_has_its_characters_in_order(text, tokenizer):
-    check_spans(tokenizer, text)
-
-
 def check_spans(tokenizer, text):
-    ids, spans = tokenizer.encode(text), character_spans(tokenizer, text)
+    ids, spans = tokenizer.encode(text), tokenizer.character_spans(text)
     assert len(ids) == len(spans)
     assert all(0 <= start <= stop <= len(text) for start, stop in spans)
     assert [start for start, _ in spans] == sorted(start for start, _ in spans)
@@ -248,15 +232,6 @@ def test_folder_files_and_copies_give_the_same_tokenizer(folder, tokenizer, tmp_
         assert read_vocabulary(path).content == given.content
     copy = load_tokenizer(tmp_path / "vocab.gpt", lowercase=True)
     assert (copy.pieces, copy.fingerprint) == (tokenizer.pieces, tokenizer.fingerprint)
-
-
-def test_it_can_be_pickled(tiny):
-    tokenizer = load_tokenizer(tiny, lowercase=True)
-    ids = tokenizer.encode("The other Ω,\nbath.")
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy.encode("The other Ω,\nbath.") == ids and copy.fingerprint == tokenizer.fingerprint
-    assert [copy.pieces[i] for i in ids][:3] == ["the</w>", "o", "th"]
-    assert ids.count(0) == 1
 
 
 def test_a_vocabulary_that_has_the_special_tokens_keeps_their_ids(tiny):
@@ -299,6 +274,7 @@ def test_it_has_lower_case_only(tiny):
         ("vocab.json", None, "vocab.json is missing: put it beside merges.txt"),
         ("vocab.json", b"[]", "vocab.json is not a vocabulary of GPT: it must be a JSON object"),
         ("vocab.json", b'{"a": 1}', "with the ids 0, 1, 2"),
+        ("vocab.json", b"[1]", "vocab.json is not a vocabulary of GPT"),
         ("vocab.json", b"\xff", "vocab.json is not a vocabulary of GPT"),
         (
             "vocab.json",
@@ -315,14 +291,3 @@ def test_bad_files_are_refused(tiny, name, content, message):
         (tiny / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         load_tokenizer(tiny, lowercase=True)
-
-
-def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="has no vocabulary of GPT: it needs encoder_bpe_40000"):
-        load_tokenizer(tmp_path, lowercase=True)
-
-
-def test_a_copy_that_is_damaged_is_refused(tmp_path):
-    (tmp_path / "vocab.gpt").write_bytes(b'{"pieces": ')
-    with pytest.raises(ValueError, match="vocab.gpt is not a byte-pair vocabulary of GPT"):
-        load_tokenizer(tmp_path / "vocab.gpt", lowercase=True)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.text.lexicon import Entry, PhraseMatcher, check_classes, read_lexicon
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PAD, UNK, CLS, SEP = range(4)
 LETTERS = "abcd"

@@ -1,16 +1,12 @@
 """The characters of each id: cutting the text there gives the piece again."""
 
-import io
 import random
 import unicodedata
 
 import pytest
-import sentencepiece
 
-from bert_jax.text.offsets import character_spans
-from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.vocabulary import count_words, train_vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [*"abcdeiosαβγοδςσ가각", "ᄀ", "ᅡ", "ᆨ", *",.!-'", "中", "文"]
@@ -47,7 +43,7 @@ def normal(text: str, lowercase: bool) -> str:
 
 def check(tokenizer, text):
     ids = tokenizer.encode(text)
-    spans = character_spans(tokenizer, text)
+    spans = tokenizer.character_spans(text)
     assert len(spans) == len(ids)
     before = 0
     for index, (start, stop) in zip(ids, spans, strict=True):
@@ -87,7 +83,7 @@ def test_any_mixture_of_characters(tokenizer):
 
 
 def test_places_are_those_of_the_text_as_it_was_given(tokenizer):
-    assert character_spans(tokenizer, " una,  b\u0000c xx ") == (
+    assert tokenizer.character_spans(" una,  b\u0000c xx ") == (
         [(1, 4), (4, 5), (7, 8), (9, 10), (11, 13)]
     )
 
@@ -98,51 +94,7 @@ def test_on_real_text(name, shared_data):
     lines = (shared_data / "text" / "google_sample_text.txt").read_text().splitlines()
     for line in lines:
         ids = tokenizer.encode(line)
-        for index, (start, stop) in zip(ids, character_spans(tokenizer, line), strict=True):
+        for index, (start, stop) in zip(ids, tokenizer.character_spans(line), strict=True):
             piece = tokenizer.pieces[index].removeprefix("##")
             if index != tokenizer.unk_id:
                 assert normal(line[start:stop], tokenizer.lowercase) == piece
-
-
-# --------------------------------------------------------------------------------- SentencePiece
-
-SENTENCES = ["The quick brown fox, it is said, jumps.", "我们是中国人。我们说中文。"] * 5
-
-
-@pytest.fixture(scope="module", params=["train:bpe", "byte fallback"])
-def model(request, tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("model") / "vocab.model"
-    if request.param == "train:bpe":
-        train_vocabulary("bpe", count_words("bpe", SENTENCES, lowercase=True), 120, path)
-        return str(path)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        vocab_size=400,
-        hard_vocab_limit=False,
-        byte_fallback=True,
-        control_symbols=["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    path.write_bytes(model.getvalue())
-    return str(path)
-
-
-@pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize(
-    "text", ["The fox  jumps. ", "", "  it is İsaid é", "我们说中文 brown中", "\u2603 fox", "ﬁ x²"]
-)
-def test_pieces_of_sentencepiece_have_their_characters_in_order(model, lowercase, text):
-    tokenizer = load_tokenizer(model, lowercase)
-    ids, spans = tokenizer.encode(text), character_spans(tokenizer, text)
-    assert len(ids) == len(spans)
-    assert all(start <= stop for start, stop in spans)
-    assert [stop for _, stop in spans] == sorted(stop for _, stop in spans)
-    for index, (start, stop) in zip(ids, spans, strict=True):
-        piece = tokenizer.pieces[index].replace("▁", "")
-        # One character may become several, of which the library gives it to one piece.
-        if piece.isascii() and piece.isalpha() and text[start:stop].isascii() and start < stop:
-            assert (text[start:stop].lower() if lowercase else text[start:stop]) == piece
-    covered = {place for start, stop in spans for place in range(start, stop)}
-    assert covered >= {place for place, character in enumerate(text) if character != " "}

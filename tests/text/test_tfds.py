@@ -13,7 +13,6 @@ import pytest
 
 from bert_jax.text import tfds as tfds_text
 from bert_jax.text.sources import make_source
-from bert_jax.text.tfds import RecordRange
 
 from .test_sources import CONFIG
 
@@ -93,7 +92,7 @@ def test_documents_do_not_depend_on_the_chunks(read, monkeypatch):
     monkeypatch.setattr(tfds_text, "_BATCH", 3)
     assert read("tfds:tiny_corpus/en")[0] == whole
     chunks = make_source(dataclasses.replace(CONFIG, source="tfds:tiny_corpus/en")).chunks()
-    assert len(chunks) > 10 and chunks[0] == RecordRange(0, chunks[1].start)
+    assert len(chunks) > 10 and chunks[0] == range(0, chunks[1].start)
 
 
 def test_a_split_may_be_a_slice(read):

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from bert_jax.text import vocabulary
-from bert_jax.text.tokenization import SPECIAL_TOKENS, WordPieceTokenizer
+from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import (
     KINDS,
@@ -20,6 +20,7 @@ from bert_jax.text.vocabulary import (
     merge_counts,
     train_vocabulary,
 )
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 SYLLABLES = [a + b for a in "bdfglmnprst" for b in "aeiou"]
 

@@ -23,7 +23,6 @@ from bert_jax.data.labelled.sequences import (
     unpack_runs,
 )
 from bert_jax.files.errors import UserError
-from bert_jax.text.offsets import character_spans
 from bert_jax.text.tokenization import Tokenizer
 
 
@@ -139,7 +138,7 @@ def encode_questions(
     spans: list[np.ndarray] = []  # of each context
     for context, questions in groupby(examples, lambda question: question.context):
         ids = tokenizer.encode(context)
-        spans.append(np.array(character_spans(tokenizer, context), np.int32).reshape(-1, 2))
+        spans.append(np.array(tokenizer.character_spans(context), np.int32).reshape(-1, 2))
         for question in questions:
             query = tokenizer.encode(question.question)
             counts["questions_truncated"] += len(query) > longest_query

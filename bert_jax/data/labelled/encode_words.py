@@ -217,8 +217,7 @@ def documents(examples: Iterable[T], document_context: bool) -> Iterator[list[T]
 
 
 def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) -> list[int]:
-    # Tokenizers of whole words do not split a word that is given.
-    ids = getattr(tokenizer, "encode_word", tokenizer.encode)(word)
+    ids = tokenizer.encode_word(word)
     counts["words_without_pieces"] += not ids
     counts["words_truncated"] += len(ids) > room
     return ids[:room] or [tokenizer.unk_id]

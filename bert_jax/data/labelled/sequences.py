@@ -121,8 +121,8 @@ class SequenceWriter:
         """
         if not len(self):
             raise UserError("There are no examples to make rows of.")
-        arrays = map(flat, (self._ids, self._starts, self._first_lengths))
-        return Sequences(*arrays, self._tokenizer.pad_id)
+        ids, starts, first_lengths = map(flat, (self._ids, self._starts, self._first_lengths))
+        return Sequences(ids, starts, first_lengths, self._tokenizer.pad_id)
 
 
 def flat(numbers: array) -> np.ndarray:

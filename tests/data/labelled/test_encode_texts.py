@@ -10,8 +10,8 @@ from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices, encode_texts
 from bert_jax.data.labelled.examples import ChoiceExample, Labels, TextExample
 from bert_jax.data.labelled.sequences import SequenceWriter
-from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)

@@ -11,8 +11,8 @@ from bert_jax.data.labelled.batching import BucketedLoader
 from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.encode_words import encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
-from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "中", "文"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)

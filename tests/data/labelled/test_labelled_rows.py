@@ -11,7 +11,7 @@ from bert_jax.data.labelled.batching import BucketedLoader, evaluation_batches
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.labelled_rows import LabelledRows, source_sha256
-from bert_jax.text.tokenization import WordPieceTokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 PAD_LENGTHS = (8, 16, 32)

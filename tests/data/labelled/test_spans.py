@@ -11,8 +11,8 @@ from bert_jax.data.labelled.encode_questions import encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.spans import Answers, Span, choose_spans
-from bert_jax.text.tokenization import WordPieceTokenizer
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "e"]
 TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
