@@ -1,10 +1,11 @@
-"""Bytes of memory: what devices and this machine have, and what arrays and programs take."""
+"""Bytes of memory: what devices and this machine have, and what arrays and programs take.
+
+jax is imported only where devices are asked: `doctor` checks the machine without it.
+"""
 
 import math
 import pathlib
 from typing import Any
-
-import jax
 
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 # (limit, use) of a container in versions 2 and 1 of Linux's control groups.
@@ -16,12 +17,16 @@ _LIMITS = (
 
 def device_memory() -> int:
     """Returns the bytes of memory of a device; 0 for CPUs, which share the machine's."""
+    import jax
+
     statistics = jax.local_devices()[0].memory_stats() or {}
     return int(statistics.get("bytes_limit", 0))
 
 
 def free_memory() -> int:
     """Returns the bytes available to each device of this process; CPUs share the machine's."""
+    import jax
+
     return device_memory() or available_memory() // jax.local_device_count()
 
 
@@ -67,6 +72,8 @@ def peak_of_program(compiled: Any) -> int:
 
 def bytes_of(tree: Any) -> int:
     """Returns the bytes of the arrays of a tree on each device, by their shardings."""
+    import jax
+
     return sum(
         math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)
     )
@@ -74,11 +81,15 @@ def bytes_of(tree: Any) -> int:
 
 def whole_bytes_of(tree: Any) -> int:
     """Returns the bytes of the arrays of a tree on all devices together, without copies."""
+    import jax
+
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 def zeros_like(tree: Any) -> Any:
     """Returns arrays of zeros with the shapes, dtypes and shardings of a tree."""
+    import jax
+
     return jax.tree.map(
         lambda leaf: jax.numpy.zeros(leaf.shape, leaf.dtype, device=leaf.sharding), tree
     )
