@@ -8,8 +8,8 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from io import BufferedIOBase, RawIOBase
-from typing import NamedTuple
+from io import BufferedIOBase
+from typing import Any, NamedTuple
 
 from bert_jax.files.errors import UserError
 
@@ -34,6 +34,9 @@ _BYTE_ORDER_MARKS = (
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 # Text has hardly any control bytes; random or compressed bytes have about 10 %.
 _BINARY_FRACTION = 0.05
+_OPENERS: dict[str | None, Any] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+# Small, since a block of 4 bytes of zstd may decompress to 128 KiB.
+_ZSTD_STEP = 512
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
@@ -52,82 +55,58 @@ def compression(path: str) -> str | None:
     return next((name for name, magic in _COMPRESSIONS.items() if magic.match(head)), None)
 
 
-def open_decompressed(path: str) -> BufferedIOBase | RawIOBase:
-    """Opens a plain or compressed file for reading.
+def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+    """Yields a file in blocks, decompressed if it is compressed.
+
+    Args:
+      path: a file.
+      start, stop: the bytes to read of one that is not compressed; None: to its end.
 
     Raises:
-      UserError: the file is compressed with zstd and the package zstandard is not installed.
+      UserError: the file is compressed and corrupt or truncated, or compressed with zstd where the
+        package zstandard is not installed.
     """
-    match compression(path):
-        case "gzip":
-            return gzip.open(path, "rb")
-        case "bz2":
-            return bz2.open(path, "rb")
-        case "xz":
-            return lzma.open(path, "rb")
-        case "zstd":
-            return _ZstandardFile(path)
-    return open(path, "rb")
-
-
-class _ZstandardFile(RawIOBase):
-    """A zstd file; unlike the reader of `zstandard`, it detects a truncated file."""
-
-    # Small, since a block of 4 bytes may decompress to 128 KiB.
-    _STEP = 512
-
-    def __init__(self, path: str):
-        try:
-            import zstandard
-        except ImportError:
-            raise UserError(
-                f"{path} is compressed with zstd, which needs a package: pip install zstandard"
-            ) from None
-        self._decompressor = zstandard.ZstdDecompressor()
-        self._frame = self._decompressor.decompressobj()
-        self._file = open(path, "rb")
-        self._rest = b""
-
-    def read(self, size: int = -1) -> bytes:
-        """Decompresses at least `size` bytes, unless the file ends."""
-        parts = bytearray()
-        while len(parts) < size and (data := self._rest or self._file.read(self._STEP)):
-            if self._frame.eof:
-                self._frame = self._decompressor.decompressobj()
-            parts += self._frame.decompress(data)
-            self._rest = self._frame.unused_data
-        if not parts and not self._frame.eof:
-            raise EOFError("a frame is incomplete")
-        return bytes(parts)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def read_blocks(
-    file: BufferedIOBase | RawIOBase, path: str, size: int | None = None
-) -> Iterator[bytes]:
-    """Yields the next `size` bytes of a file (None: all) in blocks.
-
-    Raises:
-      UserError: a compressed file is corrupt or truncated.
-    """
-    remaining = size
-    while remaining is None or remaining > 0:
-        try:
-            block = file.read(BLOCK if remaining is None else min(BLOCK, remaining))
-        except Exception as error:
-            # The errors of zstandard are known only where that package is installed.
-            if not isinstance(error, _CORRUPT) and type(error).__name__ != "ZstdError":
-                raise
-            raise UserError(f"{path} is corrupt or truncated: {error}") from error
-        if not block:
+    kind = compression(path)
+    remaining = None if stop is None else stop - start
+    try:
+        if kind == "zstd":
+            yield from _zstd_blocks(path)
             return
-        if remaining is not None:
-            remaining -= len(block)
-        yield block
+        with _OPENERS.get(kind, open)(path, "rb") as file:
+            file.seek(start)
+            while block := file.read(BLOCK if remaining is None else min(BLOCK, remaining)):
+                if remaining is not None:
+                    remaining -= len(block)
+                yield block
+    except Exception as error:
+        # The errors of zstandard are known only where that package is installed.
+        if not isinstance(error, _CORRUPT) and type(error).__name__ != "ZstdError":
+            raise
+        raise UserError(f"{path} is corrupt or truncated: {error}") from error
+
+
+def _zstd_blocks(path: str) -> Iterator[bytes]:
+    """Yields a zstd file; unlike the reader of `zstandard`, it detects a truncated file."""
+    try:
+        import zstandard
+    except ImportError:
+        raise UserError(
+            f"{path} is compressed with zstd, which needs a package: pip install zstandard"
+        ) from None
+    frame, rest, parts = zstandard.ZstdDecompressor().decompressobj(), b"", bytearray()
+    with open(path, "rb") as file:
+        while data := rest or file.read(_ZSTD_STEP):
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            parts += frame.decompress(data)
+            rest = frame.unused_data
+            if len(parts) >= BLOCK:
+                yield bytes(parts)
+                parts.clear()
+    if parts:
+        yield bytes(parts)
+    if not frame.eof:
+        raise EOFError("a frame is incomplete")
 
 
 def encoding_of(head: bytes) -> str:
@@ -185,5 +164,5 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
 
 def lines_before(range: FileRange) -> int:
     """Returns the number of lines of the file before the range."""
-    with open(range.path, "rb") as file:
-        return sum(block.count(b"\n") for block in read_blocks(file, range.path, range.start))
+    blocks = read_blocks(range.path, stop=range.start) if range.start else ()
+    return sum(block.count(b"\n") for block in blocks)

@@ -12,7 +12,6 @@ from bert_jax.text.files import (
     FileRange,
     encoding_of,
     lines_before,
-    open_decompressed,
     read_blocks,
     to_utf8,
 )
@@ -52,15 +51,11 @@ class BadText:
 def read_lines(
     range: FileRange, bad_text: BadText, limit: int = MAX_LINE, may_cut: bool = True
 ) -> Iterator[tuple[int, str]]:
-    """Yields (number of the line in the range, line) of a range of a file; see `split_lines`."""
-    path, start, stop = range
-    with open_decompressed(path) as file:
-        if start:
-            file.seek(start)
-        blocks = read_blocks(file, path, None if stop is None else stop - start)
-        if not start:
-            blocks = _decoded(blocks, path, bad_text)
-        yield from split_lines(blocks, bad_text, partial(place, range), limit, may_cut)
+    """Returns (number of the line in the range, line) of a range of a file; see `split_lines`."""
+    blocks = read_blocks(*range)
+    if not range.start:
+        blocks = _decoded(blocks, range.path, bad_text)
+    return split_lines(blocks, bad_text, partial(place, range), limit, may_cut)
 
 
 def place(range: FileRange, number: int) -> str:
@@ -111,7 +106,7 @@ def split_lines(
       blocks: the text, cut anywhere.
       bad_text: the policy for malformed lines.
       where: returns the place of a line for messages, from its number, which starts at 1.
-      limit: most bytes of a line.
+      limit: maximum number of bytes of a line.
       may_cut: a longer line is repaired by cutting it; False: it is left out.
 
     Yields:

@@ -82,14 +82,30 @@ def make_source(config: DataConfig) -> Source:
     Raises:
       UserError: the source is unknown, or has no data.
     """
-    kind, _, argument = config.source.partition(":")
-    if kind not in SOURCES:
-        raise UserError(
-            f"Unknown data.source={config.source!r}. Available: installed_docs, text:GLOB,"
-            " jsonl:GLOB, tfds:NAME."
-        )
     check_language(config.language)
-    return SOURCES[kind](argument, config)
+    kind, _, argument = config.source.partition(":")
+    match kind:
+        case "text":
+            if config.line_format == "wrapped" and config.document_separator != "file":
+                raise UserError(
+                    "data.line_format=wrapped needs data.document_separator=file, since blank lines"
+                    " end paragraphs."
+                )
+            return TextFiles(_find_files(argument), config)
+        case "jsonl":
+            return JsonLines(_find_files(argument), config)
+        case "tfds":
+            return TfdsText(argument, config)
+        case "installed_docs":
+            if argument:
+                raise UserError(
+                    f"data.source=installed_docs takes no argument, but got {argument!r}."
+                )
+            return InstalledDocs()
+    raise UserError(
+        f"Unknown data.source={config.source!r}. Available: installed_docs, text:GLOB,"
+        " jsonl:GLOB, tfds:NAME."
+    )
 
 
 @dataclass(frozen=True)
@@ -206,31 +222,3 @@ def _find_files(globs: str) -> tuple[str, ...]:
             raise UserError(f"No file matches {pattern!r} in data.source.")
         paths += files
     return tuple(dict.fromkeys(paths))
-
-
-def _text_files(globs: str, config: DataConfig) -> Source:
-    if config.line_format == "wrapped" and config.document_separator != "file":
-        raise UserError(
-            "data.line_format=wrapped needs data.document_separator=file, since blank lines end"
-            " paragraphs."
-        )
-    return TextFiles(_find_files(globs), config)
-
-
-def _json_lines(globs: str, config: DataConfig) -> Source:
-    return JsonLines(_find_files(globs), config)
-
-
-def _installed_docs(argument: str, config: DataConfig) -> Source:
-    del config  # The corpus is English, and cleaned.
-    if argument:
-        raise UserError(f"data.source=installed_docs takes no argument, but got {argument!r}.")
-    return InstalledDocs()
-
-
-SOURCES: dict[str, Callable[[str, DataConfig], Source]] = {
-    "installed_docs": _installed_docs,
-    "text": _text_files,
-    "jsonl": _json_lines,
-    "tfds": TfdsText,
-}

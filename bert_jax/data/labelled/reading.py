@@ -24,7 +24,7 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 from bert_jax.text import tfds
-from bert_jax.text.files import encoding_of, open_decompressed, read_blocks
+from bert_jax.text.files import encoding_of, read_blocks
 
 T = TypeVar("T")
 
@@ -41,11 +41,10 @@ def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
     """
     if not os.path.isfile(path):
         raise UserError(f"{path}: there is no such file.")
-    with open_decompressed(path) as file:
-        blocks = read_blocks(file, path)
-        head = _checked(next(blocks, b""), path, counts)
-        for number, line in enumerate(_split(chain([head], blocks)), 1):
-            yield number, _decode(line, place(path, number), counts)
+    blocks = read_blocks(path)
+    head = _checked(next(blocks, b""), path, counts)
+    for number, line in enumerate(_split(chain([head], blocks)), 1):
+        yield number, _decode(line, place(path, number), counts)
 
 
 def place(path: str, line: int) -> str:

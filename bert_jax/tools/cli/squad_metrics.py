@@ -11,13 +11,12 @@ without a prediction score 0, and their number is reported on standard error.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.scores import cmrc as cmrc_scores
 from bert_jax.scores import squad as squad_scores
-from bert_jax.scores.answer_files import read_gold, read_na_probs, read_predictions
 from bert_jax.tools.cli.flags.command_line import Parser
 
 
@@ -37,8 +36,10 @@ def main(argv: Sequence[str]) -> None:
     if flags.cmrc and flags.na_prob:
         raise UserError("--na_prob is for SQuAD 2.0: in CMRC 2018 every question has an answer.")
     version, gold = read_gold(flags.data)
-    predictions = read_predictions(flags.predictions)
-    na_probs = read_na_probs(flags.na_prob) if flags.na_prob else None
+    predictions = _read_mapping(flags.predictions, "a text", lambda value: isinstance(value, str))
+    na_probs = (
+        _read_mapping(flags.na_prob, "a finite number", _is_finite) if flags.na_prob else None
+    )
     _report_differences(gold, predictions, flags.data)
     if flags.cmrc:
         scores = cmrc_scores.cmrc2018(gold, predictions)
@@ -64,3 +65,71 @@ def _report_differences(gold: Mapping[str, Any], predictions: Mapping[str, Any],
             f" first of them {unknown[0]!r}.",
             file=sys.stderr,
         )
+
+
+def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
+    """Returns the version, and the answers of each question by its id; ignores everything else.
+
+    Raises:
+      UserError: the file has neither SQuAD's nor CMRC 2018's format, or an id twice.
+    """
+    data = _read(path)
+    gold: dict[str, list[str]] = {}
+    for question in _questions(data, path):
+        try:
+            key = str(question["id"] if "id" in question else question["query_id"])
+            answers = [a if isinstance(a, str) else a["text"] for a in question["answers"]]
+            if not all(isinstance(answer, str) for answer in answers):
+                raise TypeError
+        except (KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}: a question without an id, or without answers that have a text:"
+                f" {json.dumps(question, ensure_ascii=False)[:80]}"
+            ) from error
+        if key in gold:
+            raise UserError(f"{path}: the id {key!r} occurs twice.")
+        gold[key] = answers
+    if not gold:
+        raise UserError(f"{path} has no questions.")
+    return str(data.get("version", "")) if isinstance(data, dict) else "", gold
+
+
+def _questions(data: Any, path: str) -> list[Any]:
+    """Returns all questions of SQuAD's format (data > paragraphs > qas) or CMRC 2018's."""
+    try:
+        paragraphs = (
+            data
+            if isinstance(data, list)
+            else [paragraph for article in data["data"] for paragraph in article["paragraphs"]]
+        )
+        return [question for paragraph in paragraphs for question in paragraph["qas"]]
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is not in SQuAD's format (data > paragraphs > qas), nor in CMRC 2018's (a list"
+            " of contexts with qas)."
+        ) from error
+
+
+def _is_finite(value: Any) -> bool:
+    largest = sys.float_info.max
+    return type(value) in (int, float) and -largest <= value <= largest
+
+
+def _read_mapping(path: str, what: str, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
+    values = _read(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must be a JSON object that maps ids to {what}.")
+    for key, value in values.items():
+        if not is_valid(value):
+            raise UserError(f"{path}: {key!r} must have {what}, but has {json.dumps(value)[:60]}.")
+    return values
+
+
+def _read(path: str) -> Any:
+    with open(path, encoding="utf-8-sig") as file:
+        try:
+            return json.load(file)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} is not UTF-8 (byte {error.start}).") from error

@@ -17,7 +17,7 @@ class Review(Listener):
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
-        """Writes health verdict, layer weights and what scores/review.py describes."""
+        """Writes health verdict, layer weights and what review_parts.py describes."""
         if not is_chosen:
             return
         rows = run.evaluation_rows(run.phase_at(step - 1))[0]

@@ -1,6 +1,6 @@
 """Reviews: what a reader of an evaluation wants to see, by the class of the task's host side.
 
-scores/review.py describes the parts. `examples` are labelled, `predictions` those that the task's
+review_parts.py describes the parts. `examples` are labelled, `predictions` those that the task's
 collector returned for them, in the same order; `errors` are sorted, the worst first.
 """
 
@@ -14,13 +14,14 @@ from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExamp
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.scores import classification as scores
-from bert_jax.scores import cmrc, review, squad
+from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.span import SpanData
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.tasks.task import Prediction
+from bert_jax.tools.listeners import review_parts as review
 
 Parts = dict[str, Any]
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bert_jax.scores import answer_files
 from bert_jax.tools.cli import squad_metrics
+from bert_jax.tools.cli.squad_metrics import read_gold
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parents[2] / "scores" / "goldens" / "squad_metrics.json").read_text(
@@ -180,7 +180,7 @@ def test_flags_that_are_not_right_are_refused(write):
 
 def test_real_questions_answered_with_the_gold_are_all_right(shared_data, write, capsys):
     path = str(shared_data / "squad" / "dev-v2.0.3articles.json")
-    version, gold = answer_files.read_gold(path)
+    version, gold = read_gold(path)
     assert version == "v2.0"
     predictions = {key: answers[-1] if answers else "" for key, answers in gold.items()}
     scores = scores_of(capsys, path, write("predictions.json", predictions))

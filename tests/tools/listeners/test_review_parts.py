@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.scores import review
+from bert_jax.tools.listeners import review_parts as review
 
 
 @pytest.mark.parametrize("seed", range(3))
