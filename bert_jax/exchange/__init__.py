@@ -6,9 +6,15 @@
 A workdir is opened by `bert_jax.training.workdir.open_model`, which returns the same class.
 """
 
-from bert_jax.exchange.export import FORMS, check_output_folder, export, write
+import os
+import pathlib
+from typing import Any
+
+from bert_jax.exchange import huggingface, stablehlo
 from bert_jax.exchange.foreign import as_stored, open_foreign, with_new_parameters
 from bert_jax.exchange.loaded import LoadedModel
+from bert_jax.files.atomic import whole_folder
+from bert_jax.files.errors import UserError
 
 __all__ = [
     "FORMS",
@@ -18,5 +24,36 @@ __all__ = [
     "export",
     "open_foreign",
     "with_new_parameters",
-    "write",
 ]
+
+# (model, empty folder) -> facts about the export, as JSON values.
+FORMS = {"huggingface": huggingface.write, "stablehlo": stablehlo.write}
+
+
+def export(model: LoadedModel, form: str, folder: str | os.PathLike) -> dict[str, Any]:
+    """Writes a model to a new folder, completely or not at all.
+
+    Args:
+      model: from a workdir or from another program.
+      form: "huggingface", which transformers loads, or "stablehlo", which needs only jax.
+      folder: new or empty.
+
+    Returns:
+      Facts about the export; for "huggingface" the class of transformers, and which parameters
+      were left out.
+
+    Raises:
+      UserError: `folder` is not empty, or the form cannot express this model.
+    """
+    if form not in FORMS:
+        raise UserError(f"Unknown form {form!r}. Available: {', '.join(FORMS)}.")
+    check_output_folder(folder)
+    with whole_folder(folder) as temporary:
+        return FORMS[form](model, pathlib.Path(temporary))
+
+
+def check_output_folder(path: str | os.PathLike) -> None:
+    """Raises UserError if `path` is a file or a folder that is not empty."""
+    folder = pathlib.Path(path)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{path} exists already: name a new folder, or remove it first.")

@@ -12,6 +12,7 @@ class ModelConfig:
     """The configuration file of one kind of model, and our fields for it.
 
     Attributes:
+      title: name of this kind.
       fields: key of the file -> field of `config.model`, in the order in which transformers writes
         them.
       architecture: fields of `config.model` that are the same for every model of this kind.
@@ -19,6 +20,7 @@ class ModelConfig:
       defaults: the program's values for missing keys.
     """
 
+    title: str
     fields: Mapping[str, str]
     architecture: Mapping[str, Any]
     required: Mapping[str, Any]
@@ -46,6 +48,15 @@ class ModelConfig:
             if field != "activation":
                 fields[field] = _number(values[key], field, f"{path} has {key}")
         return fields
+
+    def check(self, model: Mapping[str, Any]) -> None:
+        """Raises UserError if no model of this kind has these fields of `config.model`."""
+        for field, required in self.architecture.items():
+            if (value := model[field]) != required:
+                raise UserError(
+                    f"transformers' {self.title} has no config.model.{field}={value!r}, only"
+                    f" {required!r}: export the run with to_stablehlo, or train with that value."
+                )
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the keys of the file for fields of `config.model`."""
@@ -78,6 +89,7 @@ _STACK = {
 # ------------------------------------------------------------------ BERT
 
 BERT = ModelConfig(
+    title="BERT",
     fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",
@@ -126,6 +138,7 @@ def bert_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[s
 # The inner layer has this many times the features of the outer one, in both programs.
 _INNER = 4
 GPT = ModelConfig(
+    title="GPT",
     fields={
         "vocab_size": "vocab_size",
         "n_positions": "max_position_embeddings",
@@ -185,6 +198,7 @@ def gpt_keys(model: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------ ModernBERT
 
 MODERNBERT = ModelConfig(
+    title="ModernBERT",
     fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",

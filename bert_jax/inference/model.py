@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.config import store
 from bert_jax.config.encoders import EncoderConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text
-from bert_jax.exchange.export import export
+from bert_jax.exchange import export
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of

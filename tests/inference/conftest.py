@@ -1,5 +1,6 @@
 """Workdirs with random parameters: tests check how predictions are computed, not their quality."""
 
+import dataclasses
 import importlib
 import pathlib
 import random
@@ -13,6 +14,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten
+from bert_jax.formats.model_configs import BERT
+from bert_jax.formats.names import bert as bert_names
+from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
@@ -164,3 +169,18 @@ def set_window(monkeypatch) -> Callable[[int], None]:
 @pytest.fixture(scope="session")
 def workdir(make_workdir) -> str:
     return make_workdir()
+
+
+@pytest.fixture(scope="session")
+def torch_twin(workdir) -> Any:
+    """BertForPreTraining of transformers with the weights of `workdir`."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = open_model(workdir).model
+    values = {**BERT.keys(dataclasses.asdict(model.encoder)), "hidden_act": "gelu_new"}
+    config = transformers.BertConfig(**values, attn_implementation="eager")
+    twin = transformers.BertForPreTraining(config).eval()
+    params = flatten(jax.device_get(model.params))
+    tensors = export_params(params, bert_names.HUGGINGFACE, "huggingface")
+    state = {name: torch.tensor(np.array(array)) for name, array in tensors.items()}
+    assert not twin.load_state_dict(state, strict=False)[1]
+    return twin

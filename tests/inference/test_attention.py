@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.texts import Text
-from bert_jax.devices.trees import flatten
-from bert_jax.formats.names import bert as bert_names
-from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
@@ -34,35 +31,17 @@ def arrays(reader):
 
 
 @pytest.fixture(scope="module")
-def theirs(reader, arrays):
+def theirs(torch_twin, arrays):
     """transformers' model with the workdir's weights, and its outputs for the pair."""
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    config = reader.config
-    model = transformers.BertForPreTraining(
-        transformers.BertConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_heads,
-            intermediate_size=config.intermediate_size,
-            max_position_embeddings=config.max_position_embeddings,
-            layer_norm_eps=config.layer_norm_epsilon,
-            hidden_act="gelu_new",
-            attn_implementation="eager",
-        )
-    ).eval()
-    params = flatten(jax.device_get(reader.model.params))
-    state = export_params(params, bert_names.HUGGINGFACE, "huggingface")
-    state = {name: torch.tensor(np.array(array)) for name, array in state.items()}
-    assert not model.load_state_dict(state, strict=False)[1]
+    torch = pytest.importorskip("torch")
     with torch.no_grad():
-        outputs = model(
+        outputs = torch_twin(
             input_ids=torch.tensor(arrays["input_ids"][None]).long(),
             token_type_ids=torch.tensor(arrays["segments"][None]).long(),
             output_attentions=True,
             output_hidden_states=True,
         )
-    return model, outputs
+    return torch_twin, outputs
 
 
 def test_the_tokens_and_words_of_a_pair(arrays):

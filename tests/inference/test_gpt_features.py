@@ -1,12 +1,11 @@
 """An imported GPT reads a text as transformers does: without special tokens it has never seen."""
 
-import json
-
 import numpy as np
 import pytest
 
 import bert_jax
 from bert_jax.tools.convert.conversions import convert
+from tests.tools.convert.hf_folders import SIZES, write_gpt_vocabulary
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -14,8 +13,6 @@ pytest.importorskip("safetensors.numpy")
 pytest.importorskip("ftfy")
 pytest.importorskip("spacy")
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PIECES = ["<unk>", *LETTERS, *(f"{c}</w>" for c in LETTERS), "th", "the</w>"]
 TEXTS = ["the cat sat", "a", "on the mat the cat sat on the hat"]
 
 
@@ -23,16 +20,12 @@ TEXTS = ["the cat sat", "a", "on the mat the cat sat on the hat"]
 def theirs(tmp_path_factory):
     """transformers' model with random weights, and its folder with a vocabulary."""
     torch.manual_seed(0)
-    sizes = {"n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
-    network = transformers.OpenAIGPTModel(
-        transformers.OpenAIGPTConfig(vocab_size=len(PIECES), **sizes)
-    ).eval()
+    network = transformers.OpenAIGPTModel(transformers.OpenAIGPTConfig(**SIZES["OpenAIGPT"])).eval()
     for parameter in network.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
     folder = tmp_path_factory.mktemp("gpt") / "theirs"
     network.save_pretrained(folder)
-    (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate(PIECES)}))
-    (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\n")
+    write_gpt_vocabulary(folder, "vocab.json", "merges.txt")
     return network, folder
 
 

@@ -3,14 +3,10 @@
 import json
 import math
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax.data.labelled.texts import Text
-from bert_jax.devices.trees import flatten
-from bert_jax.formats.names import bert as bert_names
-from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli.score import print_scores, write_scores
 from tests.inference.conftest import open_model
@@ -28,32 +24,6 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def scorer(workdir) -> Scorer:
     return Scorer(open_model(workdir, batch_tokens=128))
-
-
-@pytest.fixture(scope="module")
-def torch_model(scorer):
-    """BertForPreTraining of transformers with the workdir's weights."""
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    config = scorer._model.encoder
-    model = transformers.BertForPreTraining(
-        transformers.BertConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_heads,
-            intermediate_size=config.intermediate_size,
-            max_position_embeddings=config.max_position_embeddings,
-            layer_norm_eps=config.layer_norm_epsilon,
-            hidden_act="gelu_new",
-        )
-    ).eval()
-    params = flatten(jax.device_get(scorer._model.params))
-    arrays = export_params(params, bert_names.HUGGINGFACE, "huggingface")
-    state = {name: torch.tensor(np.array(array)) for name, array in arrays.items()}
-    _, unexpected = model.load_state_dict(state, strict=False)
-    assert not unexpected
-    return model
 
 
 def slow_scores(model, tokenizer, text: Text) -> list[float]:
@@ -74,12 +44,12 @@ def slow_scores(model, tokenizer, text: Text) -> list[float]:
     return found
 
 
-def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, torch_model):
+def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, torch_twin):
     tokenizer = scorer._model.tokenizer
     scores = list(scorer.score(map(scorer.row, TEXTS)))
     assert len(scores) == len(TEXTS)
     for text, score in zip(TEXTS, scores, strict=True):
-        want = slow_scores(torch_model, tokenizer, text)
+        want = slow_scores(torch_twin, tokenizer, text)
         each = [entry["log_probability"] for entry in score["log_probabilities"]]
         np.testing.assert_allclose(each, want, atol=1e-4, rtol=0)
         assert score["tokens"] == len(want)

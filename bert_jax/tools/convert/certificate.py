@@ -7,7 +7,7 @@
  "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from bert_jax.exchange import LoadedModel, as_stored
@@ -47,22 +47,6 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
         "labels": list(checkpoint.labels),
         "comparison": comparison,
     }
-
-
-def export_certificate(
-    workdir: str, step: int, facts: Mapping[str, Any], comparison: dict[str, Any]
-) -> dict[str, Any]:
-    """Returns the content of certificate.json of an exported model.
-
-    Args:
-      workdir: the exported run.
-      step: of its checkpoint.
-      facts: from `exchange.export`.
-      comparison: from `comparison.compare_with_source`.
-    """
-    format = FORMATS["huggingface"].title
-    source = {"source": shown(workdir), "step": step, "format": format}
-    return {**source, **facts, "comparison": comparison}
 
 
 def export_lines(certificate: dict[str, Any]) -> list[str]:

@@ -3,9 +3,17 @@
 import pathlib
 from typing import Any
 
-from bert_jax.exchange import check_output_folder, export, open_foreign, with_new_parameters, write
+from bert_jax.exchange import (
+    check_output_folder,
+    export,
+    huggingface,
+    open_foreign,
+    with_new_parameters,
+)
 from bert_jax.exchange.stablehlo import PLATFORMS
 from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.files.buckets import shown
+from bert_jax.formats import FORMATS
 from bert_jax.formats.foreign import Choices
 from bert_jax.tools.convert import certificate as certificates
 from bert_jax.tools.convert.comparison import compare_with_source
@@ -57,14 +65,16 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
     check_output_folder(out)
     model = open_workdir(workdir)
     with whole_folder(out) as folder:
-        facts = write(model, "huggingface", folder)
+        facts = huggingface.write(model, pathlib.Path(folder))
         comparison = _NOT_COMPARED
         if compare and model.vocabulary.kind == ".model":
             reason = "only folders with WordPiece's or GPT's vocabulary are read back"
             comparison = {"none_because": reason}
         elif compare:
             comparison = compare_with_source(open_foreign(folder, "huggingface"))
-        certificate = certificates.export_certificate(workdir, model.step, facts, comparison)
+        source = {"source": shown(workdir), "step": model.step}
+        format = FORMATS["huggingface"].title
+        certificate = {**source, "format": format, **facts, "comparison": comparison}
         write_json(f"{folder}/{CERTIFICATE}", certificate)
     print("\n".join(certificates.export_lines(certificate)))
     print(f"folder      {out}")

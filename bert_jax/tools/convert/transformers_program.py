@@ -1,23 +1,21 @@
-"""Runs an loaded checkpoint by `transformers` on torch, where both are installed.
+"""Runs a loaded checkpoint by `transformers` on torch, where both are installed.
 
 transformers loads a folder of Hugging Face itself. google-research/bert's program needs TensorFlow
 1; parameters of its checkpoints are passed to transformers under the names of our table.
 """
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bert_jax.exchange import LoadedModel
-from bert_jax.exchange.hf_families import BERT_CLASSES
-from bert_jax.formats.huggingface import ACTIVATIONS, INDEX, WEIGHTS
-from bert_jax.formats.model_configs import BERT, gpt_keys, modernbert_keys
+from bert_jax.exchange.huggingface import BERT_CLASSES, FAMILIES
+from bert_jax.formats.huggingface import INDEX, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tasks import TASKS
@@ -29,9 +27,8 @@ def unavailable_because(loaded: LoadedModel) -> str:
     for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed (the extra [parity])"
-    path = _path(loaded)
     if _is_huggingface(loaded) and not any(
-        os.path.isfile(os.path.join(path, name)) for name in (WEIGHTS, INDEX)
+        os.path.isfile(os.path.join(_path(loaded), name)) for name in (WEIGHTS, INDEX)
     ):
         return f"transformers loads folders with {WEIGHTS} only"
     return ""
@@ -41,12 +38,15 @@ def run(loaded: LoadedModel, batch: Batch) -> Outputs:
     """Runs the encoder and the heads that the checkpoint has."""
     import torch
 
-    family = _FAMILIES[loaded.config.model.name]
     with _quiet():
         model = _load(loaded) if _is_huggingface(loaded) else _fill(loaded)
     tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
+    inputs = {"input_ids": tensors["input_ids"], "attention_mask": tensors["example_ids"]}
+    # transformers' GPT would add the embeddings of the words 0 and 1 for token types.
+    if FAMILIES[loaded.config.model.name].reads_pairs:
+        inputs["token_type_ids"] = tensors["token_type_ids"]
     with torch.no_grad():
-        values = family.run(model, tensors)
+        values = _outputs(model, inputs)
     version = importlib.metadata.version
     program = f"transformers {version('transformers')} on torch {version('torch')}"
     if not _is_huggingface(loaded):
@@ -65,7 +65,7 @@ def _path(loaded: LoadedModel) -> str:
 def _load(loaded: LoadedModel) -> Any:
     import torch
 
-    make, options = _FAMILIES[loaded.config.model.name].choose_class(loaded)
+    make, options = _class(loaded)
     return make.from_pretrained(
         _path(loaded), dtype=torch.float32, attn_implementation="eager", **options
     ).eval()
@@ -74,141 +74,64 @@ def _load(loaded: LoadedModel) -> Any:
 def _fill(loaded: LoadedModel) -> Any:
     import torch
 
-    family = _FAMILIES[loaded.config.model.name]
-    make, options = family.choose_class(loaded)
-    model = make(family.make_config(loaded), **options)
-    table = NAMES[loaded.config.model.name]["huggingface"]
-    arrays = export_params(loaded.params, table, "huggingface")
-    prefix = "" if hasattr(model, family.base) else f"{family.base}."
+    name, task = loaded.config.model.name, TASKS[loaded.config.task]
+    make, options = _class(loaded)
+    values = FAMILIES[name].keys(loaded.config.model.to_dict())
+    if task.head:
+        values["num_labels"] = len(loaded.params[f"{task.head}/bias"])
+    model = make(make.config_class(**values, attn_implementation="eager"), **options)
+    arrays = export_params(loaded.params, NAMES[name]["huggingface"], "huggingface")
+    base = model.base_model_prefix
+    prefix = "" if hasattr(model, base) else f"{base}."
     for name, parameter in model.named_parameters():
         parameter.data = torch.from_numpy(np.array(arrays[prefix + name]))
     model.tie_weights()
     return model.eval()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Family:
-    """How transformers runs the models with one encoder.
-
-    Attributes:
-      choose_class: returns the class that has the heads of the checkpoint only, and its options.
-      make_config: returns its configuration.
-      run: (model, tensors of the batch) -> outputs by name.
-      base: name of the encoder in classes with heads.
-    """
-
-    choose_class: Callable[[LoadedModel], tuple[Any, dict[str, Any]]]
-    make_config: Callable[[LoadedModel], Any]
-    run: Callable[[Any, dict[str, Any]], dict[str, Any]]
-    base: str
-
-
-def _bert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
+def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
+    """Returns the class that has the heads of the checkpoint only, and its options."""
     import transformers
 
-    task = TASKS[loaded.config.task]
-    if task.head:
-        return getattr(transformers, BERT_CLASSES[loaded.config.task]), {}
+    task, has_pairs = TASKS[loaded.config.task], loaded.config.model.next_sentence
     heads = {name.split("/")[0] for name in loaded.params}
-    if heads >= {"masked_lm", "next_sentence"}:
-        return transformers.BertForPreTraining, {}
-    if "masked_lm" in heads and not loaded.config.model.next_sentence:
-        return transformers.BertForMaskedLM, {}
-    return transformers.BertModel, {"add_pooling_layer": loaded.config.model.next_sentence}
+    options = {}
+    if task.reads_forward:
+        name = "OpenAIGPTLMHeadModel"
+    elif not FAMILIES[loaded.config.model.name].reads_pairs:
+        name = "ModernBertForMaskedLM" if "masked_lm" in heads else "ModernBertModel"
+    elif task.head or heads >= {"masked_lm", "next_sentence"}:
+        name = BERT_CLASSES[loaded.config.task]
+    elif "masked_lm" in heads and not has_pairs:
+        name = "BertForMaskedLM"
+    else:
+        name, options = "BertModel", {"add_pooling_layer": has_pairs}
+    return getattr(transformers, name), options
 
 
-def _bert_config(loaded: LoadedModel) -> Any:
-    import transformers
-
-    model, head = loaded.config.model, TASKS[loaded.config.task].head
-    # The last of several names for one function is torch's own implementation.
-    hidden_acts = {activation: hidden_act for hidden_act, activation in ACTIVATIONS.items()}
-    values = {**BERT.keys(model), "hidden_act": hidden_acts[model.activation]}
-    values["attn_implementation"] = "eager"
-    if head:
-        values["num_labels"] = len(loaded.params[f"{head}/bias"])
-    return transformers.BertConfig(**values)
-
-
-def _run_bert(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+def _outputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the outputs of a model of transformers by our names."""
     import torch
 
-    names = {"input_ids": "input_ids", "token_type_ids": "token_type_ids"}
-    names["attention_mask"] = "example_ids"
-    inputs = {theirs: batch[ours] for theirs, ours in names.items()}
-    encoded = getattr(model, "bert", model)(**inputs, output_hidden_states=True)
-    values = {"hidden states": torch.stack(encoded.hidden_states)}
-    if encoded.pooler_output is not None:
-        values["pooled"] = encoded.pooler_output
+    encoded = getattr(model, model.base_model_prefix, model)(**inputs, output_hidden_states=True)
+    last, pooled = encoded.last_hidden_state, getattr(encoded, "pooler_output", None)
+    # The last of ModernBERT's `hidden_states` is not normalized.
+    values = {"hidden states": torch.stack((*encoded.hidden_states[:-1], last))}
+    if pooled is not None:
+        values["pooled"] = pooled
     if heads := getattr(model, "cls", None):
-        values["masked-LM logits"] = heads.predictions(encoded.last_hidden_state)
+        values["masked-LM logits"] = heads.predictions(last)
         if hasattr(heads, "seq_relationship"):
-            values["next-sentence logits"] = heads.seq_relationship(encoded.pooler_output)
-    if head := getattr(model, "classifier", None):
-        of_rows = encoded.pooler_output is not None
-        features = encoded.pooler_output if of_rows else encoded.last_hidden_state
-        values["task logits"] = head(features)
-    if head := getattr(model, "qa_outputs", None):
-        values["task logits"] = head(encoded.last_hidden_state)
-    return values
-
-
-def _gpt_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
-    import transformers
-
-    return transformers.OpenAIGPTLMHeadModel, {}
-
-
-def _gpt_config(loaded: LoadedModel) -> Any:
-    import transformers
-
-    values = gpt_keys(loaded.config.model)
-    return transformers.OpenAIGPTConfig(**{**values, "attn_implementation": "eager"})
-
-
-def _run_gpt(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
-    # Without token types: transformers' GPT would add the embeddings of the words 0 and 1.
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["example_ids"]}
-    encoded = model.transformer(**inputs, output_hidden_states=True)
-    logits = model.lm_head(encoded.last_hidden_state)
-    return {"hidden states": torch.stack(encoded.hidden_states), "next-word logits": logits}
-
-
-def _modernbert_class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
-    import transformers
-
-    has_head = any(name.startswith("masked_lm/") for name in loaded.params)
-    return transformers.ModernBertForMaskedLM if has_head else transformers.ModernBertModel, {}
-
-
-def _modernbert_config(loaded: LoadedModel) -> Any:
-    import transformers
-
-    values = modernbert_keys(loaded.config.model)
-    return transformers.ModernBertConfig(**{**values, "attn_implementation": "eager"})
-
-
-def _run_modernbert(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["example_ids"]}
-    encoded = getattr(model, "model", model)(**inputs, output_hidden_states=True)
-    # The last of them is not normalised there.
-    states = (*encoded.hidden_states[:-1], encoded.last_hidden_state)
-    values = {"hidden states": torch.stack(states)}
+            values["next-sentence logits"] = heads.seq_relationship(pooled)
     if hasattr(model, "decoder"):
-        values["masked-LM logits"] = model.decoder(model.head(encoded.last_hidden_state))
+        values["masked-LM logits"] = model.decoder(model.head(last))
+    if head := getattr(model, "lm_head", None):
+        values["next-word logits"] = head(last)
+    if head := getattr(model, "classifier", None):
+        values["task logits"] = head(last if pooled is None else pooled)
+    if head := getattr(model, "qa_outputs", None):
+        values["task logits"] = head(last)
     return values
-
-
-# By the name of the encoder.
-_FAMILIES = {
-    "bert": _Family(_bert_class, _bert_config, _run_bert, "bert"),
-    "modernbert": _Family(_modernbert_class, _modernbert_config, _run_modernbert, "model"),
-    "gpt": _Family(_gpt_class, _gpt_config, _run_gpt, "transformer"),
-}
 
 
 @contextlib.contextmanager

@@ -15,15 +15,13 @@ from bert_jax.tools.cli import convert
 from bert_jax.tools.convert.outputs import largest_differences, make_batch, run_ours
 from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.bundle_writer import write_bundle
-from tests.tools.convert.hf_folders import CLASSES, PIECES, read_certificate
+from tests.tools.convert.hf_folders import CLASSES, PIECES, read_certificate, run_import
 
 torch = pytest.importorskip("torch")
 
 
 def from_google(folder: pathlib.Path, *words: str) -> LoadedModel:
-    out = folder.parent / "out"
-    convert.main(["convert", "from_google", str(folder), str(out), *words])
-    return open_workdir(str(out))
+    return run_import("from_google", folder, *words)
 
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForSequenceClassification"])
@@ -52,26 +50,20 @@ def test_google_names_and_layouts(google, name):
     assert largest_differences(ours, ours)["hidden states"] == 0
 
 
-@pytest.mark.parametrize("words, activation", [([], "gelu_tanh"), (["--activation=gelu"], "gelu")])
-def test_the_kind_of_gelu_is_reported(google, words, activation, capsys):
-    folder, _, _ = google()
-    run = from_google(folder, *words)
-    assert run.config.model.activation == activation
-    assert f"GELU: {activation}" in read_certificate(folder)["notes"][0]
-    assert f"GELU: {activation}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
-    "words, reason",
+    "words, activation, reason",
     [
-        ([], "Text is lower cased, as the vocabulary has no upper-case letters"),
-        (["--nolowercase"], "Text is not lower cased, as you say"),
+        ([], "gelu_tanh", "lower cased, as the vocabulary has no upper-case letters"),
+        (["--activation=gelu", "--nolowercase"], "gelu", "not lower cased, as you say"),
     ],
 )
-def test_the_reason_for_lowercasing_is_reported(google, words, reason, capsys):
+def test_choices_and_their_reasons_are_reported(google, words, activation, reason, capsys):
     folder, _, _ = google()
-    from_google(folder, "--nocomparison", *words)
-    assert reason in capsys.readouterr().out
+    run = from_google(folder, "--nocomparison", *words)
+    assert run.config.model.activation == activation
+    assert f"GELU: {activation}" in read_certificate(folder)["notes"][0]
+    printed = capsys.readouterr().out
+    assert f"GELU: {activation}" in printed and f"Text is {reason}" in printed
 
 
 def test_google_without_a_vocabulary(google):
