@@ -100,7 +100,7 @@ def _forward(
     }
     outputs: Any = model.apply({"params": unflatten(params)}, batch, deterministic=True)
     if isinstance(model, CausalLMModel):
-        return {"next_word_logits": outputs[..., : model.model.vocab_size]}
+        return {"next_word_logits": outputs.logits()[..., : model.model.vocab_size]}
     named = {
         "hidden": outputs.hidden,
         "masked_lm_logits": outputs.masked_lm_logits[..., : model.model.vocab_size],

@@ -22,7 +22,7 @@ from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import make_encoder
-from bert_jax.models.heads import WordLogits
+from bert_jax.models.heads import LMHead
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Encoded, EncoderConfig
 from bert_jax.scores.attention import STATISTICS, attention_of_words
@@ -175,7 +175,7 @@ def _lens(
       and float32[batch, layers + 1, positions] `answer_probabilities`.
     """
     table = params[config.name]["embeddings"]["word_embeddings"]["embedding"]
-    head = {"params": {name: tree for name, tree in params.items() if name == "masked_lm"}}
+    head = {"params": params.get("masked_lm", {})}
     hidden: list[Any] = [*encoded.all_hidden]
     if config.norm_place == "pre":
         norm = {"params": params[config.name]["encoder"]["layer_norm"]}
@@ -185,8 +185,8 @@ def _lens(
         if not reads_forward:
             positions = batch["masked_lm_positions"][:, :, None]
             states = jnp.take_along_axis(states, positions, axis=1)
-        logits: Any = WordLogits(config).apply(head, states, table)
-        probs.append(jax.nn.softmax(logits[..., :num_pieces]))
+        scores: Any = LMHead(config).apply(head, states, table)
+        probs.append(jax.nn.softmax(scores.logits()[..., :num_pieces]))
     top = [jax.lax.top_k(layer, top_k) for layer in probs]
     answers = jnp.roll(batch["input_ids"], -1, axis=1) if reads_forward else top[-1][1][:, :, 0]
     of_answers = [jnp.take_along_axis(p, answers[..., None], axis=2)[..., 0] for p in probs]

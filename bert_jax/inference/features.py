@@ -127,7 +127,7 @@ def check_layers(choice: Choice, model: EncoderConfig) -> None:
                 f" {num_layers} layers and the embeddings' output, 0."
             )
         return
-    if num_layers < (needed := LAYER_CHOICES[layers].least_layers):
+    if num_layers < (needed := LAYER_CHOICES[layers].min_layers):
         raise UserError(f"--layers={layers} needs {needed} layers, and the model has {num_layers}.")
     if len(choice.weights) > num_layers + 1:
         raise UserError(

@@ -18,7 +18,7 @@ from bert_jax.config.encoders import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.sampling import Sampling, choose
-from bert_jax.models.heads import CausalLMDecoder
+from bert_jax.models.heads import CausalLMModel
 from bert_jax.models.layers.cache import make_cache
 from bert_jax.training.state import make_key
 
@@ -163,7 +163,7 @@ def continue_rows(
     The first of `ends` in a row is followed by -1.
 
     Args:
-      params: of `CausalLMDecoder`.
+      params: of `CausalLMModel`.
       ids: int32[batch, seq], at the beginning of each row.
       lengths: int32[batch], at least 1; the rest of a row is padding.
       keys: [batch], random keys.
@@ -173,10 +173,10 @@ def continue_rows(
       max_new_tokens: at least 1.
       ends: words after which nothing follows.
     """
-    decoder = CausalLMDecoder(model)
+    decoder = CausalLMModel(model)
 
     def next_words(batch, cache, step):
-        logits, cache = decoder.apply({"params": params}, batch, cache)
+        logits, cache = decoder.apply({"params": params}, batch, cache, method="decode")
         logits = jnp.where(is_choice[None], logits, -jnp.inf)
         step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, step)
         return choose(sampling, step_keys, logits), cache

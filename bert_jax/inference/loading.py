@@ -158,7 +158,7 @@ def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
     config.dtype = dtype or config.dtype
     encoder, tokenizer = make_model_config(config), loaded.tokenizer
     data = make_task_data(config, untrained=loaded.missing)
-    data = data if data.labels is None else data.with_labels(loaded.labels)
+    data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
     mesh = sharding.make_mesh()
     like = flatten(abstract_params(data.make_task(encoder, tokenizer), mesh))
     params = {
@@ -197,7 +197,7 @@ def make_labelled_data(config: ConfigDict, workdir: str) -> TaskData:
       UserError: the workdir has no labels, and the task needs them.
     """
     data = make_task_data(config, untrained=untrained_params(workdir))
-    return data if data.labels is None else data.with_labels(read_labels(workdir))
+    return data if data.labels is None else dataclasses.replace(data, labels=read_labels(workdir))
 
 
 def load_fitting_tokenizer(config: ConfigDict, workdir: str, encoder: EncoderConfig) -> Tokenizer:

@@ -25,7 +25,7 @@ from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
 from bert_jax.inference.loading import Forward, TrainedModel
-from bert_jax.tasks.task import Prediction, Task
+from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
 from bert_jax.training.step import predict_step
 
 # Positions of a batch, padding included.
@@ -250,12 +250,10 @@ class TaskPredictor:
     def predict_window(self, window: Sequence[Any], counts: Counter) -> list[Prediction]:
         """Returns the predictions of one example or more, which are in memory, in order."""
         rows = self.data.encode(window, self._predictor.model.tokenizer, counts)
-        answers = self.data.collect(window, rows)
-        for numbers, length, outputs in self._predictor.run(
-            self._forward, rows, self.data.can_pack
-        ):
-            answers.add(numbers, length, outputs)
-        return answers.predictions()
+        found: dict[int, Answer] = {}
+        for numbers, _, outputs in self._predictor.run(self._forward, rows, self.data.can_pack):
+            add_answers(found, numbers, outputs)
+        return self.data.collect(window, rows, in_order(found))
 
 
 def with_top_k(data: Any, top_k: int) -> Any:

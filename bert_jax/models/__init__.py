@@ -15,7 +15,6 @@ from bert_jax.config.encoders import EncoderConfig as EncoderConfig
 from bert_jax.config.encoders import GptConfig as GptConfig
 from bert_jax.config.encoders import ModernBertConfig as ModernBertConfig
 from bert_jax.files.errors import UserError
-from bert_jax.models.batch import complete_batch as complete_batch
 from bert_jax.models.bert import BERT
 from bert_jax.models.bert import Bert as Bert
 from bert_jax.models.elmo import ELMO
@@ -23,6 +22,7 @@ from bert_jax.models.elmo import Elmo as Elmo
 from bert_jax.models.gpt import GPT
 from bert_jax.models.gpt import Gpt as Gpt
 from bert_jax.models.model import AddFields, Encoder, Model
+from bert_jax.models.model import complete_batch as complete_batch
 from bert_jax.models.modernbert import MODERNBERT
 from bert_jax.models.modernbert import ModernBert as ModernBert
 

@@ -2,7 +2,7 @@
 
 Embeddings -> Stack of Blocks; a block is self-attention and a feed-forward network. GPT and
 ModernBERT are the same modules with other values of the configuration. The details are in layers/:
-attention.py, feed_forward.py, norm.py, dense.py, positions.py, masks.py.
+attention.py, norm.py, dense.py, positions.py, masks.py.
 
     ids = jnp.array([[101, 7592, 102]])
     bert = Bert(BertConfig.tiny())
@@ -20,17 +20,15 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import BertConfig, TransformerConfig
-from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers.attention import Extend, SelfAttention
 from bert_jax.models.layers.cache import Cache, Extender
-from bert_jax.models.layers.dense import embedding
+from bert_jax.models.layers.dense import embedding, feed_forward
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.layers.feed_forward import feed_forward
 from bert_jax.models.layers.masks import AttentionMask, cache_mask, make_mask
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotation, sinusoidal
 from bert_jax.models.layers.scan import remat_policy, scan_blocks
-from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules
+from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules, complete_batch
 
 # Kernels are [in, out]. Those that fan out are split over `tensor` by column, those that fan in by
 # row, so that a sub-layer needs one sum over devices.

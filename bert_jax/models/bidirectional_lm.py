@@ -10,10 +10,9 @@ from typing import Any
 import flax.linen as nn
 import flax.struct
 import jax
-import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
-from bert_jax.models.heads import WordScores
+from bert_jax.models.heads import WordScores, word_bias
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.models.sampled_softmax import Sample, sample_words
 
@@ -48,16 +47,12 @@ class WordSoftmax(nn.Module):
 
     @nn.compact
     def __call__(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """float[..., features] -> float32[padded vocab, features], float32[padded vocab].
-
-        The bias of rows that belong to no word is the lowest float32.
-        """
+        """float[..., features] -> float32[padded vocab, features], float32[padded vocab]."""
         rows, size = self.config.padded_vocab_size, features.shape[-1]
         normal = nn.initializers.normal(1 / math.sqrt(size))
         table = self.param("kernel", normal, (rows, size))
         bias = self.param("bias", nn.initializers.zeros_init(), (rows,))
-        is_word = jnp.arange(rows) < self.config.vocab_size
-        return table, jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
+        return table, word_bias(self.config, bias)
 
 
 class BidirectionalLanguageModel(nn.Module):

@@ -1,19 +1,21 @@
 """ELMo's encoder: a bidirectional language model (Peters et al. 2018; allenai/bilm-tf)."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import ElmoConfig
 from bert_jax.files.errors import UserError
-from bert_jax.models import elmo_batch
-from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CharacterCnn
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.lstm import Lstm, LstmState
-from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules
+from bert_jax.models.model import AddFields, Batch, Encoded, Encoder, Model, Rules, complete_batch
 
 DIRECTIONS = ("forward", "backward")
 
@@ -29,6 +31,10 @@ RULES: Rules = (
     (r"^elmo/(forward|backward)_\d+/projection$", PartitionSpec("tensor", "fsdp")),
 )
 
+# Field with ids of words -> field with the characters of these words.
+_FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
+# What a language model predicts.
+_TARGETS = ("next_ids", "previous_ids")
 # The state of each layer of each direction: "forward" or "backward" -> layers from below.
 Carry = dict[str, tuple[LstmState, ...]]
 
@@ -73,24 +79,14 @@ class Elmo(Encoder):
         self.output_dropout = Dropout(config.dropout_rate, config.prng_impl)
 
     def __call__(
-        self,
-        batch: Batch,
-        *,
-        deterministic: bool = True,
-        keep_all: bool = False,
-        keep_attention: bool = False,
+        self, batch, *, deterministic=True, keep_all=False, keep_attention=False
     ) -> Encoded:
         """Encodes a batch; see `Encoder`.
 
         Each example starts from zero states in both directions. The states of all layers are the
         words twice, [word, word], and the outputs of each layer, [forward, backward].
 
-        Args:
-          batch: also int32[batch, seq, characters] `character_ids` if tokens="characters".
-          deterministic, keep_all, keep_attention: see `Encoder`.
-
-        Raises:
-          UserError: if attention probabilities are requested.
+        With tokens="characters" the batch also has int32[batch, seq, characters] `character_ids`.
         """
         if keep_attention:
             raise UserError("ELMo has no attention probabilities: read its hidden states.")
@@ -150,8 +146,12 @@ class Elmo(Encoder):
         return outputs[0], outputs[1], new_carry
 
     def init_carry(self, batch_size: int) -> Carry:
-        """Returns the states before a text; see `init_carry`."""
-        return init_carry(self.config, batch_size)
+        """Returns zero states: float32[batch, cell size] and float32[batch, projection size]."""
+        layers = range(self.config.num_layers)
+        return {
+            direction: tuple(lstm.zero_state(self.config, batch_size) for _ in layers)
+            for direction in DIRECTIONS
+        }
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, projection size]; of tokens="embeddings" only.
@@ -183,14 +183,6 @@ class Elmo(Encoder):
         return self.characters(jnp.zeros((*ids.shape, self.config.max_characters), jnp.int32))
 
 
-def init_carry(config: ElmoConfig, batch_size: int) -> Carry:
-    """Returns zero states: float32[batch, cell size] and float32[batch, projection size] each."""
-    return {
-        direction: tuple(lstm.zero_state(config, batch_size) for _ in range(config.num_layers))
-        for direction in DIRECTIONS
-    }
-
-
 def flops_per_token(config: ElmoConfig, sequence_length: int) -> float:
     """FLOPs per token of the matrix products in a forward pass."""
     del sequence_length  # the work is linear in it
@@ -208,10 +200,58 @@ def flops_per_token(config: ElmoConfig, sequence_length: int) -> float:
     )
 
 
+def add_fields(config: Any, tokenizer: Any) -> AddFields:
+    """Returns the function that adds what ELMo reads to a batch on the host.
+
+    tokens="characters": adds int32[..., seq, characters] `character_ids`, and for `reverse_ids`
+    also `reverse_character_ids`; 0 in padding. Words past `vocab_size` become the unknown word
+    where they are predicted (`next_ids`, `previous_ids`), with tokens="embeddings" also where
+    they are read.
+
+    Args:
+      config: an `ElmoConfig`.
+      tokenizer: the one that made the ids.
+
+    Raises:
+      UserError: the tokenizer has no words, or its words have another number of characters.
+    """
+
+    def known(batch: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+        return {
+            name: np.where(batch[name] < config.vocab_size, batch[name], tokenizer.unk_id)
+            for name in names
+            if name in batch
+        }
+
+    if config.tokens == "embeddings":
+        return lambda batch: batch | known(batch, (*_FIELDS, *_TARGETS))
+    if not hasattr(tokenizer, "characters"):
+        raise UserError(
+            "config.model.tokens='characters' needs a vocabulary of words, and this one has pieces"
+            " of words: set config.data.vocab=train:words, or a file with <S>, </S> and <UNK>."
+        )
+    if (length := tokenizer.characters.shape[1]) != config.max_characters:
+        raise UserError(
+            f"config.model.max_characters={config.max_characters} is not {length}, the characters"
+            f" of a word: set config.model.max_characters={length}."
+        )
+
+    def with_characters(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        characters = tokenizer.characters  # has a row for each word that was read so far
+        is_token = (batch["example_ids"] > 0)[..., None]
+        return {**batch, **known(batch, _TARGETS)} | {
+            name: np.where(is_token, characters[batch[ids]], 0).astype(np.int32)
+            for ids, name in _FIELDS.items()
+            if ids in batch
+        }
+
+    return with_characters
+
+
 ELMO = Model(
     config=ElmoConfig,
     encoder=Elmo,
     rules=RULES,
     flops_per_token=flops_per_token,
-    add_fields=elmo_batch.add_fields,
+    add_fields=add_fields,
 )

@@ -7,15 +7,13 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
-from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers.cache import Cache
-from bert_jax.models.layers.dense import dense, initializer, word_logits
-from bert_jax.models.layers.feed_forward import activate
+from bert_jax.models.layers.dense import activate, dense, initializer, word_logits
 from bert_jax.models.layers.norm import layer_norm
-from bert_jax.models.model import Batch, EncoderConfig, Rules
+from bert_jax.models.model import Batch, Encoder, EncoderConfig, Rules, complete_batch
 from bert_jax.models.pooling import EncoderWithPooler
 
-# Of the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
+# For the parameters of all heads, here and in task_heads.py, and of the pooler. Parameters of the
 # encoder have the rules of its row in MODELS.
 HEAD_RULES: Rules = (
     (r"(^|/)(masked_lm|softmax)/bias$", PartitionSpec("tensor")),
@@ -30,31 +28,13 @@ HEAD_RULES: Rules = (
 
 
 @flax.struct.dataclass
-class PreTrainingOutputs:
-    """The output of a model for pre-training.
-
-    Attributes:
-      masked_lm_logits: float32[batch, predictions, padded vocab]; rows of the table past
-        `vocab_size` have no probability.
-      next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
-        a model without next-sentence prediction.
-      hidden: float[batch, seq, hidden], of the last layer.
-    """
-
-    masked_lm_logits: jax.Array
-    next_sentence_logits: jax.Array | None
-    hidden: jax.Array
-
-
-@flax.struct.dataclass
 class WordScores:
     """The logits of the words as factors, so that a loss never holds the logits of all positions.
 
     Attributes:
       features: float[batch, positions, hidden].
       table: float32[words, hidden].
-      bias: float32[words]; the lowest float32 for rows of the table past `vocab_size`, which thus
-        have no probability.
+      bias: float32[words]; see `word_bias`.
       rounds_products: whether features and table are rounded to bfloat16 for the product.
     """
 
@@ -68,30 +48,31 @@ class WordScores:
         return word_logits(self.features, self.table, self.bias, self.rounds_products)
 
 
-class MaskedLMHead(nn.Module):
-    """Dense -> GELU -> layer norm -> product with the table of word embeddings, plus a bias."""
+def word_bias(config: EncoderConfig, bias: jax.Array) -> jax.Array:
+    """Returns float32[padded vocab] biases that leave rows past `vocab_size` no probability."""
+    is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
+    return jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
+
+
+class LMHead(nn.Module):
+    """Scores of words, tied to the table of word embeddings.
+
+    lm_head="transform": dense -> GELU -> layer norm -> product with the table, plus a bias, as in
+    BERT's masked-LM head; lm_head="tied": the product alone, without parameters.
+    """
 
     config: EncoderConfig
 
     @nn.compact
-    def scores(self, hidden: jax.Array, embedding: jax.Array) -> WordScores:
-        """Returns the logits of all positions of `hidden`, before the product; see `__call__`."""
-        config = self.config
-        x = activate(config, dense(config, config.hidden_size, "transform")(hidden))
-        x = layer_norm(config, "layer_norm")(x)
-        bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
-        bias = _without_padding(config, bias)
-        return WordScores(x, embedding, bias, config.rounds_products)
-
-    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
-        """float[batch, predictions, hidden], float32[padded vocab, hidden] -> float32 logits."""
-        return self.scores(hidden, embedding).logits()
-
-
-def _without_padding(config: EncoderConfig, bias: jax.Array) -> jax.Array:
-    """float32[padded vocab], the lowest number for rows of the table that belong to no word."""
-    is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
-    return jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
+    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> WordScores:
+        """float[batch, positions, hidden], float32[padded vocab, hidden] -> scores of all words."""
+        config, x = self.config, hidden
+        bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
+        if config.lm_head == "transform":
+            x = activate(config, dense(config, config.hidden_size, "transform")(x))
+            x = layer_norm(config, "layer_norm")(x)
+            bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
+        return WordScores(x, embedding, word_bias(config, bias), config.rounds_products)
 
 
 def word_flops(config: EncoderConfig) -> float:
@@ -100,25 +81,43 @@ def word_flops(config: EncoderConfig) -> float:
     return 2.0 * (transform + config.hidden_size * config.padded_vocab_size)
 
 
-class NextSentenceHead(nn.Module):
-    """Two classes from the pooled [CLS]."""
+class LinearHead(nn.Module):
+    """A dense layer in float32; the kernel starts as those of the encoder, the bias at zero."""
 
     config: EncoderConfig
+    num_classes: int
 
     @nn.compact
-    def __call__(self, pooled: jax.Array) -> jax.Array:
-        """float[batch, examples, hidden] -> float32[batch, examples, 2]."""
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """float[..., features] -> float32[..., classes]."""
         kernel_init = initializer(self.config)
-        kernel = self.param("kernel", kernel_init, (self.config.hidden_size, 2))
-        bias = self.param("bias", nn.initializers.zeros_init(), (2,))
-        return pooled.astype(jnp.float32) @ kernel + bias[None, None]
+        kernel = self.param("kernel", kernel_init, (x.shape[-1], self.num_classes))
+        bias = self.param("bias", nn.initializers.zeros_init(), (self.num_classes,))
+        logits = x.astype(jnp.float32) @ kernel
+        return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
+
+
+@flax.struct.dataclass
+class PreTrainingOutputs:
+    """The output of a model for pre-training.
+
+    Attributes:
+      masked_lm_logits: float32[batch, predictions, padded vocab].
+      next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
+        a model without next-sentence prediction.
+      hidden: float[batch, seq, hidden], of the last layer.
+    """
+
+    masked_lm_logits: jax.Array
+    next_sentence_logits: jax.Array | None
+    hidden: jax.Array
 
 
 class PreTrainingModel(nn.Module):
     """An encoder with the masked-LM head and, if requested, the next-sentence head.
 
     Attributes:
-      model: configuration of the encoder.
+      model: the encoder's configuration.
       next_sentence: whether there is a pooler and a next-sentence head.
     """
 
@@ -145,25 +144,30 @@ class PreTrainingModel(nn.Module):
         # Only the masked positions are multiplied by the vocabulary.
         positions = batch["masked_lm_positions"][:, :, None]
         masked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
-        masked_lm_logits = word_scores(model, masked, encoder.word_embedding()).logits()
+        scores = LMHead(model, name="masked_lm")(masked, encoder.word_embedding())
+        masked_lm_logits = scores.logits()
         if pooled is not None:
-            next_sentence_logits = NextSentenceHead(model, name="next_sentence")(pooled)
+            next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)
         return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden)
 
 
-class CausalLMScores(nn.Module):
+class CausalLMModel(nn.Module):
     """An encoder, and scores of the next word at each position.
 
-    `model.lm_head` decides what is between the two: `transform`, BERT's masked-LM head with its
-    parameters "masked_lm/..."; `tied`, nothing.
-
     Attributes:
-      model: configuration of the encoder.
+      model: the encoder's configuration.
     """
 
     model: EncoderConfig
 
-    @nn.compact
+    def setup(self):
+        setattr(self, self.model.name, make_encoder(self.model))
+        self.masked_lm = LMHead(self.model)  # the name that its parameters have in BERT
+
+    @property
+    def _encoder(self) -> Encoder:
+        return getattr(self, self.model.name)
+
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> WordScores:
         """Returns the scores of the word after each position.
 
@@ -171,70 +175,21 @@ class CausalLMScores(nn.Module):
           batch: what the encoder takes.
           deterministic: no dropout; otherwise a key "dropout" is required.
         """
-        encoder = make_encoder(self.model, name=self.model.name)
-        hidden = encoder(batch, deterministic=deterministic).hidden
-        embedding = encoder.word_embedding()
-        return word_scores(self.model, hidden, embedding)
+        hidden = self._encoder(batch, deterministic=deterministic).hidden
+        return self.masked_lm(hidden, self._encoder.word_embedding())
 
-
-def word_scores(config: EncoderConfig, hidden: jax.Array, embedding: jax.Array) -> WordScores:
-    """Returns the scores of words at positions; in a compact method.
-
-    Args:
-      config: of the encoder.
-      hidden: float[batch, positions, hidden], its last hidden states.
-      embedding: float32[padded vocab, hidden], its table of words.
-    """
-    if config.lm_head == "transform":
-        return MaskedLMHead(config, name="masked_lm").scores(hidden, embedding)
-    bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
-    bias = _without_padding(config, bias)
-    return WordScores(hidden, embedding, bias, config.rounds_products)
-
-
-class CausalLMModel(CausalLMScores):
-    """The same model with the same parameters, whose output are the logits of all positions."""
-
-    def __call__(self, batch: Batch, *, deterministic: bool = True) -> jax.Array:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """float32[batch, seq, padded vocab], of the word after each position."""
-        return super().__call__(batch, deterministic=deterministic).logits()
-
-
-class CausalLMDecoder(nn.Module):
-    """The same model with the same parameters, which reads rows part by part.
-
-    Attributes:
-      model: configuration of the encoder.
-    """
-
-    model: EncoderConfig
-
-    @nn.compact
-    def __call__(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
-        """Returns float32[batch, padded vocab], of the word after each row, and the new cache.
+    def decode(self, batch: Batch, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Reads rows part by part: `model.apply(variables, batch, cache, method="decode")`.
 
         Args:
           batch: the next tokens of each row; see `Bert.decode`.
           cache: of the tokens before.
+
+        Returns:
+          float32[batch, padded vocab], the logits of the word after each row; and the new cache.
         """
-        encoder = make_encoder(self.model, name=self.model.name)
-        hidden, cache = encoder.decode(batch, cache)
+        hidden, cache = self._encoder.decode(batch, cache)
         last = jnp.maximum((batch["example_ids"] > 0).sum(1) - 1, 0)
         hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
-        scores = word_scores(self.model, hidden, encoder.word_embedding())
+        scores = self.masked_lm(hidden, self._encoder.word_embedding())
         return scores.logits()[:, 0], cache
-
-
-class WordLogits(nn.Module):
-    """The head that predicts words alone, with its parameters "masked_lm/..." if it has any.
-
-    Attributes:
-      model: configuration of the encoder.
-    """
-
-    model: EncoderConfig
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, embedding: jax.Array) -> jax.Array:
-        """float[batch, positions, hidden], float32[padded vocab, hidden] -> float32 logits."""
-        return word_scores(self.model, hidden, embedding).logits()

@@ -34,12 +34,12 @@ class LayerChoice:
     """A row of LAYER_CHOICES.
 
     Attributes:
-      least_layers: smallest number of layers of the encoder.
+      min_layers: smallest number of layers of the encoder.
       features: function (states, weights, last_first) -> features; see `choose`.
       num_weights: function (number of states) -> number of weights that a head learns; 0: none.
     """
 
-    least_layers: int
+    min_layers: int
     features: Callable[[States, Weights, bool], jax.Array]
     num_weights: Callable[[int], int] = lambda num_states: 0
 

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
-from bert_jax.models.batch import complete_batch
 from bert_jax.models.layers.dense import dense
-from bert_jax.models.model import Batch, Encoded, EncoderConfig
+from bert_jax.models.model import Batch, Encoded, EncoderConfig, complete_batch
 
 
 def pool(name: str, hidden: jax.Array, batch: Batch) -> jax.Array:
@@ -105,8 +104,7 @@ class EncoderWithPooler(nn.Module):
         encoded = self.body(
             batch, deterministic=deterministic, keep_all=keep_all, keep_attention=keep_attention
         )
-        pooled = pool(self.pool, encoded.hidden, batch)
-        return encoded, jnp.tanh(self.pooler(pooled))
+        return encoded, jnp.tanh(self.pooler(pool(self.pool, encoded.hidden, batch)))
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]; see `Encoder`."""

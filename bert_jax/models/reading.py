@@ -4,10 +4,11 @@
                                                                 -> pooling -> a vector
     encoder -> pooling -> pooler of BERT -> a vector
 
-The functions are called in the compact method of a head's module, whose the parameters are.
+The functions are called in the compact method of the head's module, which owns the parameters.
 """
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import flax.struct
@@ -15,28 +16,17 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models import make_encoder
-from bert_jax.models.batch import complete_batch
-from bert_jax.models.bilstm import bilstm
-from bert_jax.models.heads import WordScores, word_scores
+from bert_jax.models.heads import LMHead, WordScores
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig
+from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, complete_batch
 from bert_jax.models.pooling import EncoderWithPooler, pool
 
 # Heads of classification, multiple choice and spans.
 HEADS = ("linear", "bilstm")
+_FOR_FEATURES = ("weighted_sum", "all", "directions")
 # Layers that a head reads: rows of LAYER_CHOICES (paper, Table 7).
-HEAD_LAYERS = (
-    "last",
-    "embeddings",
-    "second_to_last",
-    "sum_last_4",
-    "concat_last_4",
-    "sum_all",
-    "scalar_mix",
-    "mix_last_4",
-    "mix_with_embeddings",
-)
+HEAD_LAYERS = tuple(name for name in LAYER_CHOICES if name not in _FOR_FEATURES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +67,11 @@ class HeadConfig:
     def has_bilstm(self) -> bool:
         """Whether there is a BiLSTM on top of the encoder."""
         return self.head.startswith("bilstm")
+
+    @property
+    def reads_whole_rows(self) -> bool:
+        """Whether several examples in a row would be mixed."""
+        return self.has_bilstm or self.has_crf or self.both_orders
 
     @property
     def has_crf(self) -> bool:
@@ -150,16 +145,29 @@ def read_tokens(
     is_real: jax.Array = batch["example_ids"] > 0 if is_read is None else is_read
     x, mix_weights = _features(head, encoded, positions, is_real)
     if head.has_bilstm:
-        x = bilstm(
-            x,
-            is_real.sum(1),
-            deterministic,
-            size=head.lstm_size,
-            layers=head.lstm_layers,
-            dropout_rate=head.rate(model),
-            prng_impl=model.prng_impl,
-        )
+        x = bilstm(model, head, x, is_real.sum(1), deterministic)
     return x, Reading(encoded.hidden, _scores(model, head, encoder, encoded), mix_weights)
+
+
+def bilstm(
+    model: EncoderConfig, head: HeadConfig, x: jax.Array, lengths: jax.Array, deterministic: bool
+) -> jax.Array:
+    """Returns float32[batch, seq, 2 * lstm_size], the states of a new BiLSTM in both directions.
+
+    As in `torch.nn.LSTM`, a layer reads both directions of the layer below, with dropout between
+    the two. The backward direction starts at the last of `lengths` positions, int32[batch]; what
+    comes after them has no effect on them.
+    """
+    for layer in range(head.lstm_layers):
+        if layer:
+            x = Dropout(head.rate(model), model.prng_impl)(x, deterministic)
+        forward, backward = (
+            nn.RNN(nn.OptimizedLSTMCell(head.lstm_size, name=f"lstm_{layer}_{name}"))
+            for name in ("forward", "backward")
+        )
+        both: Any = nn.Bidirectional(forward, backward)
+        x = both(x, seq_lengths=lengths)
+    return x
 
 
 def read_pooled(
@@ -195,7 +203,7 @@ def _scores(
     """The scores of words at each position, with the head of pre-training."""
     if not head.has_lm_head:
         return None
-    return word_scores(model, encoded.hidden, encoder.word_embedding())
+    return LMHead(model, name="masked_lm")(encoded.hidden, encoder.word_embedding())
 
 
 def _features(

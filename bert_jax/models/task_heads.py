@@ -10,32 +10,15 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.batch import complete_batch
 from bert_jax.models.crf import Crf
-from bert_jax.models.layers.dense import initializer
-from bert_jax.models.model import Batch, EncoderConfig
+from bert_jax.models.heads import LinearHead
+from bert_jax.models.model import Batch, EncoderConfig, complete_batch
 from bert_jax.models.reading import HeadConfig, Reading, read_pooled, read_tokens
 
 # Heads of a tagger.
 TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
-
-
-class LinearHead(nn.Module):
-    """A dense layer in float32."""
-
-    config: EncoderConfig
-    num_classes: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """float[..., features] -> float32[..., classes]."""
-        kernel_init = initializer(self.config)
-        kernel = self.param("kernel", kernel_init, (x.shape[-1], self.num_classes))
-        bias = self.param("bias", nn.initializers.zeros_init(), (self.num_classes,))
-        logits = x.astype(jnp.float32) @ kernel
-        return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
 
 
 @flax.struct.dataclass

@@ -56,9 +56,7 @@ class WithLosses(Task):
     def example_batch(self) -> dict[str, jax.Array]:
         return self.task.example_batch()
 
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
+    def transform(self, key, batch, progress=0.0):
         return self.task.transform(key, batch, progress)
 
     def losses(self, outputs: Any, batch: Batch) -> Sums:
@@ -130,7 +128,7 @@ class _Named:
 
 @dataclasses.dataclass(frozen=True)
 class Losses:
-    """Weights of the losses that `config.head` can add; 0: there is no such loss.
+    """The losses that `config.head` can add, a function (outputs, batch) -> Sums; 0: no such loss.
 
     Attributes:
       lm_weight: of the loss of the next token.
@@ -164,40 +162,31 @@ class Losses:
         Raises:
           UserError: there is a loss of the next token, and the model is not causal.
         """
-        functions, flops = [], 0.0
+        flops = 0.0
         if self.lm_weight:
             if not task.model.is_causal:
                 raise UserError(
                     f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this"
                     " model sees: set --config.head.lm_weight=0, or fine-tune a causal model."
                 )
-            functions.append(NextTokenLoss(self.lm_weight))
             flops = word_flops(task.model)
-        if self.mix_l2:
-            functions.append(MixPenalty(self.mix_l2))
-        return WithLosses(task.model, task, tuple(functions), flops) if functions else task
-
-    def describe(self) -> tuple[str, ...]:
-        """Returns lines for the banner."""
-        parts = ["the loss of the task"]
-        if self.lm_weight:
-            parts.append(f"{self.lm_weight:g} x the loss of the next token")
-        if self.mix_l2:
-            parts.append(f"{self.mix_l2:g} x the squares of the mix's weights")
-        return (f"loss       {' + '.join(parts)}",) if len(parts) > 1 else ()
-
-
-@dataclasses.dataclass(frozen=True)
-class NextTokenLoss:
-    """The mean over the tokens of each sequence, then over sequences.
-
-    As in `train.py` of openai/finetune-transformer-lm, every token but the first is predicted,
-    special tokens included. A row that has several sequences, such as choices, counts each.
-    """
-
-    weight: float
+        return task if self == Losses() else WithLosses(task.model, task, (self,), flops)
 
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
+        sums = self._next_tokens(outputs, batch) if self.lm_weight else {}
+        if self.mix_l2:
+            # Counted once for each row, so that the sums of microbatches add up.
+            rows = jnp.float32(len(batch["example_ids"]))
+            square = (outputs.reading.mix_weights**2).sum()
+            sums["mix_l2_loss"] = Sum(self.mix_l2 * square * rows, rows)
+        return sums
+
+    def _next_tokens(self, outputs: Any, batch: Batch) -> Sums:
+        """The mean over the tokens of each sequence, then over sequences.
+
+        As in `train.py` of openai/finetune-transformer-lm, every token but the first is predicted,
+        special tokens included. A row that has several sequences, such as choices, counts each.
+        """
         names = ("input_ids", "example_ids")
         flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}
         labels, weights = next_tokens(flat)  # [sequences, seq]
@@ -207,18 +196,5 @@ class NextTokenLoss:
         count = (tokens > 0).sum().astype(jnp.float32)
         return {
             "lm_loss": metric(total, count),
-            "weighted_lm_loss": Sum(self.weight * total, count),
+            "weighted_lm_loss": Sum(self.lm_weight * total, count),
         }
-
-
-@dataclasses.dataclass(frozen=True)
-class MixPenalty:
-    """The sum of the squares of a mix's weights."""
-
-    weight: float
-
-    def __call__(self, outputs: Any, batch: Batch) -> Sums:
-        # Counted once for each row, so that the sums of microbatches add up.
-        rows = jnp.float32(len(batch["example_ids"]))
-        square = (outputs.reading.mix_weights**2).sum()
-        return {"mix_l2_loss": Sum(self.weight * square * rows, rows)}

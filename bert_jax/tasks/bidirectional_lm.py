@@ -13,16 +13,16 @@ direction, its beginning); `perplexity` is exp of their negative mean for one to
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
@@ -32,13 +32,10 @@ from bert_jax.models.bidirectional_lm import (
     BidirectionalOutputs,
 )
 from bert_jax.models.heads import WordScores
-from bert_jax.models.model import EncoderConfig
 from bert_jax.models.sampled_softmax import sampled_cross_entropy
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
-from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings, example_batch
-from bert_jax.tasks.text_answers import TextAnswers, WholeTexts
+from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow, TaskSettings, example_batch
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation may report; the rest follow from the first ones.
@@ -54,7 +51,6 @@ class BidirectionalLM(Task):
     """The device side.
 
     Attributes:
-      model: the encoder.
       num_samples: words of the sampled softmax; 0: the softmax of all words.
       num_words: words that are predicted, those with the first ids; the others are `unk_id`.
       unk_id: of the unknown word.
@@ -133,7 +129,32 @@ class BidirectionalLM(Task):
 
 
 @dataclasses.dataclass(frozen=True)
-class BidirectionalLMData(PretrainingData):
+class WholeTexts:
+    """Texts as ids, without markers, and the tokenizer that made them."""
+
+    ids: list[list[int]]
+    tokenizer: Tokenizer
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[texts] in slots of a stream, one more than the text has tokens."""
+        return np.array([len(ids) + 1 for ids in self.ids], np.int64)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """Returns texts as rows of streams of `length` slots; -1: padding."""
+        first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
+        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
+        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
+        rows = []
+        for number in row_numbers.tolist():
+            ids = self.ids[number]
+            both = [first, *ids, first], [last, *reversed(ids), last]
+            rows.append(form.padding if number < 0 else tuple(map(np.array, both)))
+        return form.make_batch(rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BidirectionalLMData(CorpusData):
     """The host side.
 
     Attributes:
@@ -146,8 +167,10 @@ class BidirectionalLMData(PretrainingData):
     num_samples: int = 0
     sum_over_time: bool = True
 
+    HEAD = ("softmax/", "a softmax")
+
     @classmethod
-    def make(cls, settings: TaskSettings) -> "BidirectionalLMData":
+    def make(cls, settings: TaskSettings) -> Self:
         """Returns the host side for a configuration.
 
         Raises:
@@ -169,27 +192,21 @@ class BidirectionalLMData(PretrainingData):
         return cls(
             metrics=settings.metrics or METRICS,
             data=settings.data,
-            next_sentence=False,
-            judges_pairs=False,
-            top_k=1,
             vocab_size=settings.model["vocab_size"],
             num_samples=head["num_samples"] if head["softmax"] == "sampled" else 0,
             sum_over_time=head["sum_over_time"],
         )
 
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> BidirectionalLM:
+    def make_task(self, model, tokenizer, phase=None, evaluate=False):
         """Returns the device side.
 
         Raises:
           ValueError: more words would be sampled than there are.
         """
-        task = BidirectionalLM(model, **self._words_of(model, tokenizer))
+        # A tokenizer of words may know more of them than its vocabulary has.
+        size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
+        num_words = min(size, model.vocab_size)
+        task = BidirectionalLM(model, num_words=num_words, unk_id=tokenizer.unk_id)
         if phase is None:
             return dataclasses.replace(task, predicts=True)
         if self.num_samples >= task.num_words:
@@ -200,11 +217,6 @@ class BidirectionalLMData(PretrainingData):
         return dataclasses.replace(
             task, num_samples=self.num_samples, sum_over_time=self.sum_over_time
         )
-
-    def _words_of(self, model: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-        # A tokenizer of words may know more of them than its vocabulary has.
-        size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
-        return {"num_words": min(size, model.vocab_size), "unk_id": tokenizer.unk_id}
 
     def check_rows(self, rows: CorpusRows) -> None:
         """Refuses to sample words that are not sorted by frequency, and data of other words.
@@ -228,9 +240,7 @@ class BidirectionalLMData(PretrainingData):
                 " config.data.vocab='train:words', or set config.head.softmax='full'."
             )
 
-    def evaluate(
-        self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
-    ) -> dict[str, float]:
+    def evaluate(self, rows: CorpusRows, answers, means):
         values = dict(means)
         for name, loss in (
             ("perplexity", "bidirectional_lm_loss"),
@@ -239,34 +249,36 @@ class BidirectionalLMData(PretrainingData):
         ):
             values[name] = perplexity(values[loss])
         values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
-        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
+        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
 
-    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
-        if any(name.startswith("softmax/") for name in untrained):
-            raise UserError(
-                f"The weights in {workdir} were imported without a softmax: they give features"
-                " (python -m bert_jax features), but no probabilities of texts before they are"
-                f" trained, with --config.init_from={workdir}."
-            )
-
-    def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+    def check_example(self, example, tokenizer, model):
         if example.text_b is not None:
             raise UserError(
                 f"{example.where} is a pair, and a bidirectional language model reads single"
                 " texts: leave out `text_b`."
             )
 
-    def encode(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> WholeTexts:
+    def encode(self, examples, tokenizer, counts) -> WholeTexts:
         return WholeTexts([tokenizer.encode(text.text_a) for text in examples], tokenizer)
 
-    def collect(self, examples: Sequence[Text], rows: WholeTexts) -> TextAnswers:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return TextAnswers(rows)
+    def collect(self, examples, rows: WholeTexts, answers):
+        """The log-probabilities and the perplexity of each text."""
+        predictions = []
+        for ids, answer in zip(rows.ids, answers, strict=True):
+            forward, backward = float(answer["forward"]), float(answer["backward"])
+            predictions.append(
+                {
+                    "tokens": len(ids),
+                    "forward_log_probability": forward,
+                    "backward_log_probability": backward,
+                    "perplexity": perplexity(-(forward + backward) / (2 * len(ids) + 2)),
+                }
+            )
+        return predictions
 
 
 BIDIRECTIONAL_LM = TaskRow(
-    make=BidirectionalLMData.make,  # pyright: ignore[reportArgumentType]
+    make=BidirectionalLMData.make,
     default_config=defaults.bidirectional_lm,
     reads_streams=True,
     example=Text,

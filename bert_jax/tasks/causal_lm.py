@@ -12,26 +12,21 @@ is the probability of the text, given only its beginning marker:
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import jax
 import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import CausalLMScores, WordScores, word_flops
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models.heads import CausalLMModel, WordScores, word_flops
 from bert_jax.scores.language_model import perplexity, text_scores
-from bert_jax.tasks import losses
-from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
+from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow, TaskSettings
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
@@ -45,39 +40,46 @@ class CausalLM(Task):
     """The device side.
 
     Attributes:
-      model: the encoder, with a causal mask.
       num_pieces: of the tokenizer, whose probabilities are answered; the model's table may have
         more rows. 0: there are no answers.
     """
 
     num_pieces: int = 0
 
-    def make_model(self) -> CausalLMScores:
-        return CausalLMScores(self.model)
+    def make_model(self) -> CausalLMModel:
+        return CausalLMModel(self.model)
 
     def losses(self, outputs: WordScores, batch: Batch) -> Sums:
-        return losses.causal_lm(outputs, batch)
+        """Cross-entropy and accuracy of the token after each position."""
+        labels, weights = next_tokens(batch)
+        losses, hits = cross_entropy_of_scores(outputs, labels)
+        total = weights.sum()
+        return {
+            "causal_lm_loss": Sum((losses * weights).sum(), total),
+            "causal_lm_accuracy": metric((hits * weights).sum(), total),
+        }
 
     def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch, seq] `log_probabilities` of the token after each position."""
         if not self.num_pieces:
             return {}
         table, bias = outputs.table[: self.num_pieces], outputs.bias[: self.num_pieces]
-        labels, _ = losses.next_tokens(batch)
+        labels, _ = next_tokens(batch)
         scores = dataclasses.replace(outputs, table=table, bias=bias)
-        values, _ = losses.cross_entropy_of_scores(scores, labels)
+        values, _ = cross_entropy_of_scores(scores, labels)
         return {"log_probabilities": -values}
 
     def head_flops_per_token(self) -> float:
         return word_flops(self.model)
 
 
-@dataclasses.dataclass(frozen=True)
-class CausalLMData(PretrainingData):
+class CausalLMData(CorpusData):
     """The host side; `metrics` are those that are reported, all if empty."""
 
+    HEAD = ("masked_lm/", "a head that predicts tokens")
+
     @classmethod
-    def make(cls, settings: TaskSettings) -> "CausalLMData":
+    def make(cls, settings: TaskSettings) -> Self:
         """Returns the host side for a configuration.
 
         Raises:
@@ -98,46 +100,22 @@ class CausalLMData(PretrainingData):
                 raise UserError(
                     f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
                 )
-        return cls(
-            metrics=settings.metrics or available,
-            data=settings.data,
-            next_sentence=False,
-            judges_pairs=False,
-            top_k=1,
-        )
+        return cls(metrics=settings.metrics or available, data=settings.data)
 
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> CausalLM:
+    def make_task(self, model, tokenizer, phase=None, evaluate=False):
         return CausalLM(model, num_pieces=0 if phase else len(tokenizer.pieces))
 
-    def evaluate(
-        self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
-    ) -> dict[str, float]:
+    def evaluate(self, rows: CorpusRows, answers, means):
         loss = means["causal_lm_loss"]
         values = {**means, "perplexity": perplexity(loss)}
         if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
             values |= text_scores(loss, rows.text_counts)
-        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}
+        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
 
-    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
-        if any(name.startswith("masked_lm/") for name in untrained):
-            raise UserError(
-                f"The weights in {workdir} were imported without a head that predicts words: they"
-                " give features (python -m bert_jax features), but no probabilities of texts"
-                f" before they are trained, with --config.init_from={workdir}."
-            )
-
-    def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+    def check_example(self, example, tokenizer, model):
         encode_text(example, tokenizer, model.max_position_embeddings)
 
-    def encode(
-        self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> EncodedTexts:
+    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
         rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
         return EncodedTexts(rows, tokenizer)
 
@@ -149,41 +127,24 @@ class CausalLMData(PretrainingData):
         ids[0] = tokenizer.sep_id
         return dataclasses.replace(row, input_ids=ids)
 
-    def collect(self, examples: Sequence[Text], rows: EncodedTexts) -> "TextAnswers":
-        return TextAnswers(rows)
-
-
-class TextAnswers:
-    """The probabilities of all texts."""
-
-    def __init__(self, texts: EncodedTexts):
-        self._texts = texts
-        self._predictions: list[Prediction] = [{}] * len(texts.rows)
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        for place, number in enumerate(row_numbers.tolist()):
-            if number >= 0:
-                row = self._texts.rows[number]
-                values = answers["log_probabilities"][place][predicted_positions(row) - 1]
-                self._predictions[number] = _describe(values.tolist())
-
-    def predictions(self) -> list[Prediction]:
+    def collect(self, examples, rows: EncodedTexts, answers):
         """`tokens`, `log_probability` and `perplexity` of each text."""
-        return self._predictions
+        predictions = []
+        for row, answer in zip(rows.rows, answers, strict=True):
+            values = answer["log_probabilities"][predicted_positions(row) - 1].tolist()
+            predictions.append(
+                {
+                    "tokens": len(values),
+                    "log_probability": (total := math.fsum(values)),
+                    "perplexity": perplexity(-total / len(values)) if values else None,
+                }
+            )
+        return predictions
 
 
 def predicted_positions(row: TextRow) -> np.ndarray:
     """int32[...]: the positions of a text's tokens, but a first one with nothing before it."""
     return row.word_positions[row.word_positions > 0]
-
-
-def _describe(values: list[float]) -> Prediction:
-    total = math.fsum(values)
-    return {
-        "tokens": len(values),
-        "log_probability": total,
-        "perplexity": perplexity(-total / len(values)) if values else None,
-    }
 
 
 def _check_model(fields: Mapping[str, Any]) -> None:
@@ -203,7 +164,7 @@ def _check_model(fields: Mapping[str, Any]) -> None:
 
 
 CAUSAL_LM = TaskRow(
-    make=CausalLMData.make,  # pyright: ignore[reportArgumentType]
+    make=CausalLMData.make,
     default_config=defaults.causal_lm,
     reads_forward=True,
     example=Text,

@@ -2,16 +2,14 @@
 
 import dataclasses
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.encode_texts import LABEL_KINDS, encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
@@ -25,19 +23,15 @@ from bert_jax.data.labelled.tables import (
     read_table,
 )
 from bert_jax.files.errors import UserError
-from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
 from bert_jax.tasks import losses
-from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
-from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.outputs import GLUE_FORM
+from bert_jax.tasks.head_settings import check_head
+from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
-from bert_jax.text.tokenization import Tokenizer
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -68,7 +62,6 @@ class Classification(Task):
     """The device side.
 
     Attributes:
-      model: the encoder.
       kind: of LABEL_KINDS.
       num_classes: 1 for a regression.
       head: what is read of the encoder.
@@ -88,11 +81,15 @@ class Classification(Task):
         return batch
 
     def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
-        if self.kind == "regression":
-            return losses.regression(outputs.logits[..., 0], batch)
+        """Cross-entropy; of several labels the mean binary one; of a number the squared error."""
+        logits, labels, weights = outputs.logits, batch["labels"], batch["weights"]
+        if self.kind == "single":
+            return losses.classify("task", logits, labels, weights)
         if self.kind == "multi":
-            return losses.multi_label(outputs.logits, batch)
-        return losses.classification(outputs.logits, batch)
+            values = (jnp.logaddexp(0.0, logits) - labels * logits).mean(-1)
+        else:
+            values = (logits[..., 0] - labels) ** 2
+        return {"task_loss": Sum((values * weights).sum(), weights.sum())}
 
     def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"logits": outputs.logits}
@@ -105,24 +102,15 @@ class ClassificationData(Labelled):
     Attributes:
       metrics: rows of METRICS[kind].
       kind: of LABEL_KINDS.
-      max_sequence_length: longer texts are truncated and counted.
       columns: of the files.
-      published: name of the published set, if it is one.
-      head: what is read of the encoder.
-      losses: further losses.
-      labels: names of the classes.
+      published: the published set, if it is one.
     """
 
     kind: str
     columns: Columns | None
     published: TextTask | None
-    head: HeadConfig
-    losses: Losses
 
-    @property
-    def can_pack(self) -> bool:
-        """A BiLSTM, and further losses, read whole rows."""
-        return not (self.head.has_bilstm or self.head.both_orders or self.losses != Losses())
+    PACKS: ClassVar = True
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "ClassificationData":
@@ -150,19 +138,16 @@ class ClassificationData(Labelled):
                     f" and --config.checkpoint.best_metric={first}."
                 )
         columns = None if published else _columns(data, kind)
-        head = make_head(settings, "classification")
         labels = published.labels if published else ()
         return cls(
             kind=kind,
-            **shared_fields(settings),
+            **shared_fields(settings, "classification"),
             columns=columns,
             published=published,
-            head=head,
-            losses=Losses.make(settings),
             labels=labels,
         )
 
-    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[TextExample]:
+    def read(self, path, counts, labelled) -> Iterator[TextExample]:
         if not labelled and self._is_plain(path):
             return read_plain_texts(path, counts)
         if self.published:
@@ -189,58 +174,59 @@ class ClassificationData(Labelled):
         """Whether an example is a pair of texts."""
         return any(form.text_b is not None for form in self._forms)
 
-    def with_labels_of(self, examples: Iterable[TextExample]) -> "ClassificationData":
-        if self.labels or self.kind == "regression":
-            return self
-        names = Labels.find(label for e in examples for label in e.labels or ()).names
-        return self.with_labels(names)
-
-    def with_labels(self, labels: tuple[str, ...]) -> "ClassificationData":
-        if self.kind == "single" and "f1" in self.metrics and len(labels) != 2:
+    def __post_init__(self):
+        if self.kind == "single" and "f1" in self.metrics and len(self.labels) not in (0, 2):
             raise UserError(
-                f"metrics: f1 is of one of two labels, and there are {len(labels)}"
-                f" ({', '.join(labels)}): take macro_f1."
+                f"metrics: f1 is of one of two labels, and there are {len(self.labels)}"
+                f" ({', '.join(self.labels)}): take macro_f1."
             )
-        return dataclasses.replace(self, labels=labels)
 
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> Task:
+    def find_labels(self, examples):
+        if self.labels or self.kind == "regression":
+            return self.labels
+        return Labels.find(label for e in examples for label in e.labels or ()).names
+
+    def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)
         task = Classification(model, self.kind, max(1, len(self.labels)), self.head)
         return self.losses.add_to(task)
 
-    def describe(self) -> tuple[str, ...]:
-        return (describe_pooling(self.head), *self.losses.describe())
-
-    def encode(
-        self, examples: Iterable[TextExample], tokenizer: Tokenizer, counts: Counter
-    ) -> EncodedRows:
-        labels = Labels(self.labels) if self.labels else None
+    def encode(self, examples, tokenizer, counts) -> EncodedRows:
+        labels, length = Labels(self.labels) if self.labels else None, self.max_sequence_length
+        both = self.head.both_orders
         return encode_texts(
-            examples,
-            tokenizer,
-            self.max_sequence_length,
-            labels,
-            self.kind,
-            counts,
-            both_orders=self.head.both_orders,
+            examples, tokenizer, length, labels, self.kind, counts, both_orders=both
         )
 
-    def collect(self, examples: Sequence[TextExample], rows: EncodedRows) -> "TextAnswers":
-        return TextAnswers(examples, self.kind, self.labels)
+    def collect(self, examples, rows, answers):
+        """`label` and `probabilities`; or `labels` and `probabilities`; or `value`."""
+        logits = np.array([answer["logits"] for answer in answers], np.float64)
+        if self.kind == "regression":
+            pairs = zip(examples, logits[:, 0], strict=True)
+            return [{"id": example.id, "value": float(value)} for example, value in pairs]
+        exp = np.exp(logits - logits.max(-1, keepdims=True))
+        probabilities = exp / exp.sum(-1, keepdims=True)
+        if self.kind == "multi":
+            probabilities = 0.5 * (1 + np.tanh(logits / 2))
+        return [
+            {"id": example.id, **self._choice(row), "probabilities": self._named(row)}
+            for example, row in zip(examples, probabilities, strict=True)
+        ]
 
-    def score(
-        self, examples: Sequence[TextExample], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def _choice(self, probabilities: np.ndarray) -> dict[str, Any]:
+        if self.kind == "single":
+            return {"label": self.labels[int(probabilities.argmax())]}
+        pairs = zip(self.labels, probabilities, strict=True)
+        return {"labels": [name for name, probability in pairs if probability > 0.5]}
+
+    def _named(self, probabilities: np.ndarray) -> dict[str, float]:
+        return dict(zip(self.labels, map(float, probabilities), strict=True))
+
+    def score(self, examples, predictions):
         gold, found = self.gold(examples), self.found(predictions)
         return {name: METRICS[self.kind][name](gold, found) for name in self.metrics}
 
-    def baseline(self, examples: Sequence[TextExample]) -> float:
+    def baseline(self, examples):
         if self.kind == "regression":
             return 0.0  # of a constant
         metric = METRICS[self.kind][self.metrics[0]]
@@ -282,48 +268,10 @@ def _columns(data: Mapping[str, Any], kind: str) -> Columns:
     )
 
 
-class TextAnswers:
-    """The logits of all rows; a row is an example."""
-
-    def __init__(self, examples: Sequence[TextExample], kind: str, labels: tuple[str, ...]):
-        self._examples, self._kind, self._labels = examples, kind, labels
-        self._logits = np.zeros((len(examples), max(1, len(labels))), np.float64)
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        is_row = row_numbers >= 0
-        self._logits[row_numbers[is_row]] = answers["logits"][is_row]
-
-    def predictions(self) -> list[Prediction]:
-        """`label` and `probabilities`; or `labels` and `probabilities`; or `value`."""
-        if self._kind == "regression":
-            return [
-                {"id": example.id, "value": float(value)}
-                for example, value in zip(self._examples, self._logits[:, 0], strict=True)
-            ]
-        exp = np.exp(self._logits - self._logits.max(-1, keepdims=True))
-        probabilities = exp / exp.sum(-1, keepdims=True)
-        if self._kind == "multi":
-            probabilities = 0.5 * (1 + np.tanh(self._logits / 2))
-        return [
-            {"id": example.id, **self._choice(row), "probabilities": self._named(row)}
-            for example, row in zip(self._examples, probabilities, strict=True)
-        ]
-
-    def _choice(self, probabilities: np.ndarray) -> dict[str, Any]:
-        if self._kind == "single":
-            return {"label": self._labels[int(probabilities.argmax())]}
-        pairs = zip(self._labels, probabilities, strict=True)
-        return {"labels": [name for name, probability in pairs if probability > 0.5]}
-
-    def _named(self, probabilities: np.ndarray) -> dict[str, float]:
-        return dict(zip(self._labels, map(float, probabilities), strict=True))
-
-
 CLASSIFICATION = TaskRow(
     make=ClassificationData.make,
     default_config=defaults.classification,
     head="classifier",
     pools=True,
-    outputs={".tsv": GLUE_FORM},
     example=TextExample,
 )

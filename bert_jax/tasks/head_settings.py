@@ -66,9 +66,9 @@ def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -
     Raises:
       UserError: the encoder has too few layers, or is causal and the head reads the first token.
     """
-    if (least := LAYER_CHOICES[head.layers].least_layers) > model.num_layers:
+    if (needed := LAYER_CHOICES[head.layers].min_layers) > model.num_layers:
         raise UserError(
-            f"head.layers={head.layers!r} takes {least} layers, and the model has"
+            f"head.layers={head.layers!r} takes {needed} layers, and the model has"
             f" {model.num_layers}: choose another, such as last or scalar_mix."
         )
     if pools and head.pool == "cls" and model.is_causal:
@@ -76,15 +76,3 @@ def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -
             "head.pool='cls' reads the first token, which sees no other one in a causal model:"
             " set --config.head.pool=last, or mean or max."
         )
-
-
-def describe_pooling(head: HeadConfig) -> str:
-    """Returns a line for the banner: from which vector an example is predicted."""
-    parts = [
-        "the last layer" if head.layers == "last" else head.layers,
-        *(["BiLSTM"] if head.has_bilstm else []),
-        {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
-        "pooler" if head.has_pooler else "no pooler",
-        *(["sum of both orders"] if head.both_orders else []),
-    ]
-    return f"head       {' -> '.join(parts)}"

@@ -13,12 +13,10 @@ import numpy as np
 
 from bert_jax.models.heads import WordScores
 from bert_jax.models.model import Batch
-from bert_jax.models.task_heads import IMPOSSIBLE
-from bert_jax.text.lexicon import PHRASE
 
 # Logits of a causal language model that are in memory at a time, over all devices: 512 MiB. More
 # positions are processed one part after the other.
-MOST_LOGITS = 1 << 27
+MAX_LOGITS = 1 << 27
 
 
 @flax.struct.dataclass
@@ -53,49 +51,6 @@ def loss_names(sums: Sums) -> tuple[str, ...]:
     return tuple(name for name, item in sums.items() if item.gradient_scale)
 
 
-def masked_lm(logits: jax.Array, batch: Batch) -> Sums:
-    """Cross-entropy and accuracy of the masked tokens.
-
-    Args:
-      logits: float32[batch, predictions, vocab].
-      batch: int32[batch, predictions] `masked_lm_ids`, float32 `masked_lm_weights`.
-
-    Returns:
-      `masked_lm_loss` in nats and `masked_lm_accuracy`.
-    """
-    return _classify("masked_lm", logits, batch["masked_lm_ids"], batch["masked_lm_weights"])
-
-
-def masked_lm_bits(sums: Sums, batch: Batch, id_characters: jax.Array) -> Sums:
-    """The loss of masked tokens per character, which can be compared between vocabularies.
-
-    Args:
-      sums: `masked_lm_loss`.
-      batch: as `masked_lm`.
-      id_characters: int32[vocab], characters of the piece of each id.
-
-    Returns:
-      `masked_lm_bits_per_character`.
-    """
-    characters = id_characters[batch["masked_lm_ids"]] * batch["masked_lm_weights"]
-    bits = sums["masked_lm_loss"].numerator / np.log(2)
-    return {"masked_lm_bits_per_character": metric(bits, characters.sum())}
-
-
-def next_sentence(logits: jax.Array, batch: Batch) -> Sums:
-    """Cross-entropy and accuracy of "is B a random sentence?" (label 1: yes).
-
-    Args:
-      logits: float32[batch, examples, 2].
-      batch: int32[batch, examples] `next_sentence_labels`, float32 `next_sentence_weights`.
-
-    Returns:
-      `next_sentence_loss` in nats and `next_sentence_accuracy`.
-    """
-    labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
-    return _classify("next_sentence", logits, labels, weights)
-
-
 def next_tokens(batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns what a causal language model predicts: the token after each position.
 
@@ -112,29 +67,10 @@ def next_tokens(batch: Batch) -> tuple[jax.Array, jax.Array]:
     return jnp.pad(batch["input_ids"][:, 1:], ((0, 0), (0, 1))), weights.astype(jnp.float32)
 
 
-def causal_lm(scores: WordScores, batch: Batch) -> Sums:
-    """Cross-entropy and accuracy of the token after each position.
-
-    Args:
-      scores: of float[batch, seq, hidden] features.
-      batch: see `next_tokens`.
-
-    Returns:
-      `causal_lm_loss` in nats and `causal_lm_accuracy`.
-    """
-    labels, weights = next_tokens(batch)
-    losses, hits = cross_entropy_of_scores(scores, labels)
-    total = weights.sum()
-    return {
-        "causal_lm_loss": Sum((losses * weights).sum(), total),
-        "causal_lm_accuracy": metric((hits * weights).sum(), total),
-    }
-
-
 def cross_entropy_of_scores(
-    scores: WordScores, labels: jax.Array, most_logits: int = MOST_LOGITS
+    scores: WordScores, labels: jax.Array, max_logits: int = MAX_LOGITS
 ) -> tuple[jax.Array, jax.Array]:
-    """`cross_entropy` of the logits of `scores`, with at most about `most_logits` in memory.
+    """`cross_entropy` of the logits of `scores`, with at most about `max_logits` in memory.
 
     With more logits, positions are processed in equal parts of the sequence, one after the other,
     and the backward pass computes the logits of a part again.
@@ -142,13 +78,13 @@ def cross_entropy_of_scores(
     Args:
       scores: of float[batch, seq, hidden] features.
       labels: int32[batch, seq].
-      most_logits: of a part, over all devices; a part has at least one position of each row.
+      max_logits: of a part, over all devices; a part has at least one position of each row.
 
     Returns:
       float32[batch, seq] losses in nats; float32[batch, seq] hits.
     """
     rows, seq, _ = scores.features.shape
-    per_part = max(1, most_logits // (rows * scores.table.shape[0]))
+    per_part = max(1, max_logits // (rows * scores.table.shape[0]))
     num_parts = -(-seq // per_part)
     if num_parts == 1:
         return cross_entropy(scores.logits(), labels)
@@ -174,80 +110,18 @@ def cross_entropy_of_scores(
     return losses, hits
 
 
-def masked_phrases(batch: Batch) -> Sum:
-    """Returns the share of the phrases that are masked.
+def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
+    """Cross-entropy and accuracy of one class of several.
 
     Args:
-      batch: int8[batch, seq] `mask_units` (2 or more: begins a phrase), int32[batch, predictions]
-        `masked_lm_positions`, float32 `masked_lm_weights`.
-    """
-    begins = batch["mask_units"] >= PHRASE
-    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
-    numerator = (masked * batch["masked_lm_weights"]).sum()
-    return metric(numerator, begins.sum().astype(jnp.float32))
-
-
-def classification(logits: jax.Array, batch: Batch) -> Sums:
-    """Cross-entropy and accuracy of one class of several, for each example or each word.
-
-    Args:
+      name: what the results are called.
       logits: float32[..., classes].
-      batch: int32[...] `labels`, float32[...] `weights`.
-    """
-    return _classify("task", logits, batch["labels"], batch["weights"])
-
-
-def multi_label(logits: jax.Array, batch: Batch) -> Sums:
-    """Binary cross-entropy, the mean over the classes, of any number of classes.
-
-    Args:
-      logits: float32[..., classes].
-      batch: float32[..., classes] `labels` of 0 and 1, float32[...] `weights`.
-    """
-    labels, weights = batch["labels"], batch["weights"]
-    losses = jnp.logaddexp(0.0, logits) - labels * logits
-    return {"task_loss": Sum((losses.mean(-1) * weights).sum(), weights.sum())}
-
-
-def regression(values: jax.Array, batch: Batch) -> Sums:
-    """Squared error.
-
-    Args:
-      values: float32[...].
-      batch: float32[...] `labels` and `weights`.
-    """
-    weights = batch["weights"]
-    return {"task_loss": Sum(((values - batch["labels"]) ** 2 * weights).sum(), weights.sum())}
-
-
-def span(start_logits: jax.Array, end_logits: jax.Array, batch: Batch) -> Sums:
-    """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
-
-    Args:
-      start_logits, end_logits: float32[batch, seq].
-      batch: int32[batch] `start_positions` and `end_positions`, float32[batch] `weights`; all of
-        them [batch, examples] if rows have several examples, with int32[batch, seq] `example_ids`.
+      labels: int32[...].
+      weights: float32[...].
 
     Returns:
-      `task_loss`, and `task_accuracy`: how often both positions are right.
+      `NAME_loss` in nats and `NAME_accuracy`.
     """
-    weights = batch["weights"]
-    if weights.ndim == 2:  # an answer is in its own example
-        numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
-        is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
-        start_logits, end_logits = (
-            jnp.where(is_here, logits[:, None], IMPOSSIBLE) for logits in (start_logits, end_logits)
-        )
-    start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
-    end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
-    losses = (start_losses + end_losses) / 2
-    return {
-        "task_loss": Sum((losses * weights).sum(), weights.sum()),
-        "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
-    }
-
-
-def _classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
     # As a matrix: TPUs would copy logits [batch, n, classes] whose n is no multiple of 8.
     rows = logits.reshape(-1, logits.shape[-1])
     losses, hits = (x.reshape(labels.shape) for x in cross_entropy(rows, labels.reshape(-1)))

@@ -11,9 +11,8 @@ training text. `next_sentence` is null for a single text, and for a model withou
 """
 
 import dataclasses
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -22,27 +21,22 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
 from bert_jax.config.phases import Phase, most_masks
-from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.labelled.texts import EncodedTexts, Text, encode_text, read_texts
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import (
-    PreTrainingModel,
-    PreTrainingOutputs,
-    word_flops,
-)
-from bert_jax.models.model import EncoderConfig
+from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flops
 from bert_jax.tasks import losses, masking
-from bert_jax.tasks.losses import Sums
+from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import (
+    Answer,
     Batch,
+    CorpusData,
     Prediction,
     Task,
     TaskRow,
     TaskSettings,
     example_batch,
-    windows,
 )
-from bert_jax.tasks.text_answers import MaskAnswers
+from bert_jax.text.lexicon import PHRASE
 from bert_jax.text.tokenization import Tokenizer, count_characters
 
 
@@ -51,7 +45,6 @@ class Pretraining(Task):
     """Masked language modelling and next sentence prediction (paper, section 3.1).
 
     Attributes:
-      model: the encoder.
       next_sentence: whether next sentences are predicted.
       rule: how to mask on the device; None: the batches come with masks.
       predictions_per_token: masked positions of a row divided by its length, for FLOPs.
@@ -73,22 +66,23 @@ class Pretraining(Task):
     def example_batch(self) -> dict[str, jax.Array]:
         return example_batch() | {"masked_lm_positions": jnp.zeros((1, 1), jnp.int32)}
 
-    def transform(
-        self, key: jax.Array, batch: Batch, progress: jax.Array | float = 0.0
-    ) -> dict[str, jax.Array]:
+    def transform(self, key, batch, progress=0.0):
         if self.rule is None:
             return dict(batch)
         return masking.mask_batch(key, batch, self.rule, progress)
 
     def losses(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
-        sums = losses.masked_lm(outputs.masked_lm_logits, batch)
-        if self.id_characters:
-            characters = jnp.asarray(self.id_characters, jnp.int32)
-            sums |= losses.masked_lm_bits(sums, batch, characters)
+        ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+        sums = losses.classify("masked_lm", outputs.masked_lm_logits, ids, weights)
+        if self.id_characters:  # a loss that can be compared between vocabularies
+            characters = (jnp.asarray(self.id_characters, jnp.int32)[ids] * weights).sum()
+            bits = sums["masked_lm_loss"].numerator / np.log(2)
+            sums["masked_lm_bits_per_character"] = metric(bits, characters)
         if outputs.next_sentence_logits is not None:
-            sums |= losses.next_sentence(outputs.next_sentence_logits, batch)
+            labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
+            sums |= losses.classify("next_sentence", outputs.next_sentence_logits, labels, weights)
         if "mask_units" in batch:
-            sums["masked_phrases"] = losses.masked_phrases(batch)
+            sums["masked_phrases"] = _masked_phrases(batch)
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
@@ -106,34 +100,31 @@ class Pretraining(Task):
         return self.predictions_per_token * word_flops(self.model)
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainingData:
+def _masked_phrases(batch: Batch) -> Sum:
+    """Returns the share of the phrases that are masked."""
+    begins = batch["mask_units"] >= PHRASE  # int8[batch, seq]
+    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
+    numerator = (masked * batch["masked_lm_weights"]).sum()
+    return metric(numerator, begins.sum().astype(jnp.float32))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingData(CorpusData):
     """The host side.
 
     Attributes:
       metrics: empty: every mean of the device's sums is reported.
-      data: `config.data`.
       next_sentence: whether next sentences are predicted.
       judges_pairs: whether that head is trained.
       top_k: candidates for each mask.
-      labels: None, there are no classes.
     """
 
-    metrics: tuple[str, ...]
-    data: Mapping[str, Any]
-    next_sentence: bool
-    judges_pairs: bool
-    top_k: int
-    labels: None = None
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether a row may have several examples."""
-        return True
+    next_sentence: bool = False
+    judges_pairs: bool = False
+    top_k: int = 5
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "PretrainingData":
-        """Returns the host side for a configuration."""
+    def make(cls, settings: TaskSettings) -> Self:
         untrained = {name.split("/")[0] for name in settings.untrained}
         return cls(
             metrics=settings.metrics,
@@ -143,17 +134,13 @@ class PretrainingData:
             top_k=settings.top_k,
         )
 
-    def with_labels(self, labels: tuple[str, ...]) -> Self:
-        return self
-
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> Task:
-        _check_has_mask(tokenizer)
+    def make_task(self, model, tokenizer, phase=None, evaluate=False):
+        if tokenizer.mask_id < 0:
+            raise UserError(
+                "The vocabulary has no [MASK], which masked tokens need: set data.vocab to a"
+                " WordPiece vocabulary or a SentencePiece model, or train on next tokens"
+                " (configs/gpt.py)."
+            )
         task, pieces = Pretraining(model, self.next_sentence), len(tokenizer.pieces)
         if phase is None:
             return dataclasses.replace(task, top_k=min(self.top_k, pieces), num_pieces=pieces)
@@ -204,79 +191,41 @@ class PretrainingData:
             return ()
         return (1.0, 1.0, *parse_weights(self.data["lexicon_weights"]).values())
 
-    def answers_of(self, rows: CorpusRows) -> "NoAnswers":
-        return NoAnswers()
-
-    def evaluate(
-        self, rows: CorpusRows, predictions: Sequence[Prediction], means: Mapping[str, float]
-    ) -> dict[str, float]:
-        return dict(means)
-
-    def describe_evaluation(
-        self,
-        training: CorpusRows | None,
-        evaluation: Sequence[CorpusRows],
-        origin: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        (rows,) = evaluation
-        return {
-            "examples": rows.rows_per_epoch,
-            "sequence_length": rows.sequence_length,
-            "data": rows.fingerprint,
-        }
-
-    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
-        if any(name.startswith("masked_lm/") for name in untrained):
-            raise UserError(
-                f"The weights in {workdir} were imported without a masked-LM head: they give"
-                " features (python -m bert_jax features), but cannot fill in or score words before"
-                f" they are trained, with --config.init_from={workdir}."
-            )
-
-    def check_rows(self, rows: CorpusRows) -> None:
-        pass
-
-    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Text]:
-        return read_texts(path)
-
-    def check_example(self, example: Text, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+    def check_example(self, example, tokenizer, model):
         encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
 
-    def windows(self, examples: Iterable[Text]) -> Iterator[list[Text]]:
-        return windows(examples)
-
-    def encode(
-        self, examples: Sequence[Text], tokenizer: Tokenizer, counts: Counter
-    ) -> EncodedTexts:
+    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
         rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
         return EncodedTexts(rows, tokenizer)
 
-    def collect(self, examples: Sequence[Text], rows: EncodedTexts) -> MaskAnswers:
-        return MaskAnswers(rows, self.judges_pairs)
+    def collect(self, examples, rows: EncodedTexts, answers):
+        """`next_sentence` and `masks` of each text."""
+        pieces = rows.tokenizer.pieces
+        return [self._fill(*both, pieces) for both in zip(rows.rows, answers, strict=True)]
 
-
-def _check_has_mask(tokenizer: Tokenizer) -> None:
-    if tokenizer.mask_id < 0:
-        raise UserError(
-            "The vocabulary has no [MASK], which masked tokens need: set data.vocab to a WordPiece"
-            " vocabulary or a SentencePiece model, or train on next tokens (configs/gpt.py)."
-        )
-
-
-class NoAnswers:
-    """For an evaluation that needs the means of the sums only."""
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        pass
-
-    def predictions(self) -> list[Prediction]:
-        return []
+    def _fill(self, row: TextRow, answer: Answer, pieces: Sequence[str]) -> Prediction:
+        masks = [
+            {
+                "position": position,
+                "candidates": [
+                    {"token": pieces[token], "probability": float(probability)}
+                    for token, probability in zip(tokens, probabilities, strict=True)
+                ],
+            }
+            for position, tokens, probabilities in zip(
+                row.masked, answer["tokens"], answer["probabilities"], strict=False
+            )
+        ]
+        pair = None
+        if row.is_pair and self.judges_pairs and "next_sentence" in answer:
+            is_next, random_next = map(float, answer["next_sentence"])
+            pair = {"is_next": is_next, "random_next": random_next}
+        return {"next_sentence": pair, "masks": masks}
 
 
 PRETRAINING = TaskRow(
     make=PretrainingData.make,
     default_config=defaults.pretraining,
-    head="",
     pools=True,
     fills_masks=True,
     example=Text,

@@ -2,32 +2,26 @@
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from bert_jax.config import defaults
-from bert_jax.config.phases import Phase
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.spans import choose_spans
 from bert_jax.files.errors import UserError
-from bert_jax.models.model import EncoderConfig
 from bert_jax.models.reading import HeadConfig
-from bert_jax.models.task_heads import SpanModel, SpanOutputs
+from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
-from bert_jax.tasks import losses
-from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import check_head, make_head
-from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.outputs import SQUAD_FORM
+from bert_jax.tasks.head_settings import check_head
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
-from bert_jax.text.tokenization import Tokenizer
+from bert_jax.tasks.task import Answer, Batch, Prediction, Task, TaskRow, TaskSettings
 
 # By whether "no answer" is an answer.
 METRICS = {
@@ -41,8 +35,7 @@ class SpanTask(Task):
     """The device side.
 
     Attributes:
-      model: the encoder.
-      head: what is read of it.
+      head: what is read of the encoder.
     """
 
     head: HeadConfig = HeadConfig()
@@ -51,7 +44,29 @@ class SpanTask(Task):
         return SpanModel(self.model, self.head)
 
     def losses(self, outputs: SpanOutputs, batch: Batch) -> Sums:
-        return losses.span(outputs.start_logits, outputs.end_logits, batch)
+        """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
+
+        `task_accuracy` is how often both positions are right.
+        """
+        start_logits, end_logits, weights = (
+            outputs.start_logits,
+            outputs.end_logits,
+            batch["weights"],
+        )
+        if weights.ndim == 2:  # rows of several examples: an answer is in its own example
+            numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
+            is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
+            start_logits, end_logits = (
+                jnp.where(is_here, logits[:, None], IMPOSSIBLE)
+                for logits in (start_logits, end_logits)
+            )
+        start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
+        end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
+        losses = (start_losses + end_losses) / 2
+        return {
+            "task_loss": Sum((losses * weights).sum(), weights.sum()),
+            "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
+        }
 
     def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"start": outputs.start_logits, "end": outputs.end_logits}
@@ -63,14 +78,10 @@ class SpanData(Labelled):
 
     Attributes:
       metrics: of METRICS.
-      max_sequence_length: longer contexts take several rows.
       doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
       null_answers: whether "no answer" is an answer (SQuAD 2.0).
       null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
       is_chinese: scored as CMRC 2018.
-      head: what is read of the encoder.
-      losses: further losses.
-      labels: none.
     """
 
     doc_stride: int
@@ -80,13 +91,8 @@ class SpanData(Labelled):
     null_answers: bool
     null_threshold: float
     is_chinese: bool
-    head: HeadConfig
-    losses: Losses
 
-    @property
-    def can_pack(self) -> bool:
-        """A BiLSTM, and further losses, read whole rows."""
-        return not self.head.has_bilstm and self.losses == Losses()
+    PACKS: ClassVar = True
 
     @classmethod
     def make(cls, settings: TaskSettings) -> "SpanData":
@@ -97,24 +103,22 @@ class SpanData(Labelled):
         """
         data, head = settings.data, settings.head
         known = METRICS[head["null_answers"]]
-        for metric in settings.metrics:
-            if metric not in known:
+        for name in settings.metrics:
+            if name not in known:
                 raise UserError(
-                    f"metrics: {metric!r} is none of {', '.join(known)}, which there are for"
+                    f"metrics: {name!r} is none of {', '.join(known)}, which there are for"
                     f" head.null_answers={head['null_answers']}."
                 )
         if (published := data["published"]) not in ("", "cmrc2018"):
             raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return cls(
-            **shared_fields(settings),
+            **shared_fields(settings, "span"),
             **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",
-            head=make_head(settings, "span"),
-            losses=Losses.make(settings),
         )
 
-    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
+    def read(self, path, counts, labelled) -> Iterator[Question]:
         """The questions of a file.
 
         Raises:
@@ -130,37 +134,49 @@ class SpanData(Labelled):
                 " to score. Where no answer is one, set --config.head.null_answers=true."
             )
 
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> Task:
+    def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model)
         return self.losses.add_to(SpanTask(model, self.head))
 
-    def describe(self) -> tuple[str, ...]:
-        return self.losses.describe()
+    def encode(self, examples, tokenizer, counts) -> QuestionRows:
+        lengths = self.max_sequence_length, self.doc_stride, self.max_query_length
+        return encode_questions(examples, tokenizer, *lengths, counts)
 
-    def encode(
-        self, examples: Iterable[Question], tokenizer: Tokenizer, counts: Counter
-    ) -> QuestionRows:
-        return encode_questions(
-            examples,
-            tokenizer,
-            self.max_sequence_length,
-            self.doc_stride,
-            self.max_query_length,
-            counts,
+    def collect(self, examples, rows: QuestionRows, answers):
+        """`answer` with its place and score, `null_odds`, and the `n_best` spans."""
+        return [self._predict(example, rows, n, answers) for n, example in enumerate(examples)]
+
+    def _predict(
+        self, example: Question, rows: QuestionRows, number: int, answers: Sequence[Answer]
+    ) -> Prediction:
+        windows = rows.windows(number)
+        starts, ends = (
+            [answers[window.row][name][: rows.lengths[window.row]] for window in windows]
+            for name in ("start", "end")
         )
+        limits = self.max_answer_length, self.n_best
+        found = choose_spans(example.context, windows, starts, ends, *limits)
+        threshold = self.null_threshold if self.null_answers else math.inf
+        n_best = [
+            {
+                "text": span.text,
+                "start": span.start,
+                "end": span.stop,
+                "score": score,
+                "probability": probability,
+            }
+            for _, probability, score, span in found.n_best(with_null=self.null_answers)
+            if span is not None
+        ]
+        return {
+            "id": example.id,
+            "question": example.question,
+            "answer": found.text(threshold),
+            "null_odds": found.null_odds if math.isfinite(found.null_odds) else None,
+            "n_best": n_best,
+        }
 
-    def collect(self, examples: Sequence[Question], rows: QuestionRows) -> "SpanAnswers":
-        return SpanAnswers(examples, rows, self)
-
-    def score(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples, predictions):
         gold = {e.id: [text for text, _ in e.answers] for e in examples}
         if self.null_answers:
             # The best span of each, and how much better "no answer" is.
@@ -175,7 +191,7 @@ class SpanData(Labelled):
             values = _cmrc2018(answered, found) if self.is_chinese else squad_v1(answered, found)
         return {name: values[name] for name in self.metrics} | values
 
-    def baseline(self, examples: Sequence[Question]) -> float:
+    def baseline(self, examples):
         """Of no answer to anything."""
         if not self.null_answers:
             return 0.0
@@ -193,62 +209,9 @@ def _or_infinity(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-class SpanAnswers:
-    """The logits of all rows; a question has one row for each window of its context."""
-
-    def __init__(self, examples: Sequence[Question], rows: QuestionRows, data: SpanData):
-        self._examples, self._rows, self._data = examples, rows, data
-        self._starts: dict[int, np.ndarray] = {}
-        self._ends: dict[int, np.ndarray] = {}
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        for place, row in enumerate(row_numbers.tolist()):
-            if row >= 0:
-                size = int(self._rows.lengths[row])
-                self._starts[row] = answers["start"][place, :size]
-                self._ends[row] = answers["end"][place, :size]
-
-    def predictions(self) -> list[Prediction]:
-        """`answer` with its place and score, `null_odds`, and the `n_best` spans."""
-        return [self._predict(number, example) for number, example in enumerate(self._examples)]
-
-    def _predict(self, number: int, example: Question) -> Prediction:
-        windows = self._rows.windows(number)
-        found = choose_spans(
-            example.context,
-            windows,
-            [self._starts[window.row] for window in windows],
-            [self._ends[window.row] for window in windows],
-            self._data.max_answer_length,
-            self._data.n_best,
-        )
-        threshold = self._data.null_threshold if self._data.null_answers else math.inf
-        ranked = found.n_best(with_null=self._data.null_answers)
-        n_best = [
-            {
-                "text": span.text,
-                "start": span.start,
-                "end": span.stop,
-                "score": score,
-                "probability": probability,
-            }
-            for _, probability, score, span in ranked
-            if span is not None
-        ]
-        return {
-            "id": example.id,
-            "question": example.question,
-            "answer": found.text(threshold),
-            "null_odds": found.null_odds if math.isfinite(found.null_odds) else None,
-            "n_best": n_best,
-        }
-
-
 SPAN = TaskRow(
     make=SpanData.make,
     default_config=defaults.span,
     head="span",
-    pools=False,
-    outputs={".json": SQUAD_FORM},
     example=Question,
 )

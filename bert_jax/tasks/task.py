@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import flax.linen as nn
 import jax
@@ -13,15 +13,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.config.phases import Phase
-from bert_jax.data.batch import Rows
-from bert_jax.models.batch import complete_batch
-from bert_jax.models.model import Batch, EncoderConfig
+from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.labelled.texts import read_texts
+from bert_jax.files.errors import UserError
+from bert_jax.models.model import Batch, EncoderConfig, complete_batch
 from bert_jax.tasks.losses import Sums
 from bert_jax.text.tokenization import Tokenizer
 
 # Examples that are in memory at a time, and after which predictions are on disk.
 WINDOW = 1024
-# What is written for an example: JSON values.
+# What the device side answers for a row, and what is written for an example: JSON values.
+Answer = Mapping[str, np.ndarray]
 Prediction = dict[str, Any]
 
 
@@ -77,40 +79,25 @@ class Task:
         return 0.0
 
 
-class Answers(Protocol):
-    """Collects the answers of the rows of a data set, batch by batch, in any order."""
-
-    def add(self, row_numbers: np.ndarray, length: int, answers: dict[str, np.ndarray]) -> None:
-        """Adds those of a batch; row number -1 is padding."""
-        ...
-
-    def predictions(self) -> list[Prediction]:
-        """Returns one prediction for each example, in order, once all rows were added."""
-        ...
-
-
-class TaskData(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskData:
     """The host side of a task: from files to rows, and from answers to scores.
+
+    A subclass is a frozen dataclass. `Labelled` is the base of tasks on files of labelled examples,
+    `CorpusData` that of tasks on a corpus.
 
     Attributes:
       metrics: names of the scores; the first is compared with the baseline.
-      labels: names of the classes, empty before they are known; None: the task has none to store.
+      labels: names of the classes, () before they are known; None: the task has none to store.
     """
 
-    @property
-    def metrics(self) -> tuple[str, ...]: ...
-
-    @property
-    def labels(self) -> tuple[str, ...] | None: ...
+    metrics: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
 
     @property
     def can_pack(self) -> bool:
         """Whether a row may have several examples."""
-        ...
-
-    def with_labels(self, labels: tuple[str, ...]) -> "TaskData":
-        """Returns the same with these labels."""
-        ...
+        return False
 
     def make_task(
         self,
@@ -127,35 +114,51 @@ class TaskData(Protocol):
           phase: that is trained; None: the `answers` are the predictions for files.
           evaluate: whether held-out rows of the phase are evaluated.
         """
-        ...
+        raise NotImplementedError
 
-    def answers_of(self, rows: Rows) -> Answers:
-        """Returns the collector for an evaluation of these rows."""
-        ...
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
+        """Yields the examples of a file; counts what is left out or repaired."""
+        raise NotImplementedError
+
+    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        """Raises UserError for an example that cannot be predicted."""
+
+    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yields the examples in groups that are predicted and stored together, in order."""
+        examples = iter(examples)
+        while window := list(itertools.islice(examples, WINDOW)):
+            yield window
+
+    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
+        """Returns the rows of examples; counts what is truncated."""
+        raise NotImplementedError
+
+    def collect(
+        self, examples: Sequence[Any], rows: Any, answers: Sequence[Answer]
+    ) -> list[Prediction]:
+        """Returns a prediction for each example.
+
+        Args:
+          examples: what was encoded.
+          rows: from `encode`.
+          answers: of the device side, one for each row.
+        """
+        raise NotImplementedError
 
     def evaluate(
-        self, rows: Rows, predictions: Sequence[Prediction], means: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Returns the metrics of an evaluation, the first that selects checkpoints first.
+        self, rows: Any, answers: Sequence[Answer], means: Mapping[str, float]
+    ) -> tuple[dict[str, float], list[Prediction]]:
+        """Returns the metrics of an evaluation, the one that selects checkpoints first.
 
         Args:
-          rows: what was evaluated.
-          predictions: of `answers_of(rows)`.
+          rows: what was evaluated, LabelledRows or CorpusRows.
+          answers: of the device side, one for each row.
           means: of the device's Sums, `loss` first.
-        """
-        ...
 
-    def describe_evaluation(
-        self, training: Rows | None, evaluation: Sequence[Rows], origin: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Returns what an evaluation was computed on, for results.json.
-
-        Args:
-          training: the rows that the run trains on; None in a run that is evaluated only.
-          evaluation: the rows.
-          origin: `task` and `init_from` of the configuration.
+        Returns:
+          The metrics, and the predictions for the examples, if there are any.
         """
-        ...
+        raise NotImplementedError
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         """Raises UserError if a head that is needed has random parameters.
@@ -164,62 +167,47 @@ class TaskData(Protocol):
           untrained: names of the parameters that an import did not find.
           workdir: of the imported weights.
         """
-        ...
-
-    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
-        """Yields the examples of a file."""
-        ...
-
-    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
-        """Raises UserError for an example that cannot be predicted."""
-        ...
-
-    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yields the examples in groups that are predicted and stored together."""
-        ...
-
-    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
-        """Returns the rows of examples."""
-        ...
-
-    def collect(self, examples: Sequence[Any], rows: Any) -> Answers:
-        """Returns the collector for the predictions of these examples."""
-        ...
 
 
-class CorpusData(TaskData, Protocol):
-    """The host side of a task on a corpus."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusData(TaskData):
+    """The host side of a task on a corpus, whose examples for predictions are texts.
 
-    def check_rows(self, rows: Any) -> None:
-        """Raises UserError if the task cannot be trained on these CorpusRows."""
-        ...
+    Attributes:
+      data: `config.data`.
+    """
 
+    data: Mapping[str, Any]
 
-class LabelledData(TaskData, Protocol):
-    """The host side of a task on files of labelled examples."""
+    # What `check_trained` looks for: the head's parameters, and its name in the message.
+    HEAD: ClassVar = ("masked_lm/", "a masked-LM head")
+
+    @classmethod
+    def make(cls, settings: "TaskSettings") -> Self:
+        """Returns the host side for a configuration."""
+        return cls(metrics=settings.metrics, data=settings.data)
 
     @property
-    def labels(self) -> tuple[str, ...]: ...
+    def can_pack(self) -> bool:
+        return True
 
-    def with_labels(self, labels: tuple[str, ...]) -> "LabelledData":
-        """Returns the same with these labels."""
-        ...
+    def check_rows(self, rows: CorpusRows) -> None:
+        """Raises UserError if the task cannot be trained on these rows."""
 
-    def with_labels_of(self, examples: Iterable[Any]) -> "LabelledData":
-        """Returns the same with the labels of the training examples."""
-        ...
+    def evaluate(self, rows, answers, means):
+        return dict(means), []
 
-    def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Returns scores of labelled examples, `metrics` first."""
-        ...
+    def read(self, path, counts, labelled):
+        return read_texts(path)
 
-    def describe(self) -> tuple[str, ...]:
-        """Returns lines for the banner about the head."""
-        ...
-
-    def baseline(self, examples: Sequence[Any]) -> float:
-        """Returns the first metric of the same answer to every example."""
-        ...
+    def check_trained(self, untrained, workdir):
+        parameters, name = self.HEAD
+        if any(path.startswith(parameters) for path in untrained):
+            raise UserError(
+                f"The weights in {workdir} were imported without {name}: they give features"
+                " (python -m bert_jax features), but no predictions and no scores of texts before"
+                f" they are trained, with --config.init_from={workdir}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +219,6 @@ class TaskSettings:
       metrics: names of scores; the first is reported first.
       max_sequence_length: of a row in tokens, special ones included.
       frozen_encoder: whether the encoder is not trained.
-      prediction_batch_size: rows of a batch of predictions, before rounding up to the mesh.
       top_k: candidates for each masked position.
       untrained: names of the parameters that an import did not find.
     """
@@ -242,22 +229,8 @@ class TaskSettings:
     metrics: tuple[str, ...]
     max_sequence_length: int
     frozen_encoder: bool = False
-    prediction_batch_size: int = 32
     top_k: int = 5
     untrained: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputForm:
-    """A published form of predictions, chosen by the ending of the output's name.
-
-    Attributes:
-      write: (host side, JSON lines of predictions, path) writes the file.
-      check: (host side, path) raises UserError for a path that the form cannot have.
-    """
-
-    write: Callable[[Any, str, str], None]
-    check: Callable[[Any, str], Any] = lambda data, path: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +247,6 @@ class TaskRow:
       fills_masks: whether the model has a masked-LM head.
       reads_forward: whether the model predicts each token from those before it.
       reads_streams: whether the rows are those of streams, and states are carried between batches.
-      outputs: published forms of predictions by ending of a file name.
       example: the class of the examples that are predicted; None: requests cannot ask for them.
     """
 
@@ -285,17 +257,23 @@ class TaskRow:
     fills_masks: bool = False
     reads_forward: bool = False
     reads_streams: bool = False
-    outputs: Mapping[str, OutputForm] = dataclasses.field(default_factory=dict)
     example: type | None = None
-
-
-def windows(examples: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yields examples in lists of WINDOW, in order."""
-    examples = iter(examples)
-    while window := list(itertools.islice(examples, WINDOW)):
-        yield window
 
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:
     """Returns what every encoder takes: a batch of one row without padding."""
     return complete_batch({"input_ids": jnp.zeros((1, length), jnp.int32)})
+
+
+def add_answers(
+    found: dict[int, Answer], row_numbers: np.ndarray, outputs: Mapping[str, Any]
+) -> None:
+    """Adds the answers of a batch, [batch, ...] each, by row number; -1 is padding."""
+    for place, number in enumerate(row_numbers.tolist()):
+        if number >= 0:
+            found[number] = {name: array[place] for name, array in outputs.items()}
+
+
+def in_order(found: Mapping[int, Answer]) -> list[Answer]:
+    """Returns the answers of all rows by row number."""
+    return [found[number] for number in range(len(found))]

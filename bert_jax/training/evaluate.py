@@ -17,7 +17,7 @@ from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import loss_names
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import Task, add_answers, in_order
 from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
@@ -87,7 +87,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     def evaluate_params(params: Any) -> Evaluation:
         values, kept = {}, []
         for rows in splits:
-            totals, answers = metrics.Totals(), run.data.answers_of(rows)
+            totals, answers = metrics.Totals(), {}
             batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
             carry, sums = init_carry(task, mesh, batch_size), {}
             for number, batch in enumerate(batches):
@@ -95,10 +95,11 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
                 *results, carry = step(params, on_device, key, number, carry)
                 sums, outputs = jax.device_get(results)
                 totals.add(sums)
-                answers.add(batch.row_numbers, batch.length, outputs)
+                if outputs:
+                    add_answers(answers, batch.row_numbers, outputs)
             means = metrics.with_loss(totals.means(), loss_names(sums))
-            predictions = answers.predictions()
-            values |= run.data.evaluate(rows, predictions, means)
+            found, predictions = run.data.evaluate(rows, in_order(answers), means)
+            values |= found
             if rows is splits[0]:
                 kept = predictions
         return Evaluation(values, kept, _layer_weights(params))
@@ -135,14 +136,24 @@ def _layer_weights(params: Any) -> tuple[float, ...]:
 
 def write_results(run: Run, step: int, values: dict[str, float]) -> None:
     """Writes results.json: the metrics of a checkpoint, and what they were computed on."""
-    origin = {name: run.config[name] for name in ("task", "init_from")}
     phase = run.phase_at(step - 1)
-    training = run.training_rows(phase) if run.training else None
-    results = {
-        "eval": values,
-        "step": step,
-        "seed": run.config.seed,
-        **run.data.describe_evaluation(training, run.evaluation_rows(phase), origin),
-    }
+    training: Any = (run.training_rows(phase),) if run.training else ()
+    evaluation: Any = run.evaluation_rows(phase)
+    host: Any = run.data
+    if has_corpus(run.config):
+        (rows,) = evaluation
+        data = {
+            "examples": rows.rows_per_epoch,
+            "sequence_length": rows.sequence_length,
+            "data": rows.fingerprint,
+        }
+    else:
+        data = {
+            "task": run.config.task,
+            "init_from": run.config.init_from,
+            "baseline": host.baseline(evaluation[0].examples),
+            "data": {rows.name: rows.origin() for rows in (*training, *evaluation)},
+        }
+    results = {"eval": values, "step": step, "seed": run.config.seed, **data}
     path = os.path.join(run.workdir, "results.json")
     write_json(path, results, sort_keys=False)  # the metric that selects checkpoints comes first

@@ -32,7 +32,8 @@ from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import LossFunction
-from bert_jax.tasks.task import CorpusData, LabelledData
+from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.task import CorpusData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
@@ -146,7 +147,7 @@ def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
 
 
 def _open_labelled(
-    config: ConfigDict, workdir: str, data: LabelledData, to_train: bool, mesh: Mesh
+    config: ConfigDict, workdir: str, data: Labelled, to_train: bool, mesh: Mesh
 ) -> Run:
     (phase,) = make_phases(config, steps=1)
     if not config.data.eval:
@@ -161,7 +162,7 @@ def _open_labelled(
         if not config.data.train:
             raise UserError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)
-        data = data.with_labels_of(examples)
+        data = dataclasses.replace(data, labels=data.find_labels(examples))
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
         config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
@@ -180,7 +181,7 @@ def _open_labelled(
     else:
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
-        data = data.with_labels(read_labels(workdir))
+        data = dataclasses.replace(data, labels=read_labels(workdir))
     pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
         _rows(name, source, *_read(data, source), data, tokenizer).padded_to(pad_lengths)
@@ -200,7 +201,6 @@ def _open_labelled(
         description=(
             *(line for rows in (*training, *evaluation) for line in rows.describe()),
             *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
-            *data.describe(),
             *model_choices.describe(config),
             _describe_batches(config, phase, pad_lengths, training),
         ),
@@ -220,7 +220,7 @@ def _lengths_of_run(workdir: str) -> tuple[int, ...]:
         return ()
 
 
-def _check_packing(config: ConfigDict, data: LabelledData) -> None:
+def _check_packing(config: ConfigDict, data: Labelled) -> None:
     if not data.can_pack or "num_heads" not in config.model:
         what = "head or these losses" if "num_heads" in config.model else "encoder"
         raise UserError(
@@ -283,7 +283,7 @@ def _more_sources(entries: Sequence[str]) -> dict[str, str]:
     return sources
 
 
-def _read(data: LabelledData, source: str) -> tuple[list[Any], Counter]:
+def _read(data: Labelled, source: str) -> tuple[list[Any], Counter]:
     counts = Counter()
     return list(data.read(local(source), counts, labelled=True)), counts
 
@@ -293,7 +293,7 @@ def _rows(
     source: str,
     examples: list[Any],
     counts: Counter,
-    data: LabelledData,
+    data: Labelled,
     tokenizer: Tokenizer,
 ) -> LabelledRows:
     rows = data.encode(examples, tokenizer, counts)

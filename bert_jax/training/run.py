@@ -204,7 +204,6 @@ def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
         metrics=tuple(config.get("metrics", ())),
         max_sequence_length=phase_entries(config)[0][0],
         frozen_encoder=config.optimizer.frozen_layers == -1,
-        prediction_batch_size=config.eval.batch_size or config.global_batch_size,
         **more,
     )
     return row.make(settings)

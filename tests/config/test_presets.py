@@ -17,7 +17,7 @@ from bert_jax.config.fields import fields, value_of
 from bert_jax.config.phases import make_phases
 from bert_jax.config.presets import PRESETS
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.models.layers.feed_forward import activate
+from bert_jax.models.layers.dense import activate
 from bert_jax.models.layers.masks import attention_bias, can_attend
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking

@@ -8,8 +8,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.losses import Sum, cross_entropy, metric
-from bert_jax.tasks.pretraining import PretrainingData
-from bert_jax.tasks.task import Task, TaskRow
+from bert_jax.tasks.task import CorpusData, Task, TaskRow
 
 
 class NextTokenModel(nn.Module):
@@ -40,7 +39,7 @@ class NextToken(Task):
         return 2.0 * self.model.hidden_size * self.model.padded_vocab_size
 
 
-class NextTokenData(PretrainingData):
+class NextTokenData(CorpusData):
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         if phase is None:
             raise UserError("config.task='next_token' makes no predictions.")

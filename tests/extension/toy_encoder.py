@@ -5,25 +5,18 @@ It has neither positions nor attention, and none of the fields of a Transformer.
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models.layers.dense import dense, embedding
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.norm import layer_norm
-from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, Model
+from bert_jax.models.model import Encoded, Encoder, EncoderConfig, Model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BagConfig(EncoderConfig):
-    """A bag of words.
-
-    Attributes:
-      context_size: features of the inner layer.
-    """
-
-    context_size: int
+    context_size: int  # features of the inner layer
 
 
 class Bag(Encoder):
@@ -32,22 +25,13 @@ class Bag(Encoder):
     config: BagConfig
 
     def setup(self):
-        config = self.config
-        self.words = embedding(config, config.padded_vocab_size)
-        self.inner = dense(config, config.context_size)
-        self.outer = dense(config, config.hidden_size)
-        self.norm = layer_norm(config)
-        self.dropout = Dropout(config.dropout_rate, config.prng_impl)
+        self.words = embedding(self.config, self.config.padded_vocab_size)
+        self.inner = dense(self.config, self.config.context_size)
+        self.outer = dense(self.config, self.config.hidden_size)
+        self.norm = layer_norm(self.config)
+        self.dropout = Dropout(self.config.dropout_rate, self.config.prng_impl)
 
-    def __call__(
-        self,
-        batch: Batch,
-        *,
-        deterministic: bool,
-        keep_all: bool = False,
-        keep_attention: bool = False,
-    ) -> Encoded:
-        """Encodes a batch; see `Encoder`."""
+    def __call__(self, batch, *, deterministic=True, keep_all=False, keep_attention=False):
         if keep_attention:
             raise ValueError("A bag of words has no attention probabilities.")
         words = self.dropout(self.words(batch["input_ids"]), deterministic)
@@ -57,14 +41,8 @@ class Bag(Encoder):
         hidden = self.norm(words + self.outer(jnp.tanh(self.inner(mean))))
         return Encoded(hidden, (words, hidden) if keep_all else ())
 
-    def word_embedding(self) -> jax.Array:
-        """float32[padded vocab, hidden]."""
+    def word_embedding(self):
         return self.words.embedding
-
-
-def flops_per_token(config: BagConfig, sequence_length: int) -> float:
-    kernels = 2 * config.hidden_size * config.context_size
-    return 2.0 * (kernels + config.hidden_size * sequence_length)
 
 
 BAG = Model(
@@ -77,5 +55,5 @@ BAG = Model(
         (r"^bag/outer/kernel$", PartitionSpec("tensor", "fsdp")),
         (r"^bag/(outer/bias|norm/.*)$", PartitionSpec()),
     ),
-    flops_per_token=flops_per_token,
+    flops_per_token=lambda c, length: 2.0 * c.hidden_size * (2 * c.context_size + length),
 )

@@ -8,9 +8,9 @@ from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.models import make_encoder
+from bert_jax.models.heads import LinearHead
 from bert_jax.models.model import EncoderConfig
-from bert_jax.models.task_heads import LinearHead
-from bert_jax.tasks import losses
+from bert_jax.tasks.losses import Sum
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Task, TaskRow
 
@@ -31,7 +31,8 @@ class CountWords(Task):
         return CountModel(self.model)
 
     def losses(self, outputs, batch):
-        return losses.regression(outputs, batch)
+        errors, weights = (outputs - batch["labels"]) ** 2, batch["weights"]
+        return {"count_loss": Sum((errors * weights).sum(), weights.sum())}
 
     def answers(self, outputs, batch):
         return {"words": jnp.round(outputs)}

@@ -122,7 +122,8 @@ def make_run(tmp_path_factory) -> MakeRun:
         config = name if isinstance(name, ConfigDict) else _small_config(name, changes)
         data = make_task_data(config)
         if data.labels is not None:
-            data = data.with_labels(data.labels or labels or LABELS.get(config.task, ()))
+            names = data.labels or labels or LABELS.get(config.task, ())
+            data = dataclasses.replace(data, labels=names)
             write_labels(str(folder), data.labels)
         tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)
         task = data.make_task(make_model_config(config), tokenizer)

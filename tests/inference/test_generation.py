@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,8 @@ def slowly(workdir, generator, prompt, sampling, key, count, ends, never):
             "token_type_ids": jnp.zeros_like(row),
             "example_ids": jnp.ones_like(row),  # the mask is causal
         }
-        return model.apply({"params": params}, batch, deterministic=True)
+        scores: Any = model.apply({"params": params}, batch, deterministic=True)
+        return scores.logits()
 
     new = []
     for number in range(count):

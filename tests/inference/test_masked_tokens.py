@@ -61,7 +61,7 @@ def test_a_text_that_is_too_long_is_named_before_the_first_prediction(workdir, t
 def test_a_model_without_a_trained_masked_lm_head_is_not_evaluated(make_workdir):
     workdir = make_workdir()
     mark_as_untrained(workdir, "masked_lm/bias")
-    with pytest.raises(ValueError, match="cannot fill in or score words before they are trained"):
+    with pytest.raises(ValueError, match="but no predictions and no scores of texts before they"):
         evaluate(store.load(workdir), workdir)
 
 

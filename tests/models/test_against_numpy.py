@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_jax.models.bert import Bert
-from bert_jax.models.heads import PreTrainingModel
 
 erf = np.vectorize(math.erf)
 
@@ -122,41 +121,6 @@ def encode(bert, config, batch, row):
     if config.norm_place == "pre":
         all_hidden[-1] = layer_norm(x, bert["encoder"]["layer_norm"], config)
     return all_hidden, attention
-
-
-def heads(params, config, batch, row, x):
-    """Logits of both heads from the last hidden states of one row."""
-    words = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
-    pooled = np.tanh(dense(x[0], params["bert"]["pooler"]))
-    head = params["masked_lm"]
-    masked = dense(x[batch["masked_lm_positions"][row]], head["transform"])
-    masked = layer_norm(gelu(masked, config.activation), head["layer_norm"], config)
-    return masked @ words.T + head["bias"], dense(pooled, params["next_sentence"])
-
-
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-@pytest.mark.parametrize("num_layers", [2, 12])
-def test_every_number_on_the_way(make_config, make_batch, random_params, activation, num_layers):
-    config = make_config(activation=activation, num_layers=num_layers)
-    batch = make_batch(config)
-    model = PreTrainingModel(config, next_sentence=True)
-    params = random_params(model, batch)
-    found = model.apply({"params": params}, batch, deterministic=True)
-    body = Bert(config).apply(
-        {"params": params["bert"]}, batch, deterministic=True, keep_all=True, keep_attention=True
-    )
-    exact = jax.tree.map(np.float64, params)
-    tolerance = {"rtol": 0, "atol": 1e-5 if num_layers == 2 else 1e-4}
-    for row in range(len(batch["input_ids"])):
-        is_token = batch["example_ids"][row] > 0
-        all_hidden, attention = encode(exact["bert"], config, batch, row)
-        logits, pair_logits = heads(exact, config, batch, row, all_hidden[-1])
-        np.testing.assert_allclose(found.masked_lm_logits[row], logits, **tolerance)
-        np.testing.assert_allclose(found.next_sentence_logits[row, 0], pair_logits, **tolerance)
-        for ours, theirs in zip(body.all_hidden, all_hidden, strict=True):
-            np.testing.assert_allclose(ours[row][is_token], theirs[is_token], **tolerance)
-        for ours, theirs in zip(body.attention, attention, strict=True):
-            np.testing.assert_allclose(ours[row][:, is_token], theirs[:, is_token], **tolerance)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models import bert
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import PreTrainingModel
-from bert_jax.models.pooling import EncoderWithPooler
 
 
 def make_model(config):
@@ -37,21 +37,6 @@ def test_masked_words_have_the_same_logits_without_next_sentence_prediction(
     found = model.apply({"params": less}, batch, deterministic=True)
     np.testing.assert_array_equal(found.masked_lm_logits, whole.masked_lm_logits)
     assert found.next_sentence_logits is None
-
-
-def test_the_pooler_stands_beside_the_parts_of_the_encoder(make_config, make_batch, random_params):
-    config = make_config()
-    batch = make_batch(config)
-    model = EncoderWithPooler(config)
-    params = random_params(model, batch)
-    assert params.keys() == {"embeddings", "encoder", "pooler"}
-    encoded, pooled = model.apply({"params": params}, batch, deterministic=True)
-    alone = {name: part for name, part in params.items() if name != "pooler"}
-    plain = Bert(config).apply({"params": alone}, batch, deterministic=True)
-    np.testing.assert_array_equal(encoded.hidden, plain.hidden)
-    cls = np.asarray(plain.hidden)[:, 0]
-    expected = np.tanh(cls @ params["pooler"]["kernel"] + params["pooler"]["bias"])
-    np.testing.assert_allclose(pooled[:, 0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("mask_value", [-10_000.0, -1e9, float(np.finfo(np.float32).min)])
@@ -250,8 +235,8 @@ def test_hidden_states_and_attention_only_on_request(make_config, make_batch, ra
     np.testing.assert_allclose(full.attention[0].sum(-1), 1, atol=1e-6)
 
 
-def test_a_learned_table_only_for_learned_positions(make_config, make_batch, random_params):
-    for kind in ("learned", "sinusoidal", "rotary", "none"):
-        config = make_config(positions=kind)
-        params = random_params(Bert(config), make_batch(config))
-        assert ("position_embeddings" in params["embeddings"]) == (kind == "learned")
+def test_the_example_of_the_module_runs():
+    example = [line for line in (bert.__doc__ or "").splitlines() if line.startswith("    ")]
+    names = {"jax": jax, "jnp": jnp, **vars(bert)}
+    exec("\n".join(line.strip() for line in example), names)
+    assert names["hidden"].shape == (1, 3, 128)

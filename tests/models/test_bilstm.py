@@ -5,7 +5,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.bilstm import bilstm
+from bert_jax.models.reading import HeadConfig, bilstm
+from tests.tiny import make_model
 
 FEATURES, SIZE, SEQ = 6, 5, 9
 LENGTHS = np.array([9, 4, 1, 7], np.int32)
@@ -18,8 +19,8 @@ class Module(nn.Module):
 
     @nn.compact
     def __call__(self, x, lengths, deterministic=True):
-        options = {"dropout_rate": 0.5, "prng_impl": "threefry2x32"}
-        return bilstm(x, lengths, deterministic, size=SIZE, layers=self.layers, **options)
+        head = HeadConfig(lstm_size=SIZE, lstm_layers=self.layers, dropout_rate=0.5)
+        return bilstm(make_model(), head, x, lengths, deterministic)
 
 
 def make(layers, seed=0):

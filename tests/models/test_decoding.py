@@ -43,13 +43,10 @@ def pieces_of(batch, steps):
     ("name", "changes"),
     [
         ("gpt", {}),
-        ("gpt", {"norm_place": "pre"}),
-        ("gpt", {"positions": "sinusoidal"}),
         ("gpt", {"positions": "rotary", "norm_place": "pre", "feed_forward": "gated"}),
         ("gpt", {"positions": "none", "remat": True}),
         ("gpt", {"attention": "dot_product", "attention_dropout_rate": 0.0}),
         ("bert", {}),
-        ("bert", {"positions": "rotary"}),
     ],
     ids=str,
 )

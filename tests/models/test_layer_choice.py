@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
-from bert_jax.models.reading import HEAD_LAYERS
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_weighted_sums(states):
 @pytest.mark.parametrize("name", LAYER_CHOICES)
 def test_the_least_number_of_layers_is_enough(states, name):
     """And one less would read the embeddings as a layer, or nothing."""
-    least = LAYER_CHOICES[name].least_layers
+    least = LAYER_CHOICES[name].min_layers
     few = states[: least + 1]
     num_weights = LAYER_CHOICES[name].num_weights(len(few))
     found = choose(name, few, weights=(1.0,) * (num_weights or least))
@@ -81,7 +80,3 @@ def test_mixes_of_some_layers(states):
     for name, count in (("mix_with_embeddings", 5), ("mix_last_4", 5)):
         with pytest.raises(ValueError):
             choose(name, states, weights=(1.0,) * count)
-
-
-def test_heads_choose_from_the_table():
-    assert set(HEAD_LAYERS) < set(LAYER_CHOICES)

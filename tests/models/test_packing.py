@@ -103,16 +103,3 @@ def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(make_run, c
     assert_same_gradient(gradient, packed_gradient)
     second = slice(LENGTHS[0], LENGTHS[0] + LENGTHS[1])
     np.testing.assert_allclose(packed_hidden[0, second], hidden[1, : LENGTHS[1]], atol=1e-5)
-
-
-def test_padding_changes_nothing(make_run):
-    run = make_run()
-    rows = [[e] for e in make_examples(np.random.default_rng(1))]
-    tight = make_rows(rows, max(LENGTHS), slots=2, examples_per_row=1)
-    padded = make_rows(rows, 32, slots=5, examples_per_row=2)
-    # What stands in the padding does not matter either.
-    padded["input_ids"][padded["example_ids"] == 0] = 17
-    loss, gradient, _ = run(tight)
-    padded_loss, padded_gradient, _ = run(padded)
-    assert padded_loss == pytest.approx(loss, abs=1e-5)
-    assert_same_gradient(gradient, padded_gradient)

@@ -50,23 +50,6 @@ def test_the_rarest_words_of_a_large_vocabulary_are_all_drawn():
     assert 0 <= int(ids.min()) and int(ids.max()) < size
 
 
-def test_samples_have_the_distribution_of_drawing_until_enough_words_differ():
-    """All ordered samples of 2 words of 4, by enumeration; and the mean number of tries."""
-    size, repeats = 4, 40_000
-    keys = jax.random.split(jax.random.key(1), repeats)
-    sample = jax.jit(lambda keys: jax.lax.map(lambda key: sample_words(key, 2, size), keys))(keys)
-    p = probabilities(size)
-    counts = {pair: 0 for pair in itertools.permutations(range(size), 2)}
-    for first, second in np.asarray(sample.ids).tolist():
-        counts[first, second] += 1
-    for (first, second), count in counts.items():
-        expected = p[first] * p[second] / (1 - p[first])
-        assert count / repeats == pytest.approx(expected, abs=4 * (expected / repeats) ** 0.5)
-    # After the first word, the number of tries is geometric.
-    mean = 1 + sum(p[first] / (1 - p[first]) for first in range(size))
-    assert np.mean(sample.num_tries) == pytest.approx(mean, abs=0.05)
-
-
 def draw_one_by_one(key, num_samples: int, size: int) -> tuple[list[int], int]:
     """The sample of `sample_words` from the same draws, by a loop over them."""
     found, tries = [], 0
@@ -143,27 +126,6 @@ def test_with_a_sample_of_all_words_drawn_very_often_the_loss_is_the_full_one():
     expected = -np.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)[..., 0]
     found = sampled_cross_entropy(features, labels, table, bias, sample, size)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_words_count_equally_whatever_their_frequency():
-    """The inverse of a word's expected count, when sampled, has about the expectation 1.
-
-    It is not exactly 1, since the number of tries of a sample stands for its distribution. Without
-    the correction the most frequent word would count nine times as much as the rarest.
-    """
-    size, num_samples, repeats = 40, 12, 4000
-    keys = jax.random.split(jax.random.key(2), repeats)
-
-    def weights(key):
-        sample = sample_words(key, num_samples, size)
-        counts = jnp.exp(log_expected_counts(sample.ids, sample, size))
-        nothing = jnp.zeros(size)
-        return nothing.at[sample.ids].add(1 / counts), nothing.at[sample.ids].add(1)
-
-    corrected, plain = jax.jit(lambda keys: jax.lax.map(weights, keys))(keys)
-    np.testing.assert_allclose(np.mean(corrected, axis=0), 1, atol=0.2)
-    shares = np.mean(plain, axis=0)
-    assert shares[0] / shares[-1] > 6
 
 
 def test_words_that_are_neither_sampled_nor_labels_get_no_gradient():

@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.devices.trees import flatten
 from bert_jax.models.gpt import GptConfig
 from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.auxiliary import Losses
@@ -16,6 +15,7 @@ from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import train_step
 from tests.parity.conftest import random_params
+from tests.parity.test_gpt import to_theirs
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -35,30 +35,13 @@ HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, has_lm_head=Tru
 
 
 def their_arrays(tree):
-    """{their name: array} of our parameters or gradients; their kernels are [in, out] too."""
-    ours = {name: np.array(leaf) for name, leaf in flatten(tree).items()}
-    names = {
-        "gpt/embeddings/word_embeddings/embedding": "transformer.tokens_embed.weight",
-        "gpt/embeddings/position_embeddings/embedding": "transformer.positions_embed.weight",
-    }
-    arrays = {theirs: ours[mine] for mine, theirs in names.items()}
-    for i in range(MODEL.num_layers):
-        mine, theirs = f"gpt/encoder/layer_{i}", f"transformer.h.{i}"
-        for leaf, kind in (("kernel", "weight"), ("bias", "bias")):
-            parts = (ours[f"{mine}/attention/{name}/{leaf}"] for name in ("query", "key", "value"))
-            arrays[f"{theirs}.attn.c_attn.{kind}"] = np.concatenate(list(parts), axis=-1)
-            for module, name in (
-                ("attention/output", "attn.c_proj"),
-                ("intermediate", "mlp.c_fc"),
-                ("output", "mlp.c_proj"),
-            ):
-                arrays[f"{theirs}.{name}.{kind}"] = ours[f"{mine}/{module}/{leaf}"]
-        for leaf, kind in (("scale", "weight"), ("bias", "bias")):
-            for module, name in (("attention/layer_norm", "ln_1"), ("layer_norm", "ln_2")):
-                arrays[f"{theirs}.{name}.{kind}"] = ours[f"{mine}/{module}/{leaf}"]
-    arrays["multiple_choice_head.summary.weight"] = ours["classifier/kernel"].T
-    arrays["multiple_choice_head.summary.bias"] = ours["classifier/bias"]
-    assert sum(array.size for array in arrays.values()) == sum(a.size for a in ours.values())
+    """{their name: array} of our parameters or gradients."""
+    arrays = to_theirs({"gpt": tree["gpt"]})
+    arrays["multiple_choice_head.summary.weight"] = np.array(tree["classifier"]["kernel"].T)
+    arrays["multiple_choice_head.summary.bias"] = np.array(tree["classifier"]["bias"])
+    assert sum(array.size for array in arrays.values()) == sum(
+        a.size for a in jax.tree.leaves(tree)
+    )
     return arrays
 
 

@@ -45,7 +45,7 @@ def to_theirs(tree: Any) -> dict[str, np.ndarray]:
         "tokens_embed.weight": ours["embeddings/word_embeddings/embedding"],
         "positions_embed.weight": ours["embeddings/position_embeddings/embedding"],
     }
-    for i in range(MODEL.num_layers):
+    for i in range(len(tree["gpt"]["encoder"])):
         path, block = f"encoder/layer_{i}", f"h.{i}"
         for leaf in ("kernel", "bias"):
             parts = [ours[f"{path}/attention/{n}/{leaf}"] for n in ("query", "key", "value")]
@@ -104,8 +104,8 @@ def ours(params, batch):
     encoded = Gpt(MODEL).apply(
         {"params": params["gpt"]}, batch, deterministic=True, keep_all=True, keep_attention=True
     )
-    logits = CausalLMModel(MODEL).apply({"params": params}, batch, deterministic=True)
-    return encoded.all_hidden, encoded.attention, logits
+    scores: Any = CausalLMModel(MODEL).apply({"params": params}, batch, deterministic=True)
+    return encoded.all_hidden, encoded.attention, scores.logits()
 
 
 def check_lengths(params, theirs, lengths, rows):

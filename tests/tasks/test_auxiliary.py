@@ -205,11 +205,6 @@ def test_the_penalty_is_the_sum_of_the_squares_of_the_weights():
 def test_without_weights_the_task_is_the_task_itself():
     task = Classification(make_model(), "single", 2)
     assert Losses().add_to(task) is task
-    assert Losses().describe() == ()
-    (line,) = Losses(0.5, 0.001).describe()
-    assert line.endswith(
-        "0.5 x the loss of the next token + 0.001 x the squares of the mix's weights"
-    )
 
 
 def test_losses_that_have_no_sense_are_refused():

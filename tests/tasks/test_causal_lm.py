@@ -17,6 +17,7 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.models.heads import CausalLMModel, WordScores
 from bert_jax.tasks import losses
 from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.run import make_task_data
 from bert_jax.training.state import init_params, make_key
@@ -66,8 +67,8 @@ def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
     total = float((batch["example_ids"] > 0).sum() - 3)
     assert sums["causal_lm_loss"].denominator == total
     assert sums["causal_lm_loss"].numerator == pytest.approx(total * math.log(61), rel=1e-6)
-    logits = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
-    assert not np.asarray(jax.nn.softmax(logits))[..., 61:].any()  # pyright: ignore
+    scores: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
+    assert not np.asarray(jax.nn.softmax(scores.logits()))[..., 61:].any()  # pyright: ignore
 
 
 @pytest.fixture
@@ -124,7 +125,8 @@ def test_neither_pass_holds_more_logits_than_allowed(most, largest):
 def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
     model = make_model(attention_pattern="causal", max_position_embeddings=16)
     params = init_params(CausalLM(model), make_key(0, "init"))
-    logits_of = jax.jit(functools.partial(CausalLMModel(model).apply, deterministic=True))
+    apply: Any = functools.partial(CausalLMModel(model).apply, deterministic=True)
+    logits_of = jax.jit(lambda *args: apply(*args).logits())
     batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
     batch["position_ids"] = np.repeat([[*range(9), *range(7)]], 2, 0).astype(np.int32)
     before: Any = logits_of({"params": params}, batch)
@@ -156,13 +158,13 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
     rows = data.encode(texts, TOKENIZER, Counter())
     task = data.make_task(model, TOKENIZER)
-    answers = data.collect(texts, rows)
+    answers = {}
     numbers = np.arange(len(texts))[None]  # all of them in one row
     fields = rows.take(numbers, 32)
     outputs: Any = task.make_model().apply({"params": params}, fields, deterministic=True)
     each, found = rows.unpack(numbers, jax.device_get(task.answers(outputs, fields)))
-    answers.add(each, 32, found)
-    predictions = answers.predictions()
+    add_answers(answers, each, found)
+    predictions = data.collect(texts, rows, in_order(answers))
 
     sequences = [
         [first, "moon", "##s", "moon", ".", "[SEP]"],
@@ -179,7 +181,8 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
             "position_ids": place,
             "example_ids": np.ones_like(ids),
         }
-        logits: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
+        scores: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
+        logits = scores.logits()
         # 16 rows of the table, 10 pieces.
         log_probs = np.asarray(jax.nn.log_softmax(logits[0, :, : len(PIECES)]), np.float64)
         counted = [i for i, piece in enumerate(pieces) if not piece.startswith("[")]
@@ -202,18 +205,19 @@ def test_metrics_of_running_text_are_the_nats_of_the_text_by_its_words_and_chara
     )
     loss = math.log(2)
     means = {"loss": loss, "causal_lm_loss": loss, "causal_lm_accuracy": 0.3}
-    values = data.evaluate(rows, [], means)
+    values, _ = data.evaluate(rows, [], means)
     assert list(values) == ["loss", *names]
     assert values["perplexity"] == pytest.approx(2)
     assert values["word_perplexity"] == pytest.approx(2**6)
     assert values["bits_per_character"] == pytest.approx(1.5)
-    diverged = data.evaluate(rows, [], means | {"causal_lm_loss": 1e4})
+    diverged, _ = data.evaluate(rows, [], means | {"causal_lm_loss": 1e4})
     assert all(map(math.isfinite, diverged.values()))
 
 
 def test_without_counts_of_the_text_only_metrics_of_tokens_are_reported(make_data):
     data = make_data()
-    values = data.evaluate(None, [], {"loss": 0.0, "causal_lm_loss": 0.0, "causal_lm_accuracy": 1})
+    means = {"loss": 0.0, "causal_lm_loss": 0.0, "causal_lm_accuracy": 1}
+    values, _ = data.evaluate(None, [], means)
     assert values == {"loss": 0, "causal_lm_loss": 0, "causal_lm_accuracy": 1, "perplexity": 1}
 
 
@@ -276,7 +280,7 @@ def test_a_model_without_masks_is_refused(monkeypatch):
 def test_weights_without_a_head_give_no_probabilities(make_data):
     data = make_data()
     data.check_trained(["bert/pooler/kernel"], "DIR")
-    with pytest.raises(ValueError, match="in DIR were imported without a head that predicts words"):
+    with pytest.raises(ValueError, match="imported without a head that predicts tokens"):
         data.check_trained(["masked_lm/bias"], "DIR")
 
 

@@ -1,5 +1,6 @@
 """Predictions and scores of classification from logits, by hand."""
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -32,17 +33,17 @@ def examples(*labels):
     ]
 
 
+def with_labels(data, gold):
+    return dataclasses.replace(data, labels=data.find_labels(gold))
+
+
 def predictions_of(data, gold, logits):
-    """Batches out of order, the last one filled up with rows that are none."""
-    answers = data.collect(gold, None)
-    answers.add(np.array([2, 0]), 8, {"logits": np.array([logits[2], logits[0]])})
-    answers.add(np.array([1, -1]), 8, {"logits": np.array([logits[1], logits[0] + 99])})
-    return answers.predictions()
+    return data.collect(gold, None, [{"logits": row} for row in logits])
 
 
 def test_the_largest_logit_is_the_label_and_softmax_its_probability():
     gold = examples(("b",), ("a",), ("c",))
-    data = make(metrics=("accuracy", "macro_f1")).with_labels_of(gold)
+    data = with_labels(make(metrics=("accuracy", "macro_f1")), gold)
     assert data.labels == ("a", "b", "c")
     logits = np.log([[0.1, 0.7, 0.2], [0.2, 0.2, 0.6], [0.25, 0.25, 0.5]])
     found = predictions_of(data, gold, logits)
@@ -57,7 +58,7 @@ def test_the_largest_logit_is_the_label_and_softmax_its_probability():
 
 def test_labels_above_one_half_are_predicted():
     gold = examples(("a", "c"), (), ("b",))
-    data = make("multi", ("f1", "accuracy")).with_labels_of(gold)
+    data = with_labels(make("multi", ("f1", "accuracy")), gold)
     logits = np.array([[1.0, -1.0, 0.5], [-800.0, -1.0, -0.1], [2.0, 800.0, -3.0]])
     found = predictions_of(data, gold, logits)
     assert [p["labels"] for p in found] == [["a", "c"], [], ["a", "b"]]
@@ -69,7 +70,7 @@ def test_labels_above_one_half_are_predicted():
 
 def test_a_regression_gives_numbers():
     gold = examples(("1",), ("2.5",), ("4",))
-    data = make("regression", ("pearson", "spearman")).with_labels_of(gold)
+    data = with_labels(make("regression", ("pearson", "spearman")), gold)
     assert data.labels == ()
     values = np.array([[0.0], [1.0], [4.0]])
     found = predictions_of(data, gold, values)
@@ -83,7 +84,14 @@ def test_a_published_set_determines_labels_and_their_kind():
     assert make(published="stsb", metrics=("pearson",)).kind == "regression"
     mnli = make(published="mnli")
     assert len(mnli.labels) == 3
-    assert mnli.with_labels_of(examples(("contradiction",))).labels == mnli.labels
+    assert mnli.find_labels(examples(("contradiction",))) == mnli.labels
+
+
+def test_f1_is_of_two_labels():
+    data = make(metrics=("f1",))
+    assert dataclasses.replace(data, labels=("a", "b")).labels == ("a", "b")
+    with pytest.raises(ValueError, match=r"one of two labels, and there are 3 \(a, b, c\): take"):
+        dataclasses.replace(data, labels=("a", "b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,16 @@
-"""The device side of labelled tasks: losses, answers and the sharding of their parameters."""
+"""The device side of labelled tasks: answers, and what the heads' parameters are sharded by."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.devices import sharding
-from bert_jax.devices.trees import flatten
 from bert_jax.models import crf
 from bert_jax.models.reading import HeadConfig
-from bert_jax.tasks import losses
-from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.span import SpanTask
 from bert_jax.tasks.tagging import Tagging
-from bert_jax.training.state import init_params, parameter_rules
+from bert_jax.tasks.task import add_answers, in_order
+from bert_jax.training.state import init_params
 from tests.tiny import make_batch, make_model
 
 TAGS = 5
@@ -65,7 +61,7 @@ def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_bat
     np.testing.assert_allclose(loss.numerator, -(likelihood[0] + likelihood[2]), rtol=1e-6)
     words = batch["is_word"][[0, 2]].sum()
     assert loss.denominator == words
-    assert losses.classification(outputs.logits, batch)["task_loss"].denominator < words
+    assert batch["weights"].sum() < words
 
 
 def test_answers_of_taggers(tagged_batch):
@@ -85,55 +81,6 @@ def test_answers_of_taggers(tagged_batch):
     assert answers.keys() == {"tags"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "labels", "loss"),
-    [
-        ("single", np.array([1, 0], np.int32), lambda x, y: -np.log(softmax(x)[[0, 1], y])),
-        ("regression", np.array([0.5, -2.0], np.float32), lambda x, y: (x[:, 0] - y) ** 2),
-        (
-            "multi",
-            np.array([[1, 0, 1], [0, 0, 1]], np.float32),
-            lambda x, y: (np.log1p(np.exp(x)) - x * y).mean(-1),
-        ),
-    ],
-)
-def test_the_loss_of_each_kind_of_labels(kind, labels, loss):
-    task = Classification(make_model(), kind, 1 if kind == "regression" else 3)
-    batch = make_batch(2) | {"labels": labels, "weights": np.array([1, 0.5], np.float32)}
-    outputs = apply(task, batch)
-    total = task.losses(outputs, batch)["task_loss"]
-    expected = loss(np.asarray(outputs.logits, np.float64), labels) @ batch["weights"]
-    np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
-    assert total.denominator == 1.5
-    np.testing.assert_array_equal(task.answers(outputs, batch)["logits"], outputs.logits)
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
-
-
-def test_the_loss_of_a_span_is_the_mean_of_both_ends():
-    task, batch = SpanTask(make_model()), make_batch(2)
-    batch |= {
-        "start_positions": np.array([1, 3], np.int32),
-        "end_positions": np.array([2, 3], np.int32),
-        "weights": np.ones(2, np.float32),
-    }
-    outputs = apply(task, batch)
-    expected = 0.0
-    for logits, name in (
-        (outputs.start_logits, "start_positions"),
-        (outputs.end_logits, "end_positions"),
-    ):
-        of_gold = softmax(np.asarray(logits, np.float64))[[0, 1], batch[name]]
-        expected -= np.log(of_gold).sum() / 2
-    total = task.losses(outputs, batch)["task_loss"]
-    np.testing.assert_allclose(total.numerator, expected, rtol=1e-5)
-    answers = task.answers(outputs, batch)
-    np.testing.assert_array_equal(answers["start"], outputs.start_logits)
-    np.testing.assert_array_equal(answers["end"], outputs.end_logits)
-
-
 def test_a_choice_that_is_all_padding_has_no_probability():
     task, one = MultipleChoice(make_model()), make_batch(2)
     batch = {name: np.stack([array, array[::-1]], axis=1) for name, array in one.items()}
@@ -148,26 +95,8 @@ def test_a_choice_that_is_all_padding_has_no_probability():
     np.testing.assert_allclose(loss.numerator, -np.log(probabilities[0, 1]), rtol=1e-5)
 
 
-def test_every_parameter_of_every_head_has_a_sharding():
-    mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-    config = make_model(pad_vocab_to_multiple_of=2)
-    tasks = [
-        Classification(config, "single", 4),
-        SpanTask(config),
-        MultipleChoice(config),
-        *(
-            make_tagging(head, layers, pad_vocab_to_multiple_of=2)
-            for head in ("linear", "bilstm_crf")
-            for layers in ("last", "concat_last_4", "scalar_mix")
-        ),
-    ]
-    for task in tasks:
-        shapes = jax.eval_shape(lambda key, t=task: init_params(t, key), jax.random.key(0))
-        flat = flatten(sharding.parameter_shardings(mesh, parameter_rules(task), shapes))
-        heads = {name: where for name, where in flat.items() if not name.startswith("bert/")}
-        assert heads
-        for name, where in heads.items():
-            if name.endswith("kernel"):
-                assert where.spec[0] == "fsdp", name
-            else:
-                assert where.is_fully_replicated, name
+def test_answers_of_batches_in_any_order_are_those_of_the_rows_in_order():
+    found = {}
+    add_answers(found, np.array([2, 0]), {"x": np.array([[12], [10]]), "y": ["c", "a"]})
+    add_answers(found, np.array([1, -1]), {"x": np.array([[11], [99]]), "y": ["b", "?"]})
+    assert in_order(found) == [{"x": 10, "y": "a"}, {"x": 11, "y": "b"}, {"x": 12, "y": "c"}]

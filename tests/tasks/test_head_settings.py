@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import TAGGING_HEADS
-from bert_jax.tasks.head_settings import check_head, describe_pooling, make_head
+from bert_jax.tasks.head_settings import check_head, make_head
 from bert_jax.tasks.task import TaskSettings
 from tests.tiny import make_model
 
@@ -63,10 +63,3 @@ def test_a_causal_model_pools_elsewhere_than_at_its_first_token():
     check_head(HeadConfig(), make_model(), pools=True)
     for pool in ("last", "mean", "max"):
         check_head(HeadConfig(pool=pool), causal, pools=True)
-
-
-def test_a_line_says_what_is_read():
-    assert describe_pooling(HeadConfig()) == "head       the last layer -> [CLS] -> pooler"
-    head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
-    expected = "mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders"
-    assert describe_pooling(head) == f"head       {expected}"

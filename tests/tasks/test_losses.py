@@ -1,11 +1,21 @@
 """Losses against float64, and sums against their parts."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models.heads import PreTrainingOutputs
+from bert_jax.models.task_heads import ClassificationOutputs, SpanOutputs
 from bert_jax.tasks import losses
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.span import SpanTask
+from tests.tiny import make_model
+
+NONE: Any = None
 
 
 def log_softmax(logits):
@@ -14,84 +24,57 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-@pytest.fixture
-def case():
-    rng = np.random.default_rng(0)
-    logits = (5 * rng.standard_normal((4, 6, 50))).astype(np.float32)
-    batch = {
-        "masked_lm_ids": rng.integers(0, 50, (4, 6), np.int32),
-        "masked_lm_weights": rng.integers(0, 2, (4, 6)).astype(np.float32),
-    }
-    return logits, batch
+def make_case(*shape, classes=50, seed=0):
+    """Returns logits, labels, and weights of 0 and 1."""
+    rng = np.random.default_rng(seed)
+    logits = (5 * rng.standard_normal((*shape, classes))).astype(np.float32)
+    labels = rng.integers(0, classes, shape, np.int32)
+    return logits, labels, rng.integers(0, 2, shape).astype(np.float32)
 
 
-def test_masked_lm_sums_over_the_predictions_in_use(case):
-    logits, batch = case
-    sums = losses.masked_lm(jnp.asarray(logits), batch)
-    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+def classify(logits, labels, weights):
+    return losses.classify("x", jnp.asarray(logits), labels, weights)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 6)])
+def test_a_classification_is_the_weighted_sum_of_cross_entropies(shape):
+    logits, labels, weights = make_case(*shape)
+    sums = classify(logits, labels, weights)
     log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
     hits = logits.argmax(-1) == labels
-    assert sums["masked_lm_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
-    assert sums["masked_lm_accuracy"].numerator == (hits * weights).sum()
+    assert sums["x_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
+    assert sums["x_accuracy"].numerator == (hits * weights).sum()
+    assert losses.loss_names(sums) == ("x_loss",)
     for total in sums.values():
         assert total.denominator == weights.sum()
         assert total.numerator.dtype == total.denominator.dtype == jnp.float32
 
 
-def test_bits_per_character_are_the_loss_over_the_characters_of_the_masked_tokens(case):
-    logits, batch = case
-    characters = np.arange(50) % 7
-    sums = losses.masked_lm(jnp.asarray(logits), batch)
-    bits = losses.masked_lm_bits(sums, batch, jnp.asarray(characters))
-    found = bits["masked_lm_bits_per_character"]
-    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
-    assert found.numerator == pytest.approx(-(log_probs * weights).sum() / np.log(2), rel=1e-6)
-    assert found.denominator == (characters[labels] * weights).sum()
+def test_slots_of_weight_0_count_for_nothing():
+    logits, labels, weights = make_case(4, 6)
+    is_left_over = weights == 0
+    other = np.where(is_left_over[..., None], 50 - logits, logits)
+    changed = classify(other, np.where(is_left_over, 0, labels), weights)
+    jax.tree.map(np.testing.assert_array_equal, changed, classify(logits, labels, weights))
 
 
-def test_next_sentence_weights_leave_out_rows_of_padding():
-    logits = jnp.array([[[2.0, 0.0]], [[0.0, 1.0]], [[9.0, 0.0]]])
-    batch = {
-        "next_sentence_labels": np.array([[0], [0], [1]], np.int32),
-        "next_sentence_weights": np.array([[1], [1], [0]], np.float32),
-    }
-    sums = losses.next_sentence(logits, batch)
-    expected = np.log1p(np.exp(-2.0)) + np.log1p(np.exp(1.0))
-    assert sums["next_sentence_loss"].numerator == pytest.approx(expected, rel=1e-6)
-    assert sums["next_sentence_accuracy"].numerator == 1
-    assert sums["next_sentence_loss"].denominator == 2
-
-
-def test_parts_of_a_batch_add_up(case):
-    logits, batch = case
-    whole = losses.masked_lm(jnp.asarray(logits), batch)
-    parts = [
-        losses.masked_lm(
-            jnp.asarray(logits[rows]), {name: array[rows] for name, array in batch.items()}
-        )
-        for rows in (slice(0, 1), slice(1, 4))
-    ]
+def test_parts_of_a_batch_add_up():
+    case = make_case(4, 6)
+    parts = [classify(*(x[rows] for x in case)) for rows in (slice(0, 1), slice(1, 4))]
     total = jax.tree.map(jnp.add, *parts)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), total, whole)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), total, classify(*case))
 
 
-def test_the_gradient_is_probability_minus_one_hot(case):
-    logits, batch = case
-    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    grads = jax.grad(
-        lambda x: losses.masked_lm(x, batch)["masked_lm_loss"].numerator / 7,
-    )(jnp.asarray(logits))
+def test_the_gradient_is_probability_minus_one_hot_and_none_for_accuracy():
+    logits, labels, weights = make_case(4, 6)
+
+    def gradient(name):
+        value = lambda x: classify(x, labels, weights)[name].numerator / 7  # noqa: E731
+        return jax.grad(value)(jnp.asarray(logits))
+
     expected = (np.exp(log_softmax(logits)) - np.eye(50)[labels]) * weights[..., None] / 7
-    np.testing.assert_allclose(grads, expected, atol=1e-7)
-
-
-def test_accuracy_has_no_gradient(case):
-    logits, batch = case
-    grads = jax.grad(lambda x: losses.masked_lm(x, batch)["masked_lm_accuracy"].numerator)(
-        jnp.asarray(logits)
-    )
-    assert not grads.any()
+    np.testing.assert_allclose(gradient("x_loss"), expected, atol=1e-7)
+    assert not gradient("x_accuracy").any()
 
 
 def test_cross_entropy_of_huge_logits_is_exact():
@@ -120,60 +103,52 @@ def test_a_hit_is_a_label_that_no_other_class_beats(logits, label, hit):
     assert losses.cross_entropy(jnp.array(logits, jnp.float32), jnp.int32(label))[1] == hit
 
 
-def test_slots_of_weight_0_count_for_nothing(case):
-    logits, batch = case
-    is_left_over = batch["masked_lm_weights"] == 0
-    labels = np.where(is_left_over, 0, batch["masked_lm_ids"])
-    other = np.where(is_left_over[..., None], 50 - logits, logits)
-    sums = losses.masked_lm(jnp.asarray(logits), batch)
-    changed = losses.masked_lm(jnp.asarray(other), batch | {"masked_lm_ids": labels})
-    jax.tree.map(np.testing.assert_array_equal, changed, sums)
+def test_bits_per_character_are_the_loss_over_the_characters_of_the_masked_tokens():
+    logits, labels, weights = make_case(4, 6)
+    characters = np.arange(50) % 7
+    task = Pretraining(make_model(), id_characters=tuple(characters.tolist()))
+    outputs = PreTrainingOutputs(jnp.asarray(logits), None, NONE)
+    sums = task.losses(outputs, {"masked_lm_ids": labels, "masked_lm_weights": weights})
+    log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
+    found = sums["masked_lm_bits_per_character"]
+    assert found.numerator == pytest.approx(-(log_probs * weights).sum() / np.log(2), rel=1e-6)
+    assert found.denominator == (characters[labels] * weights).sum()
+    assert losses.loss_names(sums) == ("masked_lm_loss",)
 
 
-# ------------------------------------------------------------------ fine-tuning
+def loss_of(kind, logits, labels, weights):
+    task = Classification(make_model(), kind, logits.shape[-1])
+    batch = {"labels": labels, "weights": np.array(weights, np.float32)}
+    outputs = ClassificationOutputs(jnp.asarray(logits), NONE)
+    np.testing.assert_array_equal(task.answers(outputs, NONE)["logits"], logits)
+    return task.losses(outputs, batch)["task_loss"]
 
 
-def test_classification_of_rows_or_of_words_is_the_mean_over_weights():
-    rng = np.random.default_rng(1)
-    for shape in (5,), (4, 7):
-        logits = rng.normal(0, 3, (*shape, 6)).astype(np.float32)
-        labels = rng.integers(0, 6, shape, np.int32)
-        weights = rng.integers(0, 2, shape).astype(np.float32)
-        sums = losses.classification(logits, {"labels": labels, "weights": weights})
-        log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
-        hits = logits.argmax(-1) == labels
-        assert sums["task_loss"].numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
-        assert sums["task_accuracy"].numerator == (hits * weights).sum()
-        assert sums["task_loss"].denominator == weights.sum()
-
-
-def test_multi_label_is_binary_cross_entropy_also_of_huge_logits():
+def test_several_labels_have_binary_cross_entropies_also_of_huge_logits():
     logits = np.array([[0.5, -2.0, 90.0], [-90.0, 1e4, 0.0], [3.0, 3.0, 3.0]], np.float32)
     labels = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 1]], np.float32)
-    weights = np.array([1, 1, 0], np.float32)
-    loss = losses.multi_label(jnp.asarray(logits), {"labels": labels, "weights": weights})
+    loss = loss_of("multi", logits, labels, [1, 0.5, 0])
     first = -np.log([1 / (1 + np.exp(-0.5)), 1 - 1 / (1 + np.exp(2.0)), 1.0]).mean()
     second = (90 + 1e4 + np.log(2)) / 3
-    assert loss["task_loss"].numerator == pytest.approx(first + second, rel=1e-6)
-    assert loss["task_loss"].denominator == 2
+    assert loss.numerator == pytest.approx(first + second / 2, rel=1e-6)
+    assert loss.denominator == 1.5
 
 
-def test_regression_is_the_squared_error():
-    values, labels = np.array([1.0, -2.0, 7.0], np.float32), np.array([0.5, 1.0, 0], np.float32)
-    weights = np.array([1, 1, 0], np.float32)
-    loss = losses.regression(values, {"labels": labels, "weights": weights})["task_loss"]
+def test_a_number_has_the_squared_error():
+    logits = np.array([[1.0], [-2.0], [7.0]], np.float32)
+    loss = loss_of("regression", logits, np.array([0.5, 1.0, 0], np.float32), [1, 1, 0])
     assert (loss.numerator, loss.denominator) == (0.25 + 9, 2)
 
 
 def test_a_span_is_the_mean_of_start_and_end_and_right_if_both_are():
-    rng = np.random.default_rng(1)
-    start_logits, end_logits = rng.normal(0, 3, (2, 4, 9)).astype(np.float32)
+    start_logits, end_logits = make_case(2, 4, classes=9)[0]
     starts, ends = start_logits.argmax(-1), end_logits.argmax(-1)
     starts[1] = (starts[1] + 1) % 9
     ends[2] = (ends[2] + 1) % 9
     weights = np.array([1, 1, 1, 0], np.float32)
     batch = {"start_positions": starts, "end_positions": ends, "weights": weights}
-    sums = losses.span(jnp.asarray(start_logits), jnp.asarray(end_logits), batch)
+    outputs = SpanOutputs(jnp.asarray(start_logits), jnp.asarray(end_logits), NONE)
+    sums = SpanTask(make_model()).losses(outputs, batch)
     row = np.arange(4)
     expected = -log_softmax(start_logits)[row, starts] - log_softmax(end_logits)[row, ends]
     assert sums["task_loss"].numerator == pytest.approx(expected[:3].sum() / 2, rel=1e-6)

@@ -6,26 +6,16 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks import losses
-from bert_jax.tasks.masking import MaskingRule, mask_batch
+from bert_jax.tasks.masking import MaskingRule
+from bert_jax.tasks.pretraining import _masked_phrases
+from tests.tasks.test_masking import CLS, FIRST_WORD, MASK, SEP, VOCAB, chosen_of, mask
+from tests.tasks.test_masking import make_rule as make_plain_rule
 
-CLS, SEP, MASK, FIRST_WORD, VOCAB = 2, 3, 4, 5, 1000
 IS_CONTINUATION = np.array([i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)])
-mask = jax.jit(mask_batch, static_argnums=2)
 
 
 def make_rule(weights=(1.0, 1.0), masking="phrase", **changes) -> MaskingRule:
-    rule = MaskingRule(
-        masked_lm_prob=0.15,
-        max_predictions=20,
-        masking=masking,
-        vocab_size=VOCAB,
-        mask_id=MASK,
-        never_masked=(0, CLS, SEP),
-        is_continuation=tuple(IS_CONTINUATION.tolist()),
-        unit_weights=weights,
-    )
-    return dataclasses.replace(rule, **changes)
+    return dataclasses.replace(make_plain_rule(masking), unit_weights=weights, **changes)
 
 
 def make_rows(count, seq, seed=0):
@@ -46,14 +36,6 @@ def make_rows(count, seq, seed=0):
         "cls_positions": np.zeros((count, 1), np.int32),
         "mask_units": (units * kinds).astype(np.int8),
     }
-
-
-def chosen_of(masked):
-    """bool[batch, seq]: the tokens to predict."""
-    chosen = np.zeros(masked["input_ids"].shape, bool)
-    rows, slots = np.nonzero(masked["masked_lm_weights"])
-    chosen[rows, np.asarray(masked["masked_lm_positions"])[rows, slots]] = True
-    return chosen
 
 
 def units_of(rows, row):
@@ -131,22 +113,6 @@ def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
     assert shares[4:6].sum() == 0
 
 
-def test_further_units_are_drawn_in_proportion_to_what_is_left():
-    """P(i and then j) = w_i / W * w_j / (W - w_i), in both orders."""
-    trials, weights = 40_000, (1.0, 1.0, 4.0, 0.5)
-    numbers = [1, 3, 4, 1, 3]
-    rows = one_row(numbers, trials)
-    rule = make_rule(weights, masked_lm_prob=0.29)  # 2 of 7
-    chosen = chosen_of(mask(jax.random.key(1), rows, rule))[:, 1:-1]
-    assert (chosen.sum(1) == 2).all()
-    w = np.array([weights[number - 1] for number in numbers])
-    ordered = np.outer(w, w) / w.sum() / (w.sum() - w)[:, None]
-    expected = ordered + ordered.T
-    found = (chosen.T.astype(float) @ chosen) / trials
-    off = ~np.eye(5, dtype=bool)
-    np.testing.assert_allclose(found[off], expected[off], atol=5 * np.sqrt(0.25 / trials))
-
-
 def test_units_of_weight_0_are_never_masked_even_if_nothing_else_is_left():
     rows = one_row([3, 3, 0, 3], 100)
     masked = mask(jax.random.key(0), rows, make_rule((1.0, 1.0, 0.0)))
@@ -169,15 +135,6 @@ def test_phrases_of_a_packed_row_fill_the_budget_of_their_example():
         assert set(number.tolist()) <= {2, 3}
 
 
-def test_phrases_are_masked_alike_on_a_mesh():
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    rows = make_rows(16, 32)
-    here = mask(jax.random.key(0), rows, make_rule(WEIGHTS))
-    there = mask(jax.random.key(0), jax.device_put(rows, sharding), make_rule(WEIGHTS))
-    jax.tree.map(np.testing.assert_array_equal, here, there)
-
-
 def test_the_share_of_masked_phrases():
     rows = make_rows(100, 64)
     masked = mask(jax.random.key(0), rows, make_rule(WEIGHTS))
@@ -187,6 +144,6 @@ def test_the_share_of_masked_phrases():
             if rows["mask_units"][row, places[0]] >= 2:
                 phrases += 1
                 masked_phrases += chosen[row, places].all()
-    found = losses.masked_phrases(masked)
+    found = _masked_phrases(masked)
     assert (float(found.numerator), float(found.denominator)) == (masked_phrases, phrases)
     assert 0 < masked_phrases < phrases

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import math
 
 import jax
 import numpy as np
@@ -72,19 +71,6 @@ def chosen_of(masked):
     rows, slots = np.nonzero(masked["masked_lm_weights"])
     chosen[rows, np.asarray(masked["masked_lm_positions"])[rows, slots]] = True
     return chosen
-
-
-def words_of(ids):
-    """Positions of each word, as the released program forms them."""
-    words = []
-    for i, token in enumerate(ids):
-        if token in (0, CLS, SEP):
-            continue
-        if words and token % 3 == 0:
-            words[-1].append(i)
-        else:
-            words.append([i])
-    return words
 
 
 @pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
@@ -170,49 +156,6 @@ def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
         assert not (chosen & np.isin(rows["input_ids"], (0, CLS, SEP))).any()
 
 
-@pytest.mark.parametrize(
-    "length, prob, counts",
-    [
-        (50, 0.15, {7: 0.5, 8: 0.5}),
-        (128, 0.15, {19: 0.8, 20: 0.2}),
-        (60, 0.15, {9: 1.0}),
-        (5, 0.15, {0: 0.25, 1: 0.75}),
-    ],
-)
-def test_stochastic_rounding_is_right_on_average(length, prob, counts):
-    rows = make_rows([length] * 20_000, length)
-    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding="stochastic")
-    found = np.asarray(mask(jax.random.key(0), rows, rule)["masked_lm_weights"]).sum(1)
-    shares = {int(n): (found == n).mean() for n in np.unique(found)}
-    assert shares == pytest.approx(counts, abs=0.015)
-
-
-def test_bernoulli_masks_each_token_independently():
-    """Numbers as of a binomial distribution; neighbours are independent; a row may have none."""
-    rows = make_rows([20] * 40_000, 20)
-    rows["input_ids"][:, 1:19] = 10
-    rule = make_rule(max_predictions=20, rounding="bernoulli")
-    masked = mask(jax.random.key(1), rows, rule)
-    chosen = chosen_of(masked)[:, 1:19]
-    expected = np.array([math.comb(18, n) * 0.15**n * 0.85 ** (18 - n) for n in range(19)])
-    found = np.bincount(chosen.sum(1), minlength=19) / len(chosen)
-    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / len(chosen)))
-    assert found[0] > 0.04
-    np.testing.assert_allclose(np.cov(chosen.T.astype(float)), np.eye(18) * 0.1275, atol=0.004)
-    new, old = np.asarray(masked["input_ids"])[:, 1:19][chosen], 10
-    assert np.mean(new == MASK) == pytest.approx(0.8, abs=0.01)
-    assert np.mean(new == old) == pytest.approx(0.1, abs=0.01)
-
-
-def test_bernoulli_masks_beyond_the_slots_are_dropped_uniformly():
-    rows = make_rows([64] * 4000, 64)
-    rows["input_ids"][:, 32] = 10
-    rule = make_rule(max_predictions=3, masked_lm_prob=0.5, rounding="bernoulli")
-    chosen = chosen_of(mask(jax.random.key(0), rows, rule))
-    assert (chosen.sum(1) == 3).all()
-    np.testing.assert_allclose(chosen[:, 1:63].mean(0), 3 / 62, atol=0.018)
-
-
 def test_rounding_has_a_key_of_its_own():
     key = jax.random.key(0)
     keys = [*jax.random.split(key, 4), jax.random.fold_in(key, 4)]
@@ -285,53 +228,6 @@ def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
     for share, flags in zip(shares[:2], (is_mask, is_kept), strict=True):
         assert share or flags.mean() < 0.003
     assert shares[2] or not (~is_mask & ~is_kept).any()
-
-
-def test_whole_words_are_masked_whole():
-    rows = make_rows([128] * 500, 128)
-    chosen = chosen_of(mask(jax.random.key(0), rows, make_rule("whole_word")))
-    for row in range(500):
-        words = words_of(rows["input_ids"][row])
-        together = [{bool(chosen[row, i]) for i in word} for word in words]
-        assert all(len(states) == 1 for states in together)
-        left = 19 - chosen[row].sum()
-        shortest = min(
-            len(word) for word, states in zip(words, together, strict=True) if states == {False}
-        )
-        assert 0 <= left < shortest, "another word would have fitted"
-
-
-def choose_in_sequence(words, budget, rng):
-    """The released program's loop."""
-    chosen = []
-    for word in rng.permutation(len(words)):
-        if len(chosen) >= budget:
-            break
-        if len(chosen) + len(words[word]) <= budget:
-            chosen += words[word]
-    return chosen
-
-
-def test_whole_words_are_chosen_as_often_as_in_sequence():
-    """Long words are left out more often; how often each position and pair is, agrees."""
-    ids = np.array([CLS, 5, 6, 9, 12, 7, 8, 9, 10, 11, 13, 15, 14, SEP], np.int32)
-    trials = 20_000
-    rows = {
-        "input_ids": np.tile(ids, (trials, 1)),
-        "example_ids": np.ones((trials, len(ids)), np.int32),
-        "cls_positions": np.zeros((trials, 1), np.int32),
-    }
-    rule = make_rule("whole_word", masked_lm_prob=0.36)  # 5 of 14
-    chosen = chosen_of(mask(jax.random.key(5), rows, rule))
-
-    rng = np.random.default_rng(0)
-    expected = np.zeros_like(chosen)
-    for row in range(trials):
-        expected[row, choose_in_sequence(words_of(ids), 5, rng)] = True
-    tolerance = 5 * np.sqrt(0.5 / trials)
-    np.testing.assert_allclose(chosen.mean(0), expected.mean(0), atol=tolerance)
-    together = [(c.T.astype(float) @ c) / trials for c in (chosen, expected)]
-    np.testing.assert_allclose(*together, atol=tolerance)
 
 
 def test_spans_are_runs_of_whole_words_of_geometric_lengths():

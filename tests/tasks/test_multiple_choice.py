@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.examples import ChoiceExample
-from bert_jax.tasks.multiple_choice import ChoiceAnswers, MultipleChoiceData
+from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.task import TaskSettings
 
 DATA = {
@@ -28,10 +28,8 @@ def test_the_most_probable_ending_of_an_example_is_chosen():
         ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
     ]
     data = make()
-    answers = ChoiceAnswers(gold, 3)
-    shares = np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [1, 0, 0]], np.float32)
-    answers.add(np.array([2, 0, 1, -1]), 8, {"probabilities": shares})
-    found = answers.predictions()
+    shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [0.1, 0.2, 0.7]], np.float32)
+    found = data.collect(gold, None, [{"probabilities": row} for row in shares])
     assert [(p["id"], p["choice"], p["ending"]) for p in found] == [
         ("id0", 1, "b"),
         ("id1", 0, "d"),

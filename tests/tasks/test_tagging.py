@@ -1,5 +1,6 @@
 """Predictions and scores of tagging from tags, by hand."""
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -31,6 +32,10 @@ def make(metrics=("f1", "precision"), frozen=False, published="", **head):
     return TaggingData.make(TaskSettings({}, data, HEAD | head, metrics, 9, frozen))
 
 
+def with_labels(data):
+    return dataclasses.replace(data, labels=data.find_labels(GOLD))
+
+
 @pytest.fixture
 def tokenizer(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ann", "bob", "saw", "rome"]
@@ -40,17 +45,17 @@ def tokenizer(tmp_path):
 
 def predict(data, rows, tags_of_words, **more):
     """Gives every place of every row the tag of its word; places that predict nothing another."""
-    answers = data.collect(GOLD, rows)
-    for batch in np.array([2, 0]), np.array([1, -1]):
-        words = rows.predicted_words(batch, 9)
-        found = {"tags": np.where(words >= 0, tags_of_words[words], 4)}
-        found |= {name: np.where(words >= 0, v[words], 9) for name, v in more.items()}
-        answers.add(batch, 9, found)
-    return answers.predictions()
+    values, answers = {"tags": tags_of_words} | more, []
+    for row in range(rows.num_rows):
+        places, words = rows.predicted_words(row)
+        answers.append({name: np.full(9, 4, of_words.dtype) for name, of_words in values.items()})
+        for name, of_words in values.items():
+            answers[-1][name][places] = of_words[words]
+    return data.collect(GOLD, rows, answers)
 
 
 def test_tags_of_words_are_merged_from_all_windows(tokenizer):
-    data = make().with_labels_of(GOLD)
+    data = with_labels(make())
     assert data.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     rows = data.encode(GOLD, tokenizer, Counter())
     assert rows.num_rows == 3  # the second sentence takes two
@@ -73,7 +78,7 @@ def test_tags_of_words_are_merged_from_all_windows(tokenizer):
 
 
 def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
-    data = make(tagging="crf").with_labels_of(GOLD)
+    data = with_labels(make(tagging="crf"))
     rows = data.encode(GOLD, tokenizer, Counter())
     found = predict(data, rows, np.zeros(14, int))
     assert all("probabilities" not in prediction for prediction in found)
@@ -118,15 +123,12 @@ def test_a_text_file_without_columns_is_a_sentence_a_line(tmp_path):
 
 
 def test_chinese_characters_are_words_and_entities_have_no_spaces(tmp_path):
-    data = make(published="msra_ner").with_labels_of(GOLD)
+    data = with_labels(make(published="msra_ner"))
     assert words_of(data, tmp_path / "test.txt", "\u5317\u4eac x\n") == [("\u5317", "\u4eac", "x")]
     examples = list(data.read(str(tmp_path / "test.txt"), Counter(), labelled=False))
     words = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), "\u5317", "\u4eac", "x"]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"), True)
     rows = data.encode(examples, tokenizer, Counter())
-    answers = data.collect(examples, rows)
-    words = rows.predicted_words(np.array([0]), 9)
-    answers.add(np.array([0]), 9, {"tags": np.where(words >= 0, np.array([3, 4, 0])[words], 0)})
-    (found,) = answers.predictions()
+    (found,) = data.collect(examples, rows, [{"tags": np.array([3, 4, 0])}])
     assert [entity["text"] for entity in found["entities"]] == ["\u5317\u4eac"]

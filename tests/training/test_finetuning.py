@@ -209,30 +209,16 @@ def test_a_begun_run_refuses_other_training_data(finished, new_run, tmp_path):
 # ------------------------------------------------------------------ what scores depend on
 
 
-class Recorder:
-    """The host side of a task, which keeps what it is to score."""
-
-    def __init__(self, data):
-        self._data = data
-
-    def __getattr__(self, name):
-        return getattr(self._data, name)
-
-    def evaluate(self, rows, predictions, means):
-        self.predictions, self.means = predictions, means
-        return {}
-
-
 def evaluate_in(finished_run, batch_size, lengths, mesh):
     """Returns (predictions, loss) of the newest parameters on the evaluation file."""
     config = store.load(str(finished_run.workdir))
     config.data.bucket_lengths = lengths
     run = open_run(config, str(finished_run.workdir), to_train=False)
     config.eval.batch_size = batch_size
-    run = dataclasses.replace(run, mesh=mesh, data=(recorder := Recorder(run.data)))
+    run = dataclasses.replace(run, mesh=mesh)
     params = jax.device_put(finished_run.state.params, sharding.replicated(mesh))
-    make_evaluator(run, run.phases[0])(params)
-    return recorder.predictions, recorder.means["task_loss"]
+    evaluation = make_evaluator(run, run.phases[0])(params)
+    return evaluation.predictions, evaluation.values["loss"]
 
 
 def numbers_in(prediction):

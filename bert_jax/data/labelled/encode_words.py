@@ -94,13 +94,13 @@ class WordRows(EncodedRows):
             for name, array in answers.items()
         }
 
-    def predicted_words(self, row_numbers: np.ndarray, length: int) -> np.ndarray:
-        """Returns int64[batch, words], the word that each place of a batch predicts; -1: none.
+    def predicted_words(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the places, among the words of a row, of those that it predicts; their numbers.
 
         Over all rows every word comes exactly once.
         """
-        at, is_word, words, _ = self._words(row_numbers, length)
-        return np.where(is_word & self.is_predicted[at], words, -1)
+        places = np.flatnonzero(self.is_predicted[self.starts[row] : self.starts[row + 1]])
+        return places, self.first_words[row] + places
 
     def _words(
         self, row_numbers: np.ndarray, length: int

@@ -101,6 +101,10 @@ class LabelledRows:
         numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()]
         return [f"{self.name:<10} {self.source}: {', '.join(numbers)}; SHA-256 {self.sha256[:12]}"]
 
+    def origin(self) -> dict[str, Any]:
+        """Returns what results.json says about the file."""
+        return {"source": self.source, "sha256": self.sha256, "examples": len(self.examples)}
+
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields all rows once, the longest first; padding fills up the last batch.
 

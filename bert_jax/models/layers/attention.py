@@ -88,13 +88,9 @@ def _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation: st
         # there, and a position that attends to nothing NaN.
         lowest = jnp.finfo(query_BSHK.dtype).min.astype(jnp.float32)
         bias_B1ST = jnp.maximum(bias_B1ST, lowest).astype(query_BSHK.dtype)
-    return jax.nn.dot_product_attention(
-        query_BSHK,
-        key_BTHK,
-        value_BTHK,
-        bias=bias_B1ST,
-        implementation="cudnn" if implementation == "cudnn" else "xla",
-    )
+    name = "cudnn" if implementation == "cudnn" else "xla"
+    heads = query_BSHK, key_BTHK, value_BTHK
+    return jax.nn.dot_product_attention(*heads, bias=bias_B1ST, implementation=name)
 
 
 class SelfAttention(nn.Module):
@@ -118,16 +114,7 @@ class SelfAttention(nn.Module):
         keep_attention: bool,
         extend: Extend | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Returns the hidden states and, if requested, the attention probabilities.
-
-        Args:
-          x_BSD: float[batch, seq, hidden].
-          mask: which positions attend to which.
-          rotation: of queries and keys; None for other positions than rotary ones.
-          deterministic: no dropout.
-          keep_attention: return float32[batch, heads, seq, key seq] probabilities, before dropout.
-          extend: adds the keys and values of earlier positions; None: there are none.
-        """
+        """Returns the hidden states and, if requested, the probabilities; see `bert.Block`."""
         config = self.config
         probs_BHST = None
         # The names determine the random bits of dropout; they are those that flax gives.

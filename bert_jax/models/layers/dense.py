@@ -1,10 +1,13 @@
-"""Dense layers and tables of embeddings, and their initial values."""
+"""Dense layers, the feed-forward network, tables of embeddings, and their initial values."""
+
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
+from bert_jax.config.encoders import TransformerConfig
 from bert_jax.models.model import EncoderConfig, activation_dtype
 
 _INITIALIZERS = {
@@ -41,6 +44,31 @@ def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.D
 def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.Embed:
     """Returns a table float32[rows, hidden] with the initial values of `dense`."""
     return nn.Embed(rows, config.hidden_size, embedding_init=initializer(config), name=name)
+
+
+def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:
+    """GELU (Hendrycks & Gimpel 2016), float[...] -> float[...].
+
+    activation="gelu" is x * Phi(x); "gelu_tanh" approximates Phi by tanh, as in the released code
+    of BERT since February 2019. The backward pass recomputes all but the input.
+    """
+    gelu = functools.partial(nn.gelu, approximate=config.activation == "gelu_tanh")
+    return jax.checkpoint(gelu)(x)
+
+
+def feed_forward(config: TransformerConfig, x: jax.Array) -> jax.Array:
+    """Two dense layers with an activation between them, float[batch, seq, hidden] -> the same.
+
+    `plain`: output(activate(intermediate(x))). `gated` (Shazeer 2020, equation 6):
+    output(activate(gate(x)) * intermediate(x)). Call it in a compact method: it creates the
+    submodules `intermediate`, `output` and, if gated, `gate` there.
+    """
+    if config.feed_forward == "gated":
+        gate = activate(config, dense(config, config.intermediate_size, "gate")(x))
+        inner = gate * dense(config, config.intermediate_size, "intermediate")(x)
+    else:
+        inner = activate(config, dense(config, config.intermediate_size, "intermediate")(x))
+    return dense(config, config.hidden_size, "output")(inner)
 
 
 @jax.custom_vjp

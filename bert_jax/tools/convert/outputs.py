@@ -14,9 +14,8 @@ from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models import make_encoder
-from bert_jax.models.heads import MaskedLMHead, NextSentenceHead
+from bert_jax.models.heads import LinearHead, LMHead
 from bert_jax.models.pooling import EncoderWithPooler
-from bert_jax.models.task_heads import LinearHead
 from bert_jax.tasks import TASKS
 
 _MAX_LENGTH = 64
@@ -72,13 +71,13 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             values["pooled"] = pooled[:, 0]
         if head := tree.get("masked_lm"):
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
-            logits: Any = MaskedLMHead(model).apply({"params": head}, encoded.hidden, embedding)
-            values["masked-LM logits"] = logits
+            scores: Any = LMHead(model).apply({"params": head}, encoded.hidden, embedding)
+            values["masked-LM logits"] = scores.logits()
         if model.lm_head == "tied" and not task.head:
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             values["next-word logits"] = encoded.hidden @ embedding[: model.vocab_size].T
         if head := tree.get("next_sentence"):
-            logits = NextSentenceHead(model).apply({"params": head}, pooled)
+            logits: Any = LinearHead(model, 2).apply({"params": head}, pooled)
             values["next-sentence logits"] = logits[:, 0]
         if task.head and _is_linear(config, tree, model.name):
             head = tree[task.head]

@@ -8,7 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.files.buckets import local
-from bert_jax.tasks.task import LabelledData
+from bert_jax.tasks.supervised import Labelled
 from bert_jax.tools.doctor.finding import Finding, guarded, problem
 
 # Fields of an example (examples/schema.py) that are not its content, and those that are its label.
@@ -75,7 +75,7 @@ def sources(config: ConfigDict) -> dict[str, str]:
     return {name: local(source) for name, source in named.items()}
 
 
-def read(data: LabelledData, config: ConfigDict) -> tuple[list[File], list[Finding]]:
+def read(data: Labelled, config: ConfigDict) -> tuple[list[File], list[Finding]]:
     """Returns the files of a configuration that can be read, and a problem for each other one."""
     files, problems = [], []
     for name, source in sources(config).items():

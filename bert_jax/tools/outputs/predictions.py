@@ -2,18 +2,12 @@
 
 The input has the form of the training files, labels left out, or (.txt) a text a line; for a model
 that fills in masks, texts as tasks/pretraining.py describes them. The output has a JSON object for
-each example, in the same order. The ending of its name may choose the form in which a published set
-is scored instead:
-
-    .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
-    .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
-    .conll   a word and its tag a line, a blank line between sentences
+each example, in the same order; the ending of its name may choose a form of `published`.
 
 Until all examples are done, the output is in OUTPUT.unfinished. OUTPUT.unfinished.json has its
 origin and the number of complete predictions.
 """
 
-import functools
 import hashlib
 import itertools
 import json
@@ -25,7 +19,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.files.atomic import AppendFile, move_file, read_json, write_bytes, write_json
-from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import (
     TrainedModel,
     load_fitting_tokenizer,
@@ -33,10 +26,10 @@ from bert_jax.inference.loading import (
     make_labelled_data,
 )
 from bert_jax.inference.predictor import Predictor, TaskPredictor
-from bert_jax.tasks import TASKS, find_task
-from bert_jax.tasks.task import OutputForm, Prediction
+from bert_jax.tasks.task import Prediction
 from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.outputs.progress import Progress
+from bert_jax.tools.outputs.published import published_writer
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import make_model_config
 from bert_jax.training.workdir import untrained_params
@@ -66,8 +59,7 @@ def predict(
     data.check_trained(untrained_params(workdir), workdir)
     is_dataset = input_path.startswith("tfds:") and data.labels is not None
     check_files("" if is_dataset else input_path, output_path)
-    if form := output_form(config, output_path):
-        form.check(data, output_path)
+    write = published_writer(config.task, data, output_path)
     # An invalid last example is reported before the parameters are read.
     tokenizer = load_fitting_tokenizer(config, workdir, encoder)
     count, counts, digest = 0, Counter(), hashlib.sha256()
@@ -87,7 +79,7 @@ def predict(
     for predictions in predictor.predict(examples, counts):
         unfinished.append(predictions)
         progress.add(len(predictions))
-    unfinished.finish(form and functools.partial(form.write, data))
+    unfinished.finish(write)
     if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
         progress.line(f"counted    {counted}")
     progress.finish(unfinished.count - done, f"examples of {input_path} answered in {output_path}")
@@ -105,24 +97,6 @@ def _origin(model: TrainedModel, top_k: int) -> dict:
         "top_k": top_k,
         **{name: values[name] for name in _DECIDING_FIELDS if name in values},
     }
-
-
-def output_form(config: ConfigDict, output_path: str) -> OutputForm | None:
-    """Returns the published form that an output's ending selects; None: JSON lines.
-
-    Raises:
-      UserError: the form is another task's.
-    """
-    ending = os.path.splitext(output_path)[1]
-    if form := find_task(config.task).outputs.get(ending):
-        return form
-    for name, row in TASKS.items():
-        if ending in row.outputs:
-            raise UserError(
-                f"--output={output_path}: {ending} is for config.task={name!r}, and this run's is"
-                f" {config.task!r}: take another ending, such as .jsonl."
-            )
-    return None
 
 
 class Unfinished:

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.bert import Bert, Block
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.layers.attention import attention
-from bert_jax.models.layers.masks import AttentionMask, make_mask
+from bert_jax.models.layers.masks import make_mask
 
 
 @pytest.fixture
@@ -66,11 +65,10 @@ def make_models(make_config):
     return make
 
 
-@pytest.mark.parametrize("mask_value", [-10_000.0, float(np.finfo(np.float32).min)])
-def test_a_model_with_dot_product_has_the_numbers_of_einsum(
-    make_models, make_batch, random_params, mask_value
+def test_dot_product_has_the_numbers_of_einsum_with_the_lowest_mask_value(
+    make_models, make_batch, random_params
 ):
-    models = make_models(mask_value=mask_value)
+    models = make_models(mask_value=float(np.finfo(np.float32).min))
     batch = make_batch(models[0].model)
     params = random_params(models[0], batch)
     is_token = batch["example_ids"] > 0
@@ -105,18 +103,6 @@ def test_what_an_implementation_cannot_do_is_an_error(problem):
         message = f"^attention='{implementation}' has no dropout of attention probabilities: set"
         with pytest.raises(ValueError, match=message):
             attention(*problem, implementation=implementation, dropout=lambda p: p)
-
-
-def test_a_model_without_probabilities_refuses_to_return_them(
-    make_config, make_batch, random_params
-):
-    config = make_config(attention="dot_product", attention_dropout_rate=0.0)
-    batch = make_batch(config)
-    params = random_params(Bert(config), batch)
-    run = {"variables": {"params": params}, "batch": batch, "deterministic": True}
-    assert len(Bert(config).apply(**run, keep_all=True).all_hidden) == 3
-    with pytest.raises(ValueError, match="no access to attention probabilities"):
-        Bert(config).apply(**run, keep_attention=True)
 
 
 # ------------------------------------------------------------------ probabilities in training
@@ -182,16 +168,3 @@ def test_no_call_of_a_training_step_returns_probabilities(make_step):
     calls = {equation.primitive.name for equation in jaxpr.eqns} & {"checkpoint", "remat2", "remat"}
     assert calls
     assert PROBABILITIES not in outputs_of_calls(jaxpr, calls)
-
-
-def test_a_block_returns_probabilities_on_request_only(make_config, random_params):
-    config = make_config()
-    x = jnp.ones((1, 5, 32))
-    mask = AttentionMask(jnp.zeros((1, 1, 5, 5)))
-    block = Block(config)
-    variables = jax.eval_shape(lambda: block.init(jax.random.key(0), x, mask, None, True, False))
-    for keep in (False, True):
-        _, probs = jax.eval_shape(
-            lambda v, k=keep: block.apply(v, x, mask, None, True, k), variables
-        )
-        assert (probs.shape == (1, 4, 5, 5)) if keep else (probs is None)

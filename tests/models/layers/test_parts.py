@@ -2,16 +2,14 @@
 
 import math
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers.dense import matmul, rounded_matmul, word_logits
+from bert_jax.models.layers.dense import activate, matmul, rounded_matmul, word_logits
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.layers.feed_forward import activate, feed_forward
-from bert_jax.models.layers.norm import layer_norm, residual
+from bert_jax.models.layers.norm import layer_norm
 
 GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"]
 
@@ -126,30 +124,6 @@ def test_layer_norm_computes_in_float32_for_bfloat16(make_config):
     np.testing.assert_allclose(np.asarray(ours, np.float64), expected, rtol=2**-8, atol=1e-4)
 
 
-class Residual(nn.Module):
-    """Twice the input as the sub-layer."""
-
-    config: object
-
-    @nn.compact
-    def __call__(self, x):
-        return residual(self.config, x, lambda x: 2 * x)
-
-
-def test_both_places_of_the_norm(make_config):
-    x = np.random.default_rng(0).standard_normal((2, 3, 32)).astype(np.float32)
-
-    def normed(x):
-        return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
-
-    for place, expected in (("post", normed(3 * x)), ("pre", x + 2 * normed(x))):
-        found, params = Residual(make_config(norm_place=place)).init_with_output(
-            jax.random.key(0), x
-        )
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert params["params"].keys() == {"layer_norm"}
-
-
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
 def test_both_forms_of_gelu(make_config, activation):
     x = np.linspace(-8, 8, 1001)
@@ -161,40 +135,3 @@ def gelu(x, activation):
     if activation == "gelu":
         return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
-def test_the_forms_of_gelu_differ_by_less_than_half_a_thousandth(make_config):
-    x = jnp.linspace(-8, 8, 1001)
-    difference = jnp.abs(
-        activate(make_config(activation="gelu"), x)
-        - activate(make_config(activation="gelu_tanh"), x)
-    )
-    assert 4e-4 < float(difference.max()) < 5e-4
-
-
-class FeedForward(nn.Module):
-    config: object
-
-    @nn.compact
-    def __call__(self, x, deterministic):
-        return feed_forward(self.config, x)
-
-
-@pytest.mark.parametrize("kind", ["plain", "gated"])
-def test_the_feed_forward_network_is_that_of_numpy(make_config, random_params, kind):
-    config = make_config(feed_forward=kind)
-    x = np.random.default_rng(0).standard_normal((2, 3, 32)).astype(np.float32)
-    params = random_params(FeedForward(config), x, spread=0.3)
-    gate = {"gate"} if kind == "gated" else set()
-    assert params.keys() == {"intermediate", "output"} | gate
-
-    def product(x, name):
-        return np.float64(x) @ np.float64(params[name]["kernel"]) + params[name]["bias"]
-
-    inner = product(x, "intermediate")
-    if kind == "gated":
-        inner = gelu(product(x, "gate"), "gelu") * inner
-    else:
-        inner = gelu(inner, "gelu")
-    found = FeedForward(config).apply({"params": params}, x, deterministic=True)
-    np.testing.assert_allclose(found, product(inner, "output"), atol=2e-5)

@@ -238,7 +238,7 @@ def test_features_are_of_layers_that_the_model_has(name, scale):
     chosen = {run.overrides["head.layers"] for run in runs if "head.layers" in run.overrides}
     assert chosen
     for choice in chosen:
-        assert LAYER_CHOICES[choice].least_layers <= min(sizes)
+        assert LAYER_CHOICES[choice].min_layers <= min(sizes)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -106,10 +107,10 @@ def test_a_left_to_right_model_gives_the_logits_of_next_words(export, random_par
             "position_ids": np.broadcast_to(np.arange(seq), (batch, seq)),
             "example_ids": inputs["attention_mask"],
         }
-        expected = model.apply({"params": unflatten(params)}, rows, deterministic=True)
+        scores: Any = model.apply({"params": unflatten(params)}, rows, deterministic=True)
         assert outputs.keys() == {"next_word_logits"} == description["outputs"].keys()
         logits = outputs["next_word_logits"]
-        np.testing.assert_allclose(logits, expected[..., :60], atol=1e-5, rtol=0)
+        np.testing.assert_allclose(logits, scores.logits()[..., :60], atol=1e-5, rtol=0)
 
 
 def test_the_program_is_lowered_for_all_platforms_and_described(export):

@@ -1,5 +1,6 @@
 """What train prints: lines, the parameter table, the progress bar; TensorBoard events."""
 
+import dataclasses
 import time
 from types import SimpleNamespace
 
@@ -7,7 +8,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from bert_jax.data.labelled.choices import ChoiceColumns
 from bert_jax.devices import sharding
+from bert_jax.models.reading import HeadConfig
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tools.listeners import terminal
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import Terminal
@@ -97,3 +102,16 @@ def test_events_of_a_resumed_run_have_each_step_once(tmp_path):
     events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert [e.step for e in events.Scalars("train/loss")] == [1, 2, 3, 4, 5]
+
+
+def test_lines_say_what_a_head_reads_and_which_losses_are_added():
+    head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
+    plain = MultipleChoiceData(max_sequence_length=8, columns=ChoiceColumns())
+    assert list(terminal.describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
+    assert list(
+        terminal.describe_head(dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001)))
+    ) == [
+        "head       mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders",
+        "loss       the loss of the task + 0.5 x the loss of the next token"
+        " + 0.001 x the squares of the mix's weights",
+    ]

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
-from bert_jax.tasks.outputs import write_submission
+from bert_jax.tools.outputs.published import write_submission
 
 
 @pytest.mark.parametrize(

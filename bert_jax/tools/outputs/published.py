@@ -1,18 +1,23 @@
-"""Predictions in the forms in which published sets are scored."""
+"""Predictions in the forms in which published sets are scored, by the ending of the output's name.
 
+.tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
+.json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
+.conll   a word and its tag a line, a blank line between sentences
+"""
+
+import functools
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bert_jax.data.labelled.published_sets import GLUE, TextTask, number_of
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.tasks.task import OutputForm, Prediction
 
 
-def _read(lines_path: str) -> Iterator[Prediction]:
+def _read(lines_path: str) -> Iterator[dict[str, Any]]:
     with open(lines_path, encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
@@ -108,6 +113,34 @@ def _write_conll(data: Any, lines_path: str, path: str) -> None:
             file.write("".join(f"{word} {tag}\n" for word, tag in pairs) + "\n")
 
 
-GLUE_FORM = OutputForm(_write_glue, check=_glue_split)
-SQUAD_FORM = OutputForm(_write_squad)
-CONLL_FORM = OutputForm(_write_conll)
+# Of each task: the ending, the function that checks (host side, path), and the one that writes.
+_FORMS: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[Any, str, str], None]]] = {
+    "classification": (".tsv", _glue_split, _write_glue),
+    "span": (".json", lambda data, path: None, _write_squad),
+    "tagging": (".conll", lambda data, path: None, _write_conll),
+}
+
+
+def published_writer(task: str, data: Any, output_path: str) -> Callable[[str, str], None] | None:
+    """Returns the function (JSON lines' path, output's path) that writes a published form.
+
+    Args:
+      task: name of the task.
+      data: its host side.
+      output_path: its ending selects the form; None for others, which get JSON lines.
+
+    Raises:
+      UserError: the form is another task's, or the form cannot have that path.
+    """
+    ending = os.path.splitext(output_path)[1]
+    for name, (of_form, check, write) in _FORMS.items():
+        if of_form != ending:
+            continue
+        if name != task:
+            raise UserError(
+                f"--output={output_path}: {ending} is for config.task={name!r}, and this run's is"
+                f" {task!r}: take another ending, such as .jsonl."
+            )
+        check(data, output_path)
+        return functools.partial(write, data)
+    return None
