@@ -17,7 +17,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
-from tests.tools.convert.conftest import make_workdir, random_params, save  # noqa: F401
+from tests.tools.convert.conftest import make_workdir, random_params, save, theirs  # noqa: F401
 from tests.training import labelled_files
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, VOCABULARY
 

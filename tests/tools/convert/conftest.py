@@ -108,6 +108,12 @@ def save(tmp_path):
 
 
 @pytest.fixture
+def theirs(save) -> pathlib.Path:
+    """The folder of a random model of transformers with the heads of pre-training."""
+    return save()[0]
+
+
+@pytest.fixture
 def google(tmp_path, save):
     """Returns a function that writes the same model in the format of google-research/bert."""
     from bert_jax.formats.names import bert as bert_names

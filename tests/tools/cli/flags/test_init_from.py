@@ -144,8 +144,7 @@ def test_a_causal_model_is_read_at_its_last_token_unless_told_otherwise(make_wor
     assert config.head.pool == "max"
 
 
-def test_a_folder_of_another_program_determines_them(save, shared_data):
-    theirs = save()
+def test_a_folder_of_another_program_determines_them(theirs, shared_data):
     config = new_config(theirs)
     resolve(config, frozenset(), "")
     assert config.model.hidden_size == 16 and config.model.activation == "gelu"
