@@ -187,32 +187,26 @@ def test_a_malformed_file_is_named_with_its_line(content, message, tmp_path):
         read_lexicon(tmp_path / "names.txt")
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ValueError, match="lexicon .*names.txt cannot be read: No such file"):
-        read_lexicon(tmp_path / "names.txt")
+PERSON, PHRASE = Entry("a", "person", 1), Entry("b", "", 2)
 
 
-def test_a_class_that_no_phrase_has_is_named():
-    entries = [Entry("a", "person", 1), Entry("b", "", 2)]
-    check_classes(["person"], entries, "names.txt")
-    with pytest.raises(ValueError) as error:
-        check_classes(["persn"], entries, "names.txt")
-    assert str(error.value) == (
-        "data.lexicon_weights has the class 'persn', which no phrase in names.txt has; its classes:"
-        " person."
-    )
-    with pytest.raises(ValueError, match="its classes: none"):
-        check_classes(["person"], entries[1:], "names.txt")
-
-
-def test_phrases_that_cannot_be_used_are_named():
-    with pytest.raises(
-        ValueError, match="names, line 2: the phrase '\\\\u200b' has no tokens: rem"
-    ):
-        PhraseMatcher([Entry("a", "", 1), Entry("\u200b", "", 2)], TOKENIZER, "names")
-    with pytest.raises(ValueError) as error:
-        entries = [Entry("a b", "person", 1), Entry("A B", "place", 7)]
-        PhraseMatcher(entries, TOKENIZER, "names")
-    assert str(error.value) == (
-        "names: 'A B' has the class 'place' in line 7 and 'person' in line 1: keep one of them."
-    )
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: read_lexicon("none.txt"), "The lexicon none.txt cannot be read: No such file"),
+        (lambda: check_classes(["persn"], [PERSON], "n"), "'persn', which no .* classes: person."),
+        (lambda: check_classes(["person"], [PHRASE], "n"), "its classes: none"),
+        (
+            lambda: PhraseMatcher([Entry("\u200b", "", 2)], TOKENIZER, "names"),
+            r"names, line 2: the phrase '\\u200b' has no tokens: remove it",
+        ),
+        (
+            lambda: PhraseMatcher([PERSON, Entry("A", "place", 7)], TOKENIZER, "names"),
+            "names: 'A' has the class 'place' in line 7 and 'person' in line 1: keep one of them",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(call, message):
+    check_classes(["person"], [PERSON], "names.txt")
+    with pytest.raises(ValueError, match=message):
+        call()
