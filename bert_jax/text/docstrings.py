@@ -13,18 +13,8 @@ from bert_jax.text.forms import split_sentences
 _SECTIONS_WITHOUT_PROSE = {"References", "See Also", "Methods"}
 # Directives whose contents are prose.
 _PROSE_DIRECTIVES = {
-    "attention",
-    "caution",
-    "danger",
-    "deprecated",
-    "hint",
-    "important",
-    "note",
-    "tip",
-    "topic",
-    "versionadded",
-    "versionchanged",
-    "warning",
+    *("attention", "caution", "danger", "deprecated", "hint", "important", "note", "tip", "topic"),
+    *("versionadded", "versionchanged", "warning"),
 }
 _DIRECTIVE = re.compile(r"\.\.( |$)(?:([\w-]+)::\s*(?:\d[\w.]*\s*)?)?")
 _UNDERLINE = re.compile(r"([-=~^*#\"'.+])\1{2,}$")

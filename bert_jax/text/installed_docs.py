@@ -28,17 +28,8 @@ PACKAGES = ("numpy", "scipy", "jax", "flax", "optax")
 CLEANING_VERSION = 1
 
 _NO_DOCUMENTATION = {
-    "__pycache__",
-    "_bundled",
-    "_vendor",
-    "_vendored",
-    "dist-packages",
-    "idle_test",
-    "site-packages",
-    "test",
-    "tests",
-    "testing",
-    "turtledemo",
+    *("__pycache__", "_bundled", "_vendor", "_vendored", "dist-packages", "idle_test"),
+    *("site-packages", "test", "tests", "testing", "turtledemo"),
 }
 _TOPICS = os.path.join("pydoc_data", "topics.py")
 # Shorter sentences may repeat, as they do in any text.
@@ -157,23 +148,23 @@ def docstrings_of(path: str) -> list[str]:
     Raises:
       SyntaxError, ValueError, RecursionError: the file is not Python of this version.
     """
-    docstrings = []
+    return list(_visit(_parse(path)))
 
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if docstring := ast.get_docstring(node):
-                docstrings.append(docstring)
-        elif isinstance(node, ast.Call) and "add_newdoc" in ast.unparse(node.func):
-            docstrings.extend(map(inspect.cleandoc, _multiline_strings(node)))
-        # Docstrings are in statements only; expressions are the larger part of the tree.
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-                visit(child)
-            elif isinstance(node, ast.Expr) and isinstance(child, ast.Call):
-                visit(child)
 
-    visit(_parse(path))
-    return docstrings
+def _visit(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if docstring := ast.get_docstring(node):
+            yield docstring
+    elif isinstance(node, ast.Call) and "add_newdoc" in ast.unparse(node.func):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                if "\n" in part.value:
+                    yield inspect.cleandoc(part.value)
+    # Docstrings are in statements only; expressions are the larger part of the tree.
+    for child in ast.iter_child_nodes(node):
+        is_call = isinstance(node, ast.Expr) and isinstance(child, ast.Call)
+        if is_call or isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _visit(child)
 
 
 def topics_of(path: str) -> Iterator[list[str]]:
@@ -194,9 +185,3 @@ def _parse(path: str) -> ast.Module:
         # Invalid escapes in strings of other projects.
         warnings.simplefilter("ignore")
         return ast.parse(file.read())
-
-
-def _multiline_strings(call: ast.Call) -> Iterator[str]:
-    for node in ast.walk(call):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
-            yield node.value

@@ -36,13 +36,6 @@ def test_classification_agrees_with_scikit_learn(sklearn, seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_binary_f1_agrees_with_scikit_learn(sklearn, seed):
-    gold, predicted = arrays(seed, classes=2)
-    theirs = sklearn.f1_score(gold, predicted, zero_division=0)
-    assert scores.f1(gold, predicted) == pytest.approx(theirs)
-
-
-@pytest.mark.parametrize("seed", range(10))
 def test_multi_label_scores_agree_with_scikit_learn(sklearn, seed):
     rng = np.random.default_rng(seed)
     gold, predicted = rng.random((2, 30, 4)) < rng.random(4) * [0, 0.5, 1, 1]

@@ -102,43 +102,6 @@ def test_texts_without_a_word_are_equal_but_have_an_f1_in_squad_2_only():
     assert (scores["HasAns_exact"], scores["HasAns_f1"]) == (100, 100)
 
 
-def test_squad_2_by_hand():
-    gold = {"has": ["yes"], "has too": ["two words"], "none": [], "none too": []}
-    predictions = {"has": "yes", "has too": "words", "none": "", "none too": "made up"}
-    two_thirds = 200 / 3
-    assert squad_v2(gold, predictions) == pytest.approx(
-        {
-            "exact": 50,
-            "f1": (100 + two_thirds + 100 + 0) / 4,
-            "total": 4,
-            "HasAns_exact": 50,
-            "HasAns_f1": (100 + two_thirds) / 2,
-            "HasAns_total": 2,
-            "NoAns_exact": 50,
-            "NoAns_f1": 50,
-            "NoAns_total": 2,
-        }
-    )
-
-
-def test_a_group_without_questions_is_left_out():
-    assert list(squad_v2({"q": ["a b"]}, {"q": ""})) == [
-        *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total")
-    ]
-
-
-def test_best_thresholds_by_hand():
-    gold = {"sure": ["yes"], "half": ["two words"], "none": [], "wrong": ["no"]}
-    predictions = {"sure": "yes", "half": "words", "none": "made up", "wrong": "yes"}
-    scores = squad_v2(gold, predictions, {"sure": -3.0, "half": -1.0, "none": 0.5, "wrong": 2.0})
-    # Answering nothing hits 1 of 4; answering `sure` too, 2; `half` then has an F1 of 2/3.
-    assert (scores["best_exact"], scores["best_exact_thresh"]) == (50, -3.0)
-    assert scores["best_f1"] == pytest.approx(100 * (2 + 2 / 3) / 4)
-    assert scores["best_f1_thresh"] == -1.0
-    # na_probs above 1.0 (`wrong`) mean no answer, which is wrong as well.
-    assert scores["exact"] == 25
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_the_best_threshold_is_the_best_of_all_and_gives_its_score(seed):
     rng = random.Random(seed)
