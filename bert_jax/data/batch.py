@@ -16,8 +16,7 @@ file of labelled examples) have the same methods, and every batch is a pure func
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -94,41 +93,6 @@ class EvaluationBatch:
     row_numbers: np.ndarray
     length: int
     read: Callable[[int, int], Batch]
-
-    def parts(self, shards: int) -> Iterator["EvaluationBatch"]:
-        """Yields the batch in parts, without most of its padding rows, which are its last ones.
-
-        To compile few shapes, a part has `shards` rows times a power of four, or all rows. Parts
-        have at most a third more rows than are needed, apart from padding up to `shards` rows.
-        """
-        max_rows, start = len(self.row_numbers), 0
-        needed = int((self.row_numbers >= 0).sum())
-        while start < needed:
-            rows = _part_rows(needed - start, shards, max_rows)
-            part = slice(start, start + rows)
-            read = functools.partial(self._read_from, start)
-            yield dataclasses.replace(self, row_numbers=self.row_numbers[part], read=read)
-            start += rows
-
-    def _read_from(self, begin: int, start: int, stop: int) -> Batch:
-        return self.read(begin + start, begin + stop)
-
-
-def in_parts(batches: Iterable[EvaluationBatch], shards: int) -> Iterator[EvaluationBatch]:
-    """Yields the parts of batches; see `EvaluationBatch.parts`."""
-    for batch in batches:
-        yield from batch.parts(shards)
-
-
-def _part_rows(needed: int, shards: int, max_rows: int) -> int:
-    """Returns the rows of the next part: the next larger size if three quarters are needed."""
-    size = shards
-    while size < needed:
-        larger = min(4 * size, max_rows)
-        if larger > needed and 4 * needed < 3 * larger:
-            break
-        size = larger
-    return size
 
 
 class Rows(Protocol):

@@ -6,7 +6,7 @@ to save or to restore, and each process can read any part of any batch.
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class CorpusRows:
     def text_counts(self) -> dict[str, int]:
         """The number of tokens that rows of running text predict, and the amount of their text.
 
-        See `running_text.text_counts`; other rows have no such counts.
+        See `documents.text_counts`; other rows have no such counts.
         """
         return self.manifest.content["splits"][self.name]["text"]
 
@@ -83,11 +83,11 @@ class CorpusRows:
         """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
 
         Raises:
-          UserError: `batch_size` cannot be used, a file is missing, or a shard is corrupt.
+          UserError: streams have too few rows, a file is missing, or a shard is corrupt.
         """
         if not 0 <= start <= stop <= self.batch_size:
             raise UserError(f"Rows {start} to {stop} are not part of {self.batch_size} rows.")
-        return self._rows.read(self._order.row_numbers(number)[start:stop])
+        return self._rows.read(self._row_numbers(number)[start:stop])
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields all rows once, in order; padding fills up the last batch.
@@ -118,12 +118,19 @@ class CorpusRows:
         return self.manifest.rows(self.name, self.sequence_length)
 
     @functools.cached_property
-    def _order(self) -> "ShuffledOrder | StreamOrder":
+    def _row_numbers(self) -> Callable[[int], np.ndarray]:
+        """The function batch number -> int64[batch_size], the rows of the batch."""
+        num_rows, batch_size = len(self._rows), self.batch_size
         if not self._rows.form.is_stream:
-            return ShuffledOrder(len(self._rows), self.batch_size, self.seed)
+            return ShuffledOrder(num_rows, batch_size, self.seed).row_numbers
+        if batch_size > num_rows:
+            raise UserError(
+                f"The corpus has {num_rows:,} rows, too few for {batch_size:,} streams: lower"
+                " config.global_batch_size, or give more text."
+            )
         # Each stream reads a block of its own, for as many batches as it has rows.
-        self._rows.cache_blocks(2 * self.batch_size)
-        return StreamOrder(len(self._rows), self.batch_size)
+        self._rows.cache_blocks(2 * batch_size)
+        return functools.partial(stream_rows, num_rows=num_rows, batch_size=batch_size)
 
 
 class ShuffledOrder:
@@ -136,16 +143,9 @@ class ShuffledOrder:
       num_rows: rows of the corpus.
       batch_size: rows of the global batch, over all processes.
       seed: determines the order.
-
-    Raises:
-      UserError: there are no rows, or `batch_size` is not positive.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):
-        if not num_rows:
-            raise UserError("There are no rows to make batches of.")
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size} must be at least 1.")
         self._num_rows, self._batch_size, self._seed = num_rows, batch_size, seed
         self._block_order = functools.lru_cache(2)(self._make_block_order)
 
@@ -182,32 +182,11 @@ class ShuffledOrder:
         return order, int(np.flatnonzero(order == num_blocks - 1)[0])
 
 
-class StreamOrder:
-    """Which rows each batch has: row b of a batch continues row b of the previous batch.
+def stream_rows(number: int, num_rows: int, batch_size: int) -> np.ndarray:
+    """Returns int64[batch_size], the rows of batch `number`: each continues the batch before.
 
     Stream b of B begins at row floor(b * R / B) of R and wraps around at the end, so that after R /
     B batches each stream is where the next one began, and the corpus has been read once. Only from
     the last row to the first do streams jump.
-
-    Args:
-      num_rows: rows of the corpus.
-      batch_size: streams, over all processes.
-
-    Raises:
-      UserError: there are fewer rows than streams, or `batch_size` is not positive.
     """
-
-    def __init__(self, num_rows: int, batch_size: int):
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size} must be at least 1.")
-        if batch_size > num_rows:
-            raise UserError(
-                f"The corpus has {num_rows:,} rows, too few for {batch_size:,} streams: lower"
-                " config.global_batch_size, or give more text."
-            )
-        self._num_rows, self._batch_size = num_rows, batch_size
-
-    def row_numbers(self, number: int) -> np.ndarray:
-        """Returns int64[batch_size], the rows of batch `number`."""
-        streams = np.arange(self._batch_size)
-        return (streams * self._num_rows // self._batch_size + number) % self._num_rows
+    return (np.arange(batch_size) * num_rows // batch_size + number) % num_rows

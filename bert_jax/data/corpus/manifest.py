@@ -37,7 +37,7 @@ class Manifest:
     (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
     length -> RowFormat, or StreamFormat of streams) and `splits` (split -> documents, tokens and,
     by sequence length, files and statistics; of running text and streams also `text`, see
-    running_text.text_counts).
+    documents.text_counts).
     """
 
     folder: str
@@ -91,7 +91,7 @@ class Manifest:
         return sum(file["rows"] for file in self._part(split, sequence_length)["files"])
 
     def statistics(self, split: str, sequence_length: int) -> dict[str, Any]:
-        """See statistics.RowCounts.describe."""
+        """Returns `row_counts.RowCounts.describe` of the rows."""
         return self._part(split, sequence_length)["statistics"]
 
     @property
@@ -131,7 +131,9 @@ class Manifest:
         fetch(paths)
         for path, file in zip(paths, files, strict=True):
             _check_size(path, file["bytes"])
-        form = _make_form(self.content, str(sequence_length))
+        is_stream = self.content["settings"].get("segments") == "stream"
+        make_form = StreamFormat if is_stream else RowFormat
+        form = make_form(**self.content["formats"][str(sequence_length)])
         return ShardRows(paths, [file["rows"] for file in files], form)
 
     def verify(self) -> int:
@@ -180,12 +182,6 @@ def _check_seal(path: str) -> None:
     sha256 = file_sha256(path)
     if not seal.exists() or seal.read_bytes() != f"{sha256}  {NAME}\n".encode():
         raise UserError(f"its SHA-256 is not the one in {NAME}{_SEAL}")
-
-
-def _make_form(content: dict[str, Any], sequence_length: str) -> RowFormat | StreamFormat:
-    is_stream = content["settings"].get("segments") == "stream"
-    make = StreamFormat if is_stream else RowFormat
-    return make(**content["formats"][sequence_length])
 
 
 def _check_size(path: str, size: int) -> None:

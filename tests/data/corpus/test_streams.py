@@ -192,6 +192,12 @@ def test_training_batches_are_those_of_the_streams(prepared):
             np.testing.assert_array_equal(array, expected[name])
 
 
+def test_more_streams_than_rows_are_refused(prepared):
+    rows = CorpusRows(prepared[1], "validation", 8, batch_size=1000)
+    with pytest.raises(ValueError, match="too few for 1,000 streams: lower config.global"):
+        rows.batch(0, 0, 1)
+
+
 def test_an_evaluation_has_every_row_once_in_streams(prepared):
     _, manifest = prepared
     rows = CorpusRows(manifest, "validation", 8)
