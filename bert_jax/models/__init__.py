@@ -34,7 +34,7 @@ def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:
 
     Args:
       config: its `name` is a key of MODELS.
-      name: of the module in its parent; None for a module without one.
+      name: the module's name in its parent; None for a module without one.
 
     Raises:
       UserError: for an unknown `config.name`.
@@ -51,8 +51,8 @@ def make_add_fields(config: EncoderConfig, tokenizer: Any) -> AddFields:
     """Returns the function that completes batches on the host, just before they go to the devices.
 
     Args:
-      config: of the encoder.
-      tokenizer: that made the ids.
+      config: the encoder's configuration.
+      tokenizer: the one that made the ids.
 
     Raises:
       UserError: the tokenizer does not fit the encoder.

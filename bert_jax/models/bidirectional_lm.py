@@ -27,7 +27,7 @@ class BidirectionalOutputs:
       forward: scores of the word after each position of `input_ids`.
       backward: scores of the word after each position of `reverse_ids`, which precedes it in the
         text.
-      samples: the words that those of each direction are told apart from; empty: all.
+      samples: the sampled words of each direction's softmax; empty: full softmax.
       carry: the states of the encoder after the batch.
     """
 
@@ -60,8 +60,8 @@ class BidirectionalLanguageModel(nn.Module):
 
     Attributes:
       model: configuration of the encoder.
-      num_samples: random words that a word is told apart from while training; 0: all words.
-      num_words: that are predicted, the first ones of the vocabulary.
+      num_samples: number of words of the sampled softmax in training; 0: full softmax.
+      num_words: number of words that are predicted, the first ones of the vocabulary.
     """
 
     model: EncoderConfig

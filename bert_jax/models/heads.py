@@ -183,7 +183,7 @@ class CausalLMModel(nn.Module):
 
         Args:
           batch: the next tokens of each row; see `Bert.decode`.
-          cache: of the tokens before.
+          cache: the keys and values of the tokens before.
 
         Returns:
           float32[batch, padded vocab], the logits of the word after each row; and the new cache.

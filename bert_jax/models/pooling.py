@@ -74,7 +74,7 @@ class EncoderWithPooler(nn.Module):
     BERT's weights: "bert/pooler/kernel", "bert/embeddings/...".
 
     Attributes:
-      config: of the encoder.
+      config: the encoder's configuration.
       pool: of POOLS; BERT's is `cls`.
     """
 

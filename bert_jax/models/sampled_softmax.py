@@ -1,12 +1,12 @@
 """The sampled softmax of a language model (Jean et al. 2015), as TensorFlow computes it.
 
-While training with a large vocabulary, a word is told apart from some random words instead of all.
-With the words sorted by frequency, word k of V, from 0, is drawn with the log-uniform probability
-log((k + 2) / (k + 1)) / log(V + 1), which is close to Zipf's law. Words are drawn until a number of
-different words is reached; one sample serves all positions of a batch. The logarithm of the number
-of times that a word is expected to be drawn is subtracted from its logit, so that the loss
-approximates the one of all words. These are `tf.nn.sampled_softmax_loss` and its default sampler,
-`tf.random.log_uniform_candidate_sampler(unique=True)`.
+While training with a large vocabulary, the softmax is over the label and some random words, not
+over all words. With the words sorted by frequency, word k of V, from 0, is drawn with the
+log-uniform probability log((k + 2) / (k + 1)) / log(V + 1), which is close to Zipf's law. Words are
+drawn until a number of different words is reached; one sample serves all positions of a batch. The
+logarithm of the number of times that a word is expected to be drawn is subtracted from its logit,
+so that the loss approximates the one of all words. These are `tf.nn.sampled_softmax_loss` and its
+default sampler, `tf.random.log_uniform_candidate_sampler(unique=True)`.
 """
 
 import flax.struct
@@ -75,7 +75,7 @@ def sample_words(key: jax.Array, num_samples: int, vocab_size: int) -> Sample:
 
 
 def log_expected_counts(ids: jax.Array, sample: Sample, vocab_size: int) -> jax.Array:
-    """float32[...], log(1 - (1 - p)**tries): of the expected number of a word in a sample."""
+    """float32[...], log(1 - (1 - p)**tries), log of the expected count of a word in a sample."""
     log_missed = jnp.log1p(-log_uniform_probabilities(ids, vocab_size))
     return jnp.log(-jnp.expm1(sample.num_tries * log_missed))
 
@@ -97,8 +97,8 @@ def sampled_cross_entropy(
       labels: int32[batch, positions].
       table: float32[words, features]; may have more rows than `vocab_size`.
       bias: float32[words].
-      sample: of the words.
-      vocab_size: that the sample was drawn from.
+      sample: the random words.
+      vocab_size: number of words that the sample was drawn from.
 
     Returns:
       float32[batch, positions], in nats.

@@ -131,8 +131,8 @@ class Losses:
     """The losses that `config.head` can add, a function (outputs, batch) -> Sums; 0: no such loss.
 
     Attributes:
-      lm_weight: of the loss of the next token.
-      mix_l2: of the sum of the squares of a mix's weights.
+      lm_weight: weight of the next-token loss.
+      mix_l2: weight of the sum of squares of a mix's weights.
     """
 
     lm_weight: float = 0.0

@@ -53,7 +53,7 @@ class BidirectionalLM(Task):
     Attributes:
       num_samples: words of the sampled softmax; 0: the softmax of all words.
       num_words: words that are predicted, those with the first ids; the others are `unk_id`.
-      unk_id: of the unknown word.
+      unk_id: id of the unknown word.
       sum_over_time: whether the gradient is that of the loss times the length of a row.
       predicts: whether the answers are the probabilities of whole texts.
     """
@@ -159,7 +159,7 @@ class BidirectionalLMData(CorpusData):
 
     Attributes:
       metrics: what is reported, all of METRICS if empty.
-      vocab_size: most words that are predicted.
+      vocab_size: maximum number of words that are predicted.
       num_samples, sum_over_time: see `BidirectionalLM`.
     """
 

@@ -40,7 +40,7 @@ class CausalLM(Task):
     """The device side.
 
     Attributes:
-      num_pieces: of the tokenizer, whose probabilities are answered; the model's table may have
+      num_pieces: size of the tokenizer, whose pieces get probabilities; the model's table may have
         more rows. 0: there are no answers.
     """
 

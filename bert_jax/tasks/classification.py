@@ -64,7 +64,7 @@ class Classification(Task):
     Attributes:
       kind: of LABEL_KINDS.
       num_classes: 1 for a regression.
-      head: what is read of the encoder.
+      head: what the head reads of the encoder.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class ClassificationData(Labelled):
     Attributes:
       metrics: rows of METRICS[kind].
       kind: of LABEL_KINDS.
-      columns: of the files.
+      columns: the columns of the files.
       published: the published set, if it is one.
     """
 
@@ -132,7 +132,7 @@ class ClassificationData(Labelled):
             if metric not in METRICS[kind]:
                 first = next(iter(METRICS[kind]))
                 raise UserError(
-                    f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, which there are"
+                    f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, the metrics"
                     f" for head.problem_type={kind!r}: set for example"
                     f" --config.metrics=\"('{first}',)\""
                     f" and --config.checkpoint.best_metric={first}."

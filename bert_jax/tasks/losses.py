@@ -28,7 +28,7 @@ class Sum:
     float precision.
 
     Attributes:
-      numerator: of the mean.
+      numerator: the weighted sum.
       denominator: depends on the batch alone, not on the outputs of the model.
       gradient_scale: factor of this mean's gradient; 0: a metric, which is not minimized.
     """

@@ -19,7 +19,7 @@ class Tokens:
       is_candidate: bool[batch, seq], may be chosen.
       same: bool[batch, seq, seq], whether two positions belong to the same example.
       budget: int32[batch, seq], predictions of the token's example; unused for `bernoulli`.
-      num_examples: most examples in a row.
+      num_examples: maximum number of examples in a row.
     """
 
     example_ids: jax.Array

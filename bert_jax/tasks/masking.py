@@ -141,7 +141,7 @@ def mask_batch(
     kept_ids = jnp.where(fate < 1 - rule.random_share, true_ids, random_ids)
     hidden_ids = jnp.where(fate < rule.mask_share, rule.mask_id, kept_ids)
     rows = jnp.arange(input_ids.shape[0])[:, None]
-    # An unused slot points behind the row, where nothing is written.
+    # The position of an unused slot is out of bounds, and nothing is written there.
     target = jnp.where(weights > 0, positions, input_ids.shape[1])
     return {
         **batch,

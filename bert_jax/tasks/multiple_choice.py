@@ -29,7 +29,7 @@ class MultipleChoice(Task):
     """The device side.
 
     Attributes:
-      head: what is read of the encoder.
+      head: what the head reads of the encoder.
     """
 
     head: HeadConfig = HeadConfig()
@@ -52,7 +52,7 @@ class MultipleChoiceData(Labelled):
     """The host side.
 
     Attributes:
-      columns: of the files.
+      columns: the columns of the files.
       labels: none; endings have numbers.
     """
 

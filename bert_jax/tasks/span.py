@@ -35,7 +35,7 @@ class SpanTask(Task):
     """The device side.
 
     Attributes:
-      head: what is read of the encoder.
+      head: what the head reads of the encoder.
     """
 
     head: HeadConfig = HeadConfig()
@@ -77,7 +77,7 @@ class SpanData(Labelled):
     """The host side.
 
     Attributes:
-      metrics: of METRICS.
+      metrics: some of METRICS.
       doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
       null_answers: whether "no answer" is an answer (SQuAD 2.0).
       null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
@@ -106,7 +106,7 @@ class SpanData(Labelled):
         for name in settings.metrics:
             if name not in known:
                 raise UserError(
-                    f"metrics: {name!r} is none of {', '.join(known)}, which there are for"
+                    f"metrics: {name!r} is none of {', '.join(known)}, the metrics for"
                     f" head.null_answers={head['null_answers']}."
                 )
         if (published := data["published"]) not in ("", "cmrc2018"):

@@ -37,7 +37,7 @@ class Tagging(Task):
 
     Attributes:
       num_classes: number of tags.
-      head: what is read of the encoder.
+      head: what the head reads of the encoder.
     """
 
     num_classes: int
@@ -76,7 +76,7 @@ class TaggingData(Labelled):
     """The host side.
 
     Attributes:
-      metrics: of METRICS[entities].
+      metrics: some of METRICS[entities].
       entities: whether tags are those of entities.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.

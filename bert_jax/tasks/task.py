@@ -65,7 +65,7 @@ class Task:
         alone: those of the whole batch are computed before the outputs of its microbatches.
 
         Args:
-          outputs: of the model.
+          outputs: what the model returned.
           batch: as `transform` returned it.
         """
         raise NotImplementedError
@@ -110,7 +110,7 @@ class TaskData:
 
         Args:
           model: the encoder's configuration.
-          tokenizer: of the run.
+          tokenizer: the run's tokenizer.
           phase: that is trained; None: the `answers` are the predictions for files.
           evaluate: whether held-out rows of the phase are evaluated.
         """
@@ -141,7 +141,7 @@ class TaskData:
         Args:
           examples: what was encoded.
           rows: from `encode`.
-          answers: of the device side, one for each row.
+          answers: what the device side answered for each row.
         """
         raise NotImplementedError
 
@@ -152,8 +152,8 @@ class TaskData:
 
         Args:
           rows: what was evaluated, LabelledRows or CorpusRows.
-          answers: of the device side, one for each row.
-          means: of the device's Sums, `loss` first.
+          answers: what the device side answered for each row.
+          means: the means of the device's Sums, `loss` first.
 
         Returns:
           The metrics, and the predictions for the examples, if there are any.
@@ -165,7 +165,7 @@ class TaskData:
 
         Args:
           untrained: names of the parameters that an import did not find.
-          workdir: of the imported weights.
+          workdir: folder of the imported weights.
         """
 
 

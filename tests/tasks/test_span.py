@@ -103,7 +103,7 @@ def test_unknown_settings_are_refused(metrics, published, message):
 
 
 def test_scores_of_null_answers_are_refused_without_them():
-    with pytest.raises(ValueError, match="'best_f1' is none of f1, exact_match, which there are"):
+    with pytest.raises(ValueError, match="'best_f1' is none of f1, exact_match, the metrics for"):
         make(("best_f1",), null_answers=False)
 
 

@@ -30,7 +30,7 @@ def assert_refused(
         (
             "classification",
             {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
-            r"metrics: 'f2' is none of accuracy, f1, macro_f1, matthews, which there are for"
+            r"metrics: 'f2' is none of accuracy, f1, macro_f1, matthews, the metrics for"
             r" head\.problem_type='single'",
         ),
         (

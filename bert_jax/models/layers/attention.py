@@ -97,7 +97,7 @@ class SelfAttention(nn.Module):
     """Attention over all heads -> dense -> dropout, with residual sum and layer normalisation.
 
     Attributes:
-      config: of the stack.
+      config: the encoder's configuration.
       has_norm: False leaves the layer normalisation out.
     """
 

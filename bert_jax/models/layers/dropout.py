@@ -42,7 +42,7 @@ def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.A
     Args:
       key: threefry2x32. All keys are derived with this generator: XLA fuses the arithmetic of the
         others into the computation of the bits, and would derive the key once for each value.
-      shape: of the result.
+      shape: shape of the result.
       prng_impl: name of the generator in jax; some are faster than threefry2x32.
     """
     data = jax.random.key_data(key)

@@ -18,8 +18,8 @@ def layer_norm(
     values: E[x^2] - E[x]^2, the default of flax, loses all digits far from zero.
 
     Args:
-      config: of the encoder.
-      name: of the submodule.
+      config: the encoder's configuration.
+      name: the submodule's name.
       biases: whether a layer norm adds a bias; None: `config.biases`.
     """
     dtype = activation_dtype(config)
@@ -46,7 +46,7 @@ def residual(
     a compact method: it creates the submodule `layer_norm` there.
 
     Args:
-      config: of the stack.
+      config: the encoder's configuration.
       x: float[batch, seq, hidden].
       sub_layer: function of an array of that shape, which keeps it.
       has_norm: False leaves the normalisation out.
