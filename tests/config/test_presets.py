@@ -405,7 +405,7 @@ def test_each_preset_prepares_trains_evaluates_and_answers(name, corpus, tmp_pat
     train(config, workdir, listener=training_listener())
     shown = capsys.readouterr().out
     assert f"preset     {name}\n" in shown
-    assert ("next-sentence" in shown) == ("NSP loss" in shown) == KNOWN[name].next_sentence
+    assert ("NSP accuracy" in shown) == ("NSP loss" in shown) == KNOWN[name].next_sentence
 
     *_, last = metrics.read_metrics(workdir)
     values = evaluate_lib.evaluate(store.load(workdir), workdir)

@@ -55,7 +55,7 @@ def test_without_next_sentence_prediction_pairs_are_left_out():
     values = {name: value for name, value in GOOD.items() if not name.startswith("next_sentence")}
     lines = lines_of(values)
     assert lines[-1] == "health: good, it has learned from context."
-    assert len(lines) == 3 and "next-sentence" not in "".join(lines)
+    assert len(lines) == 3 and "NSP" not in "".join(lines)
     values["masked_lm_loss"] = 6.6
     assert "Next-sentence" not in lines_of(values)[-1]
 
