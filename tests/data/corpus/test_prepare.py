@@ -311,7 +311,8 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(tmp_path):
         started.communicate(timeout=30)
         assert started.returncode in (-signal.SIGKILL, 0)
     for folder in ("data", "expected"):
-        prepare(make_config(tmp_path, vocab_size=30_522), str(tmp_path / folder), 1, quiet)
+        again = command(tmp_path, f"--data_dir={tmp_path / folder}")
+        subprocess.run(again, cwd=REPOSITORY, capture_output=True, check=True)
     assert contents(tmp_path / "data") == contents(tmp_path / "expected")
 
 
