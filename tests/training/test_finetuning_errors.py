@@ -60,7 +60,7 @@ def assert_refused(
             r"head\.tagging: 'lstm' is none of linear, crf, bilstm, bilstm_crf",
         ),
         ("tagging", {"head.layers": "first"}, r"head\.layers: 'first' is none of last, embeddings"),
-        ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, which"),
+        ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, the"),
         ("span", {"data.published": "squad"}, r"data\.published='squad'. Available: cmrc2018"),
         (
             "multiple_choice",
