@@ -81,7 +81,7 @@ def tensors(path: str) -> Arrays:
     """
     weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
     if not weights:
-        raise UserError(f"{path} has no *weights.hdf5: it has the weights of the model.")
+        raise UserError(f"{path} has no *weights.hdf5, the file of the model's weights: add it.")
     arrays = read_hdf5(weights)
     if "char_embed" not in arrays and "embedding" not in arrays:
         pattern = re.compile(REFERENCES.format(r"\d+"))

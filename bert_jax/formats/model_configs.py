@@ -31,7 +31,7 @@ class ModelConfig:
 
         Args:
           values: content of the file.
-          path: of the file, for messages.
+          path: names the file in messages.
 
         Raises:
           UserError: a size is missing or not a number, or it is another kind of model.

@@ -165,9 +165,9 @@ def _lens(
       num_pieces: size of the vocabulary; the model's table may have more rows.
       reads_forward: whether each position predicts the next token; otherwise the batch's
         `masked_lm_positions` predict their own.
-      params: of the model with its head.
+      params: parameters of encoder and head.
       batch: what the encoder takes.
-      encoded: with `all_hidden`.
+      encoded: the encoder's output, which has `all_hidden`.
 
     Returns:
       [batch, layers + 1, positions, top_k] `top_ids`, int32, and `top_probabilities`, float32;

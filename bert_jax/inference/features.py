@@ -55,7 +55,7 @@ class FeatureExtractor:
         """Yields each text, in order, with its features: docs/features.md, without padding.
 
         Args:
-          rows: of `row`, read as they are needed.
+          rows: results of `row`, read as they are needed.
           done: called with the number of texts that are done since the last call.
         """
         for row, output in self._predictor.stream(self._forward, rows, done):

@@ -163,7 +163,7 @@ def continue_rows(
     The first of `ends` in a row is followed by -1.
 
     Args:
-      params: of `CausalLMModel`.
+      params: parameters of a `CausalLMModel`.
       ids: int32[batch, seq], at the beginning of each row.
       lengths: int32[batch], at least 1; the rest of a row is padding.
       keys: [batch], random keys.

@@ -90,7 +90,7 @@ class Scorer:
         """Scores rows in their order; they are read as they are needed.
 
         Args:
-          rows: of `row`.
+          rows: results of `row`.
           done: called with the number of passes that are done since the last call.
 
         Yields:

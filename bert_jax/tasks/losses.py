@@ -78,7 +78,8 @@ def cross_entropy_of_scores(
     Args:
       scores: of float[batch, seq, hidden] features.
       labels: int32[batch, seq].
-      max_logits: of a part, over all devices; a part has at least one position of each row.
+      max_logits: maximum number of logits of a part, over all devices; a part has at least one
+        position of each row.
 
     Returns:
       float32[batch, seq] losses in nats; float32[batch, seq] hits.

@@ -18,7 +18,7 @@ class Labelled(TaskData):
     do not fit, it replaces `find_labels`, `collect` and `baseline`.
 
     Attributes:
-      max_sequence_length: of a row in tokens, special ones included.
+      max_sequence_length: maximum length of a row in tokens, special tokens included.
       metrics: names of the scores; the first selects checkpoints.
       labels: names of the classes; () before they are known, and in tasks without classes.
       head: what the head reads of the encoder.

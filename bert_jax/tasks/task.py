@@ -217,7 +217,7 @@ class TaskSettings:
     Attributes:
       model, data, head: the groups of the configuration; `head` is empty where there is none.
       metrics: names of scores; the first is reported first.
-      max_sequence_length: of a row in tokens, special ones included.
+      max_sequence_length: maximum length of a row in tokens, special tokens included.
       frozen_encoder: whether the encoder is not trained.
       top_k: candidates for each masked position.
       untrained: names of the parameters that an import did not find.

@@ -44,7 +44,7 @@ class Tokenizer:
     Attributes:
       pieces: the piece of each id.
       is_continuation: bool[vocab], whether a piece continues the word before it.
-      pad_id, unk_id, cls_id: of special tokens.
+      pad_id, unk_id, cls_id: ids of special tokens.
       sep_id: between two texts.
       end_id: at the end of a sequence; BERT ends it with sep_id.
       mask_id: -1 if the tokenizer has no mask.

@@ -119,7 +119,7 @@ def encode_choices(
       examples: read once.
       tokenizer: any.
       max_sequence_length: maximum number of tokens of a sequence, special tokens included.
-      counts: of `choices_truncated` and `tokens_cut_off`.
+      counts: receives `choices_truncated` and `tokens_cut_off`.
 
     Returns:
       Rows with the fields `labels`, int32[rows], and `weights`, float32[rows], 0 where there is no

@@ -101,7 +101,7 @@ def _glue(
 
     Args:
       file: name of the file of test predictions that gluebenchmark.com takes.
-      columns: of its files; the first are also those of its dataset, unless `tfds` is given.
+      columns: possible columns of its files; without `tfds`, the dataset has the first ones.
       labels: in the order of tensorflow-datasets.
       numbered: whether files have the numbers of labels.
       fields: further fields of `TextTask`.

@@ -126,7 +126,7 @@ def _loop(
     Args:
       config: an `ElmoConfig`.
       reverse: see `Lstm`.
-      kernels: those that multiply the recurrent output, and the projection.
+      kernels: kernels that multiply the recurrent output, and the projection.
       inputs: float32[seq, batch, gates], multiplied with their kernel already.
       masks: `starts` and `is_token` of `Lstm`, time first.
       state: before the first time.
