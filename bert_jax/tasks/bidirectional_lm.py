@@ -35,7 +35,15 @@ from bert_jax.models.heads import WordScores
 from bert_jax.models.sampled_softmax import sampled_cross_entropy
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
-from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow, TaskSettings, example_batch
+from bert_jax.tasks.task import (
+    Batch,
+    CorpusData,
+    Task,
+    TaskRow,
+    TaskSettings,
+    check_metrics,
+    example_batch,
+)
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation may report; the rest follow from the first ones.
@@ -186,9 +194,7 @@ class BidirectionalLMData(CorpusData):
             raise UserError(
                 f"config.head.softmax={head['softmax']!r} is none of {', '.join(SOFTMAXES)}."
             )
-        for name in settings.metrics:
-            if name not in METRICS:
-                raise UserError(f"config.metrics: {name!r} is none of {', '.join(METRICS)}.")
+        check_metrics(settings.metrics, METRICS, field="config.metrics")
         return cls(
             metrics=settings.metrics or METRICS,
             data=settings.data,

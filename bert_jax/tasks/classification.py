@@ -31,7 +31,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -128,15 +128,13 @@ class ClassificationData(Labelled):
             kind = "regression" if published.is_regression else "single"
         if kind not in LABEL_KINDS:
             raise UserError(f"head.problem_type={kind!r} is none of {', '.join(LABEL_KINDS)}.")
-        for metric in metrics:
-            if metric not in METRICS[kind]:
-                first = next(iter(METRICS[kind]))
-                raise UserError(
-                    f"metrics: {metric!r} is none of {', '.join(METRICS[kind])}, the metrics"
-                    f" for head.problem_type={kind!r}: set for example"
-                    f" --config.metrics=\"('{first}',)\""
-                    f" and --config.checkpoint.best_metric={first}."
-                )
+        first = next(iter(METRICS[kind]))
+        check_metrics(
+            metrics,
+            METRICS[kind],
+            f", the metrics for head.problem_type={kind!r}: set for example"
+            f" --config.metrics=\"('{first}',)\" and --config.checkpoint.best_metric={first}",
+        )
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()
         return cls(

@@ -21,7 +21,15 @@ from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import Answer, Batch, Prediction, Task, TaskRow, TaskSettings
+from bert_jax.tasks.task import (
+    Answer,
+    Batch,
+    Prediction,
+    Task,
+    TaskRow,
+    TaskSettings,
+    check_metrics,
+)
 
 # By whether "no answer" is an answer.
 METRICS = {
@@ -103,12 +111,8 @@ class SpanData(Labelled):
         """
         data, head = settings.data, settings.head
         known = METRICS[head["null_answers"]]
-        for name in settings.metrics:
-            if name not in known:
-                raise UserError(
-                    f"metrics: {name!r} is none of {', '.join(known)}, the metrics for"
-                    f" head.null_answers={head['null_answers']}."
-                )
+        note = f", the metrics for head.null_answers={head['null_answers']}"
+        check_metrics(settings.metrics, known, note)
         if (published := data["published"]) not in ("", "cmrc2018"):
             raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")

@@ -25,7 +25,15 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import WINDOW, Batch, Prediction, Task, TaskRow, TaskSettings
+from bert_jax.tasks.task import (
+    WINDOW,
+    Batch,
+    Prediction,
+    Task,
+    TaskRow,
+    TaskSettings,
+    check_metrics,
+)
 
 # By whether tags are those of entities.
 METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}
@@ -108,9 +116,7 @@ class TaggingData(Labelled):
         data, head, metrics = settings.data, settings.head, settings.metrics
         if (published := data["published"]) not in ("", "msra_ner"):
             raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
-        for metric in metrics:
-            if metric not in (allowed := METRICS[head["entities"]]):
-                raise UserError(f"metrics: {metric!r} is none of {', '.join(allowed)}.")
+        check_metrics(metrics, METRICS[head["entities"]])
         return cls(
             entities=head["entities"],
             **shared_fields(settings, "tagging", TAGGING_HEADS),

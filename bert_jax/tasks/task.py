@@ -265,6 +265,15 @@ def example_batch(length: int = 8) -> dict[str, jax.Array]:
     return complete_batch({"input_ids": jnp.zeros((1, length), jnp.int32)})
 
 
+def check_metrics(
+    metrics: Sequence[str], known: Collection[str], note: str = "", field: str = "metrics"
+) -> None:
+    """Raises UserError for a metric that a task does not have; `note` ends the message."""
+    for name in metrics:
+        if name not in known:
+            raise UserError(f"{field}: {name!r} is none of {', '.join(known)}{note}.")
+
+
 def add_answers(
     found: dict[int, Answer], row_numbers: np.ndarray, outputs: Mapping[str, Any]
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.exchange import LoadedModel
-from bert_jax.exchange.huggingface import BERT_CLASSES, FAMILIES
+from bert_jax.exchange.huggingface import BERT_CLASSES, FAMILIES, MASKED_LM
 from bert_jax.formats.huggingface import INDEX, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
@@ -103,7 +103,7 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     elif task.head or heads >= {"masked_lm", "next_sentence"}:
         name = BERT_CLASSES[loaded.config.task]
     elif "masked_lm" in heads and not has_pairs:
-        name = "BertForMaskedLM"
+        name = MASKED_LM
     else:
         name, options = "BertModel", {"add_pooling_layer": has_pairs}
     return getattr(transformers, name), options
