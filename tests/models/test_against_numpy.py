@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.bert import Bert
+from tests.models.small import make_batch, make_config, random_params
 
 erf = np.vectorize(math.erf)
 
@@ -124,7 +125,7 @@ def encode(bert, config, batch, row):
 
 
 @pytest.fixture
-def packed_batch(make_config, make_batch):
+def packed_batch():
     """Rows of three examples, with padding at the end; positions start again in each example."""
     batch = make_batch(make_config())
     ids = np.repeat([1, 2, 3, 0], [9, 7, 5, 3])
@@ -179,7 +180,7 @@ def packed_batch(make_config, make_batch):
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )
-def test_every_option_of_packed_rows(make_config, packed_batch, random_params, changes):
+def test_every_option_of_packed_rows(packed_batch, changes):
     config = make_config(**changes)
     model = Bert(config)
     params = random_params(model, packed_batch)

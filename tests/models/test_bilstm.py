@@ -1,5 +1,7 @@
 """The BiLSTM against torch's, on rows of different lengths."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import numpy as np
@@ -32,6 +34,12 @@ def make(layers, seed=0):
     return module, jax.tree.map(draw, shapes), x
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def run(module, params, x, lengths=LENGTHS, seed=None):
+    rngs = None if seed is None else {"dropout": jax.random.key(seed)}
+    return module.apply({"params": params}, x, lengths, seed is None, rngs=rngs)
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_outputs_are_those_of_torch_on_packed_sequences(layers):
     torch = pytest.importorskip("torch")
@@ -57,7 +65,7 @@ def test_outputs_are_those_of_torch_on_packed_sequences(layers):
             torch.tensor(x), torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False
         )
         expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
-    found = module.apply({"params": params}, x, LENGTHS)
+    found = np.asarray(run(module, params, x))
     assert found.shape == (len(LENGTHS), SEQ, 2 * SIZE)
     is_token = np.arange(SEQ) < LENGTHS[:, None]
     np.testing.assert_allclose(found[is_token], expected.numpy()[is_token], atol=1e-5)
@@ -66,25 +74,23 @@ def test_outputs_are_those_of_torch_on_packed_sequences(layers):
 def test_what_follows_a_row_has_no_effect_on_it():
     module, params, x = make(layers=2)
     is_token = np.arange(SEQ) < LENGTHS[:, None]
-    found = module.apply({"params": params}, x, LENGTHS)
+    found = np.asarray(run(module, params, x))
     changed = np.where(is_token[:, :, None], x, 1e3).astype(np.float32)
-    other = module.apply({"params": params}, changed, LENGTHS)
+    other = np.asarray(run(module, params, changed))
     np.testing.assert_array_equal(other[is_token], found[is_token])
     longer = np.pad(x, ((0, 0), (0, 3), (0, 0)), constant_values=7.0)
-    other = module.apply({"params": params}, longer, LENGTHS)[:, :SEQ]
+    other = np.asarray(run(module, params, longer))[:, :SEQ]
     np.testing.assert_allclose(other[is_token], found[is_token], atol=1e-6)
 
 
 def test_dropout_is_between_layers_only():
     for layers, differ in ((1, False), (2, True)):
         module, params, x = make(layers)
-        run = lambda seed, m=module, p=params, x=x: m.apply(  # noqa: E731
-            {"params": p}, x, LENGTHS, False, rngs={"dropout": jax.random.key(seed)}
-        )
-        assert (np.asarray(run(0)) != np.asarray(run(1))).any() == differ
+        first, second = (run(module, params, x, LENGTHS, seed) for seed in (0, 1))
+        assert (np.asarray(first) != np.asarray(second)).any() == differ
 
 
 def test_a_row_of_padding_stays_finite():
     module, params, x = make(layers=2)
-    found = module.apply({"params": params}, x, np.zeros(len(LENGTHS), np.int32))
-    assert np.isfinite(found).all()
+    found = run(module, params, x, np.zeros(len(LENGTHS), np.int32))
+    assert np.isfinite(np.asarray(found)).all()

@@ -1,6 +1,7 @@
 """Decoding with a cache of keys and values gives the hidden states of the whole rows."""
 
 import dataclasses
+import functools
 import re
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from bert_jax.models import MODELS
 from bert_jax.models.gpt import GptConfig
 from bert_jax.models.layers.cache import Cache, make_cache
+from tests.models.small import apply, make_batch, make_config, random_params
 
 TINY_GPT = GptConfig(
     vocab_size=97,
@@ -21,12 +23,16 @@ TINY_GPT = GptConfig(
     max_position_embeddings=40,
     prng_impl="threefry2x32",
 )
+# Left-to-right models by name.
+CONFIGS = {"gpt": TINY_GPT, "bert": make_config(attention_pattern="causal")}
+BATCH, SEQ, CAPACITY = 4, 16, 18
+# Of a batch, what `decode` takes.
+FIELDS = ("input_ids", "token_type_ids", "example_ids")
 
 
-@pytest.fixture
-def models(make_config):
-    """By name: the configuration of a left-to-right model."""
-    return {"gpt": TINY_GPT, "bert": make_config(attention_pattern="causal")}
+@functools.partial(jax.jit, static_argnums=0)
+def decode(encoder, params, batch, cache):
+    return encoder.apply({"params": params}, batch, cache, method="decode")
 
 
 def pieces_of(batch, steps):
@@ -34,8 +40,7 @@ def pieces_of(batch, steps):
     start = 0
     for step in steps:
         part = slice(start, start + step)
-        names = ("input_ids", "token_type_ids", "example_ids")
-        yield part, {name: batch[name][:, part] for name in names}
+        yield part, {name: batch[name][:, part] for name in FIELDS}
         start += step
 
 
@@ -50,64 +55,61 @@ def pieces_of(batch, steps):
     ],
     ids=str,
 )
-def test_decoding_step_by_step_is_encoding_at_once(
-    models, make_batch, random_params, name, changes
-):
-    """Rows of different lengths: a prompt of 7 positions, then 1 at a time, then 3."""
-    config = dataclasses.replace(models[name], **changes)
+def test_decoding_step_by_step_is_encoding_at_once(name, changes):
+    """Rows of different lengths: pieces of 3 positions and of 1."""
+    config = dataclasses.replace(CONFIGS[name], **changes)
     encoder = MODELS[name].encoder(config)
-    batch = make_batch(config, batch=4, seq=16, shortest=3, predictions=1)
-    params = {"params": random_params(encoder, batch)}
-    whole = jax.jit(lambda b: encoder.apply(params, b, deterministic=True).hidden)(batch)
-    decode = jax.jit(lambda b, c: encoder.apply(params, b, c, method="decode"))
-    cache = make_cache(config, batch_size=4, capacity=18)
-    for part, piece in pieces_of(batch, (7, 1, 1, 1, 3, 1, 1, 1)):
-        hidden, cache = decode(piece, cache)
+    batch = make_batch(config, BATCH, SEQ, shortest=3, predictions=1)
+    params = random_params(encoder, batch)
+    whole, cache = apply(encoder, params, batch).hidden, make_cache(config, BATCH, CAPACITY)
+    for part, piece in pieces_of(batch, (3, 1, 1, 1, 3, 1, 3, 1, 1, 1)):
+        hidden, cache = decode(encoder, params, piece, cache)
         is_token = piece["example_ids"] > 0
-        np.testing.assert_allclose(hidden[is_token], whole[:, part][is_token], atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(hidden)[is_token], whole[:, part][is_token], atol=1e-5
+        )
     np.testing.assert_array_equal(cache.lengths, batch["example_ids"].sum(1))
 
 
-def test_a_row_continues_over_the_padding_of_its_prompt(models, make_batch, random_params):
+@pytest.fixture
+def problem():
+    """An encoder, its parameters, and a batch of whole rows."""
+    encoder = MODELS["gpt"].encoder(TINY_GPT)
+    batch = make_batch(TINY_GPT, BATCH, SEQ, shortest=SEQ, predictions=1)
+    return encoder, random_params(encoder, batch), batch
+
+
+def test_a_row_continues_over_the_padding_of_its_prompt(problem):
     """Prompts of different lengths are padded to one length; their next tokens follow them."""
-    config = models["gpt"]
-    encoder = MODELS["gpt"].encoder(config)
-    batch = make_batch(config, batch=4, seq=16, shortest=16, predictions=1)
-    params = {"params": random_params(encoder, batch)}
-    whole = jax.jit(lambda b: encoder.apply(params, b, deterministic=True).hidden)(batch)
-    decode = jax.jit(lambda b, c: encoder.apply(params, b, c, method="decode"))
-    lengths = np.array([2, 9, 5, 0])
-    prompt = {
-        "input_ids": batch["input_ids"][:, :9],
-        "example_ids": (np.arange(9) < lengths[:, None]).astype(np.int32),
-    }
-    _, cache = decode(prompt, make_cache(config, batch_size=4, capacity=16))
-    rows = np.arange(4)
+    encoder, params, batch = problem
+    whole, rows = apply(encoder, params, batch).hidden, np.arange(BATCH)
+    lengths = np.array([2, 3, 1, 0])
+    is_token = (np.arange(3) < lengths[:, None]).astype(np.int32)
+    prompt = {name: batch[name][:, :3] for name in batch} | {"example_ids": is_token}
+    cache = make_cache(TINY_GPT, BATCH, CAPACITY)
+    _, cache = decode(encoder, params, next(pieces_of(prompt, [3]))[1], cache)
     for step in range(7):
-        ids = batch["input_ids"][rows, lengths + step][:, None]
-        one = {"input_ids": ids, "example_ids": np.ones_like(ids)}
-        hidden, cache = decode(one, cache)
-        np.testing.assert_allclose(hidden[:, 0], whole[rows, lengths + step], atol=1e-5)
+        one = {name: batch[name][rows, lengths + step][:, None] for name in FIELDS}
+        hidden, cache = decode(encoder, params, one, cache)
+        expected = whole[rows, lengths + step]
+        np.testing.assert_allclose(np.asarray(hidden)[:, 0], expected, atol=1e-5)
     np.testing.assert_array_equal(cache.lengths, lengths + 7)
 
 
-def test_a_cache_is_a_value(models, make_batch, random_params):
+def test_a_cache_is_a_value(problem):
     """A call leaves the cache that it takes as it is: two continuations start from the same one."""
-    config = models["gpt"]
-    encoder = MODELS["gpt"].encoder(config)
-    batch = make_batch(config, batch=2, seq=8, shortest=8, predictions=1)
-    params = {"params": random_params(encoder, batch)}
-    empty = make_cache(config, batch_size=2, capacity=8)
-    piece = {name: jnp.asarray(batch[name]) for name in ("input_ids", "example_ids")}
-    first, cache = encoder.apply(params, piece, empty, method="decode")
+    encoder, params, batch = problem
+    empty = make_cache(TINY_GPT, BATCH, CAPACITY)
+    _, piece = next(pieces_of(batch, [3]))
+    first, cache = decode(encoder, params, piece, empty)
     assert isinstance(cache, Cache) and not np.asarray(empty.lengths).any()
     assert all(not np.asarray(layer[0]).any() for layer in empty.layers)
-    again, _ = encoder.apply(params, piece, empty, method="decode")
+    again, _ = decode(encoder, params, piece, empty)
     np.testing.assert_array_equal(first, again)
 
 
-def test_a_cache_has_the_dtype_of_the_activations(models):
-    config = dataclasses.replace(models["gpt"], dtype="bfloat16")
+def test_a_cache_has_the_dtype_of_the_activations():
+    config = dataclasses.replace(TINY_GPT, dtype="bfloat16")
     cache = make_cache(config, batch_size=2, capacity=8)
     assert len(cache.layers) == 2 and cache.capacity == 8
     assert cache.layers[0][1].shape == (2, 8, 4, 8)
@@ -132,7 +134,7 @@ def test_a_cache_has_the_dtype_of_the_activations(models):
         ),
     ],
 )
-def test_a_cache_that_cannot_be_is_refused(models, changes, capacity, message):
-    config = dataclasses.replace(models["gpt"], **changes)
+def test_a_cache_that_cannot_be_is_refused(changes, capacity, message):
+    config = dataclasses.replace(TINY_GPT, **changes)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make_cache(config, batch_size=1, capacity=capacity)

@@ -11,7 +11,9 @@ import pytest
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.models.elmo import Elmo, ElmoConfig, flops_per_token
+from bert_jax.models.model import parameter_count
 from tests.models import elmo_numpy
+from tests.models.small import apply, assert_close
 from tests.tiny import PRNG_IMPL
 
 FILTERS = ((1, 3), (2, 5), (3, 4))
@@ -76,9 +78,8 @@ def params(weights):
     return to_params(weights)
 
 
-def encode(config, params, batch, **options):
-    run = functools.partial(Elmo(config).apply, deterministic=True, **options)
-    return jax.jit(run)({"params": params}, batch)
+def encode(config, params, batch, seed=None, **options):
+    return apply(Elmo(config), params, batch, seed, **options)
 
 
 @pytest.mark.parametrize("skip", [True, False])
@@ -115,7 +116,7 @@ def test_tanh_filters_and_no_projections_are_those_of_bilm_tf():
 
 def test_the_parameters_of_a_new_encoder_have_the_names_and_shapes_of_the_numpy_weights(params):
     batch = make_ids(np.random.default_rng(0), (3,), 3)
-    new = Elmo(make_elmo_config()).init(jax.random.key(0), batch, deterministic=True)["params"]
+    new = jax.jit(Elmo(make_elmo_config()).init)(jax.random.key(0), batch)["params"]
     shapes = {name: leaf.shape for name, leaf in flatten(params).items()}
     assert {name: leaf.shape for name, leaf in flatten(new).items()} == shapes
     np.testing.assert_array_equal(new["characters"]["highway_1"]["carry"]["bias"], -2)
@@ -136,79 +137,67 @@ def test_padding_and_other_examples_of_a_row_do_not_change_an_example(params):
     np.testing.assert_allclose(encode(config, params, packed).hidden[:, 4:], alone, atol=1e-6)
 
 
-def language_model(config, params, batch, carry, deterministic=True, rngs=None):
-    run = functools.partial(
-        Elmo(config).apply, deterministic=deterministic, rngs=rngs, method="language_model"
-    )
-    return jax.jit(run)({"params": params}, batch, carry)
+@functools.partial(jax.jit, static_argnums=0)
+def language_model(config, params, batch, carry, seed=None):
+    args = {"params": params}, batch, carry, seed is None
+    rngs = None if seed is None else {"dropout": jax.random.key(seed)}
+    return Elmo(config).apply(*args, rngs=rngs, method="language_model")
 
 
-def reversed_stream(batch):
+@pytest.fixture
+def stream():
+    """Two rows of 8 words, as both directions of a language model read them."""
+    batch = make_ids(np.random.default_rng(6), (8, 8), 8)
     return batch | {
         "reverse_ids": batch["input_ids"],
         "reverse_character_ids": batch["character_ids"][:, ::-1],
     }
 
 
-def test_a_language_model_from_zero_states_reads_as_the_encoder_does(params):
+def test_a_language_model_from_zero_states_reads_as_the_encoder_does(params, stream):
     config = make_elmo_config()
-    batch = reversed_stream(make_ids(np.random.default_rng(6), (6, 6), 6))
-    carry = Elmo(config).init_carry(2)
-    forward, backward, _ = language_model(config, params, batch, carry)
-    both = jnp.concatenate([forward, backward[:, ::-1]], axis=-1)
-    np.testing.assert_allclose(both, encode(config, params, batch).hidden, atol=1e-6)
+    forward, backward, _ = language_model(config, params, stream, Elmo(config).init_carry(2))
+    both = np.concatenate([forward, np.asarray(backward)[:, ::-1]], axis=-1)
+    np.testing.assert_allclose(both, encode(config, params, stream).hidden, atol=1e-6)
 
 
-def test_the_states_after_a_piece_continue_the_text(params):
+def test_the_states_after_a_piece_continue_the_text_and_padding_keeps_them(params, stream):
     config = make_elmo_config()
-    batch = reversed_stream(make_ids(np.random.default_rng(7), (8, 8), 8))
-    zero = Elmo(config).init_carry(2)
-    whole = language_model(config, params, batch, zero)
-    outputs, carry = [], zero
-    for piece in (slice(0, 3), slice(3, 8)):
-        part = {name: array[:, piece] for name, array in batch.items()}
+    zero = carry = Elmo(config).init_carry(2)
+    whole = language_model(config, params, stream, zero)
+    outputs, states = [], []
+    for piece in (slice(0, 4), slice(4, 8)):
+        part = {name: array[:, piece] for name, array in stream.items()}
         *both, carry = language_model(config, params, part, carry)
         outputs.append(both)
+        states.append(carry)
     for direction in range(2):
-        joined = jnp.concatenate([part[direction] for part in outputs], axis=1)
+        joined = np.concatenate([part[direction] for part in outputs], axis=1)
         np.testing.assert_allclose(joined, whole[direction], atol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), carry, whole[2])
+    assert_close(carry, whole[2], atol=1e-6)
 
-
-def test_padding_does_not_change_the_states_after_a_piece(params):
-    config = make_elmo_config()
-    batch = reversed_stream(make_ids(np.random.default_rng(8), (4,), 4))
-    carry = Elmo(config).init_carry(1)
-    *_, expected = language_model(config, params, batch, carry)
+    is_first = np.arange(8) < 4
     padded = {
-        name: np.pad(a, [(0, 0), (0, 3)] + [(0, 0)] * (a.ndim - 2)) for name, a in batch.items()
+        name: np.where(is_first[None] if array.ndim == 2 else is_first[None, :, None], array, 0)
+        for name, array in stream.items()
     }
-    *_, states = language_model(config, params, padded, carry)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), states, expected)
+    assert_close(language_model(config, params, padded, zero)[2], states[0], atol=1e-6)
 
 
-def test_dropout_hits_the_skip_connection_and_the_outputs_of_the_language_model(params):
+def test_dropout_hits_the_skip_connection_and_the_outputs_of_the_language_model(params, stream):
     """Without recurrent weights, a layer with a skip connection returns its dropped input."""
-    zeros = jax.tree.map(jnp.zeros_like, params) | {"characters": params["characters"]}
+    zeros = jax.tree.map(np.zeros_like, params) | {"characters": params["characters"]}
     config = make_elmo_config(dropout_rate=0.5)
     # Layer 0 passes nothing on: all outputs come from skip connections, which are zero then.
-    zeros["forward_0"]["bias"] = jnp.repeat(jnp.array([4.0, 4.0, 0.0, 4.0]), 6)
-    zeros["forward_0"]["projection"] = jnp.ones((6, 4))
-    batch = reversed_stream(make_ids(np.random.default_rng(9), (20,), 20))
-    encoded = Elmo(config).apply(
-        {"params": zeros},
-        batch,
-        deterministic=False,
-        keep_all=True,
-        rngs={"dropout": jax.random.key(1)},
-    )
-    first, second = (np.asarray(x)[0, :, :4] for x in encoded.all_hidden[1:])
+    zeros["forward_0"]["bias"] = np.repeat(np.float32([4.0, 4.0, 0.0, 4.0]), 6)
+    zeros["forward_0"]["projection"] = np.ones((6, 4), np.float32)
+    all_hidden = encode(config, zeros, stream, 1, keep_all=True).all_hidden
+    first, second = (x[..., :4] for x in all_hidden[1:])
     assert (first != 0).all()
     dropped = second == 0
     assert 0.3 < dropped.mean() < 0.7
     np.testing.assert_allclose(second[~dropped], 2 * first[~dropped], rtol=1e-6)
-    carry, rngs = Elmo(config).init_carry(1), {"dropout": jax.random.key(1)}
-    forward, _, _ = language_model(config, zeros, batch, carry, False, rngs)
+    forward, _, _ = language_model(config, zeros, stream, Elmo(config).init_carry(2), 1)
     # Kept by both: a quarter, times 2 * 2.
     assert 0.1 < (np.asarray(forward) != 0).mean() < 0.4
 
@@ -217,7 +206,7 @@ def test_words_from_a_table_of_embeddings():
     config = make_elmo_config(tokens="embeddings", num_layers=1)
     ids = np.array([[3, 7, 19]], np.int32)
     batch = {"input_ids": ids, "example_ids": np.ones_like(ids)}
-    params = Elmo(config).init(jax.random.key(0), batch, deterministic=True)["params"]
+    params = jax.jit(Elmo(config).init)(jax.random.key(0), batch)["params"]
     table = params["embeddings"]["word_embeddings"]["embedding"]
     assert table.shape == (20, 4) and float(jnp.abs(table).max()) > 0.5
     words = encode(config, params, batch, keep_all=True).all_hidden[0][0]
@@ -249,10 +238,7 @@ def test_the_published_sizes_have_the_published_number_of_parameters():
     ids = jax.ShapeDtypeStruct((1, 4), jnp.int32)
     characters = jax.ShapeDtypeStruct((1, 4, 50), jnp.int32)
     batch = {"input_ids": ids, "example_ids": ids, "character_ids": characters}
-    shapes = jax.eval_shape(
-        lambda batch: Elmo(config).init(jax.random.key(0), batch, deterministic=True), batch
-    )
-    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 93_600_864
+    assert parameter_count(Elmo(config), batch) == 93_600_864
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
 """Several examples in a row, or padding after one, are the same computation as each by itself."""
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax.models.heads import PreTrainingModel
+from tests.models.small import (
+    apply,
+    assert_close,
+    loss_and_gradient,
+    make_config,
+    random_params,
+)
 
 LENGTHS = (9, 7, 8, 6)
 
@@ -55,51 +61,20 @@ def make_rows(rows, sequence_length, slots, examples_per_row):
     }
 
 
-@pytest.fixture
-def make_run(make_config, pre_training_loss):
-    """Returns a function of changes -> a function batch -> (loss, gradient, hidden states)."""
-
-    def make(**changes):
-        config = make_config(dropout_rate=0.0, attention_dropout_rate=0.0, **changes)
-        model = PreTrainingModel(config, next_sentence=True)
-        batch = make_rows([make_examples(np.random.default_rng(0))[:1]], 16, 2, 1)
-        init = jax.jit(lambda key: model.init(key, batch, deterministic=True)["params"])
-        params = init(jax.random.key(0))
-        # Weights ten times as large as at the start, so that every term is felt.
-        params = jax.tree.map(lambda x: x * 10 if x.ndim > 1 else x, params)
-
-        def loss(params, batch):
-            outputs = model.apply({"params": params}, batch, deterministic=True)
-            return pre_training_loss(outputs, batch), outputs.hidden
-
-        gradient_of = jax.jit(jax.value_and_grad(loss, has_aux=True))
-
-        def run(batch):
-            (value, hidden), gradient = gradient_of(params, batch)
-            return float(value), gradient, np.asarray(hidden)
-
-        return run
-
-    return make
-
-
-def assert_same_gradient(one, other):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), one, other)
-
-
 @pytest.mark.parametrize(
     "changes",
     [{}, {"positions": "rotary", "attention_pattern": "causal", "attention": "dot_product"}],
     ids=["bert", "rotary causal dot_product"],
 )
-def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(make_run, changes):
-    run = make_run(**changes)
+def test_packed_rows_have_the_loss_and_the_gradient_of_separate_rows(changes):
+    config = make_config(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0, **changes)
+    model = PreTrainingModel(config, next_sentence=True)
     examples = make_examples(np.random.default_rng(0))
-    separate = make_rows([[e] for e in examples], 16, slots=2, examples_per_row=1)
-    packed = make_rows([examples[:3], examples[3:]], 32, slots=6, examples_per_row=3)
-    loss, gradient, hidden = run(separate)
-    packed_loss, packed_gradient, packed_hidden = run(packed)
-    assert packed_loss == pytest.approx(loss, abs=1e-5)
-    assert_same_gradient(gradient, packed_gradient)
+    separate = make_rows([[e] for e in examples], 32, slots=6, examples_per_row=3)
+    packed = make_rows([examples[:3], examples[3:], [], []], 32, slots=6, examples_per_row=3)
+    params = random_params(model, separate, spread=0.2)  # large, so that every term is felt
+    found, expected = (loss_and_gradient(model, params, batch) for batch in (packed, separate))
+    assert_close(found, expected, rtol=0, atol=1e-5)
+    hidden, alone = (apply(model, params, batch).hidden for batch in (packed, separate))
     second = slice(LENGTHS[0], LENGTHS[0] + LENGTHS[1])
-    np.testing.assert_allclose(packed_hidden[0, second], hidden[1, : LENGTHS[1]], atol=1e-5)
+    np.testing.assert_allclose(hidden[0, second], alone[1, : LENGTHS[1]], atol=1e-5)

@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.models.model import parameter_shapes
 from bert_jax.models.pooling import POOLS, EncoderWithPooler, pool
+from tests.models.small import apply, make_batch, make_config, random_params
 
 NAMES = tuple(POOLS)
 
@@ -64,9 +65,7 @@ def test_values_and_gradients_at_padding_have_no_effect(packed, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_pooler_is_a_dense_layer_and_tanh_on_the_vector(
-    make_config, make_batch, random_params, name
-):
+def test_the_pooler_is_a_dense_layer_and_tanh_on_the_vector(name):
     config = make_config(num_layers=1)
     module, batch = EncoderWithPooler(config, name), make_batch(config)
     params = random_params(module, batch, spread=0.2)
@@ -74,9 +73,9 @@ def test_the_pooler_is_a_dense_layer_and_tanh_on_the_vector(
         lambda leaf: leaf.shape, parameter_shapes(EncoderWithPooler(config), batch)
     )
     assert jax.tree.map(np.shape, params) == plain
-    encoded, pooled = module.apply({"params": params}, batch, deterministic=True)
+    encoded, pooled = apply(module, params, batch)
     pooler = params["pooler"]
     for row in range(3):
-        x = by_hand(name, np.asarray(encoded.hidden[row]), batch["example_ids"][row], 1)
+        x = by_hand(name, encoded.hidden[row], batch["example_ids"][row], 1)
         expected = np.tanh(x @ pooler["kernel"] + pooler["bias"])
         np.testing.assert_allclose(pooled[row, 0], expected, atol=1e-5)

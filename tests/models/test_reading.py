@@ -10,12 +10,9 @@ import pytest
 from bert_jax.models.bert import Bert
 from bert_jax.models.reading import HeadConfig, ScalarMix
 from bert_jax.models.task_heads import ClassificationModel, MultipleChoiceModel, SpanModel
+from tests.models.small import apply, make_batch, make_config, random_params
 
 CLASSES = 3
-
-
-def apply(model, params, batch, **options):
-    return model.apply({"params": params}, batch, deterministic=True, **options)
 
 
 # ------------------------------------------------------------------ mixes
@@ -45,28 +42,25 @@ def test_a_mix_is_that_of_bilm_tf(layers, layer_norm):
     weights = rng.normal(size=len(read[layers])).astype(np.float32)
     params = {"weights": weights, "gamma": np.float32(1.7)}
     module = ScalarMix(layers, layer_norm)
-    found, returned = module.apply({"params": params}, tuple(states), is_token)
+    run = jax.jit(lambda states: module.apply({"params": params}, tuple(states), is_token))
+    found, returned = jax.device_get(run(states))
     np.testing.assert_array_equal(returned, weights)
     expected = mixed(weights, 1.7, read[layers], is_token, layer_norm)
     np.testing.assert_allclose(found[is_token], expected[is_token], rtol=2e-5, atol=2e-5)
     # What is at padding has no effect on tokens.
     states[:, ~is_token] = 1e4
-    other, _ = module.apply({"params": params}, tuple(states), is_token)
+    other, _ = jax.device_get(run(states))
     np.testing.assert_allclose(other[is_token], found[is_token], rtol=1e-5, atol=1e-5)
 
 
-def test_a_mix_starts_with_equal_weights():
-    states = tuple(np.ones((1, 2, 3), np.float32) for _ in range(4))
-    init = ScalarMix("mix_with_embeddings").init(jax.random.key(0), states, np.ones((1, 2), bool))
-    np.testing.assert_array_equal(init["params"]["weights"], np.zeros(4))
-    np.testing.assert_array_equal(init["params"]["gamma"], 1)
-
-
-def test_a_normalized_mix_of_a_batch_without_tokens_is_finite():
-    states = tuple(np.ones((1, 2, 3), np.float32) for _ in range(2))
+def test_a_mix_starts_with_equal_weights_and_is_finite_without_tokens():
+    states, no_token = tuple(np.ones((4, 1, 2, 3), np.float32)), np.zeros((1, 2), bool)
     module = ScalarMix("mix_with_embeddings", layer_norm=True)
-    found, _ = module.init_with_output(jax.random.key(0), states, np.zeros((1, 2), bool))[0]
+    (found, weights), variables = module.init_with_output(jax.random.key(0), states, no_token)
     assert np.isfinite(found).all()
+    np.testing.assert_array_equal(weights, np.zeros(4))
+    assert jax.tree.map(np.shape, variables["params"]) == {"weights": (4,), "gamma": ()}
+    np.testing.assert_array_equal(variables["params"]["gamma"], 1)
 
 
 # ------------------------------------------------------------------ the parts of a head, composed
@@ -117,9 +111,7 @@ POOL = {
     ],
     ids=lambda head: f"{head.pool} {head.layers} {head.head}",
 )
-def test_a_classifier_is_its_parts_one_after_the_other(
-    make_config, make_batch, random_params, head
-):
+def test_a_classifier_is_its_parts_one_after_the_other(head):
     config = make_config(num_layers=4, attention_pattern="causal")
     model, batch = ClassificationModel(config, CLASSES, head), make_batch(config)
     params = random_params(model, batch, spread=0.3)
@@ -128,7 +120,7 @@ def test_a_classifier_is_its_parts_one_after_the_other(
     states = apply(Bert(config), body, batch, keep_all=True).all_hidden
     found = apply(model, params, batch).logits
     for row, length in enumerate((batch["example_ids"] > 0).sum(1)):
-        of_row = [np.asarray(state[row, :length], np.float64) for state in states]
+        of_row = [np.float64(state[row, :length]) for state in states]
         mix = params.get("scalar_mix")
         x = {
             "last": lambda of_row=of_row: of_row[-1],
@@ -148,14 +140,14 @@ def test_a_classifier_is_its_parts_one_after_the_other(
         np.testing.assert_allclose(found[row], expected, atol=5e-5)
 
 
-def test_spans_and_choices_read_a_bilstm(make_config, make_batch, random_params):
+def test_spans_and_choices_read_a_bilstm():
     config, batch = make_config(num_layers=1), make_batch(make_config(), batch=4)
     head = HeadConfig(head="bilstm", lstm_size=5, lstm_layers=1, pool="mean")
     lengths = (batch["example_ids"] > 0).sum(1)
 
     model = SpanModel(config, head)
     params = random_params(model, batch, spread=0.3)
-    hidden = np.asarray(apply(Bert(config), params["bert"], batch).hidden)
+    hidden = apply(Bert(config), params["bert"], batch).hidden
     found = apply(model, params, batch)
     for row, length in enumerate(lengths):
         x = both_directions(hidden[row, :length], params)
@@ -165,24 +157,22 @@ def test_spans_and_choices_read_a_bilstm(make_config, make_batch, random_params)
 
     model = MultipleChoiceModel(config, head)
     choices = {name: array.reshape(2, 2, -1) for name, array in batch.items()}
-    found = apply(
-        model, params | {"classifier": random_params(model, choices)["classifier"]}, choices
-    ).logits
     classifier = random_params(model, choices)["classifier"]
+    found = apply(model, params | {"classifier": classifier}, choices).logits
     for row, length in enumerate(lengths):
         x = both_directions(hidden[row, :length], params).mean(0)
         expected = x @ classifier["kernel"] + classifier["bias"]
         np.testing.assert_allclose(found[row // 2, row % 2], expected[0], atol=5e-5)
 
 
-def test_the_vectors_of_both_orders_are_added(make_config, make_batch, random_params):
+def test_the_vectors_of_both_orders_are_added():
     config = make_config(num_layers=1)
     one = HeadConfig(pool="last", pooler=False)
     batch = make_batch(config, batch=6)
     model = ClassificationModel(config, CLASSES, dataclasses.replace(one, both_orders=True))
     orders = {name: array.reshape(3, 2, -1) for name, array in batch.items()}
     params = random_params(model, orders, spread=0.3)
-    each = np.asarray(apply(ClassificationModel(config, CLASSES, one), params, batch).logits)
+    each = apply(ClassificationModel(config, CLASSES, one), params, batch).logits
     # The layer is linear: its bias counts once.
     expected = each.reshape(3, 2, CLASSES).sum(1) - params["classifier"]["bias"]
     np.testing.assert_allclose(apply(model, params, orders).logits, expected, atol=1e-5)
@@ -193,7 +183,7 @@ def test_the_vectors_of_both_orders_are_added(make_config, make_batch, random_pa
 # ------------------------------------------------------------------ dropout
 
 
-def test_the_head_has_its_own_rate_of_dropout(make_config, make_batch, random_params):
+def test_the_head_has_its_own_rate_of_dropout():
     """The encoder has none here, so that the share of zeros in the gradient is the head's rate."""
     config = make_config(
         num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0, hidden_size=200
@@ -203,31 +193,32 @@ def test_the_head_has_its_own_rate_of_dropout(make_config, make_batch, random_pa
         model = ClassificationModel(config, 1, HeadConfig(dropout_rate=rate, pooler=False))
         params = random_params(model, batch)
 
-        def logit(params, model=model):
+        @jax.jit
+        def loss(kernel, model=model, params=params):
+            changed = params | {"classifier": params["classifier"] | {"kernel": kernel}}
             rngs = {"dropout": jax.random.key(0)}
-            options = {"deterministic": False, "rngs": rngs}
-            return model.apply({"params": params}, batch, **options).logits[0, 0]
+            return model.apply(
+                {"params": changed}, batch, deterministic=False, rngs=rngs
+            ).logits.sum()
 
-        gradient = np.asarray(jax.grad(logit)(params)["classifier"]["kernel"])
+        gradient = np.asarray(jax.grad(loss)(params["classifier"]["kernel"]))
         assert (gradient == 0).mean() == pytest.approx(expected, abs=0.08)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_choices_share_a_mask_if_asked_to(make_config, make_batch, random_params, shared):
+def test_choices_share_a_mask_if_asked_to(shared):
     """Equal choices have equal logits only under the same mask."""
     config = make_config(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
     row = {name: array[:, None].repeat(4, 1) for name, array in make_batch(config).items()}
     head = HeadConfig(dropout_rate=0.5, pooler=False, share_dropout=shared)
     model = MultipleChoiceModel(config, head)
     params = random_params(model, row, spread=0.3)
-    rngs = {"dropout": jax.random.key(1)}
-    outputs = model.apply({"params": params}, row, deterministic=False, rngs=rngs)
-    logits = np.asarray(outputs.logits)
+    logits = apply(model, params, row, seed=1).logits
     assert np.allclose(logits, logits[:, :1], atol=1e-5) == shared
     assert not np.allclose(logits[0], logits[1], atol=1e-3)
 
 
-def test_a_frozen_encoder_has_neither_dropout_nor_gradient(make_config, make_batch, random_params):
+def test_a_frozen_encoder_has_neither_dropout_nor_gradient():
     config = make_config(num_layers=1, dropout_rate=0.5, attention_dropout_rate=0.5)
     batch = make_batch(config)
     head = HeadConfig(layers="mix_with_embeddings", pool="mean", frozen=True, dropout_rate=0.0)
@@ -240,7 +231,8 @@ def test_a_frozen_encoder_has_neither_dropout_nor_gradient(make_config, make_bat
             outputs = model.apply({"params": params}, batch, **options).replace(reading=None)
             return sum(jnp.tanh(leaf).sum() for leaf in jax.tree.leaves(outputs))
 
-        value, gradient = jax.value_and_grad(loss)(params, False)
-        np.testing.assert_allclose(value, loss(params, True), rtol=1e-5)
+        run = jax.jit(jax.value_and_grad(loss), static_argnums=1)
+        value, gradient = jax.device_get(run(params, False))
+        np.testing.assert_allclose(value, jax.jit(loss, static_argnums=1)(params, True), rtol=1e-5)
         assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["bert"]))
         assert all(leaf.any() for leaf in jax.tree.leaves(gradient["scalar_mix"]))

@@ -14,22 +14,13 @@ from bert_jax.models.task_heads import (
     SpanModel,
     TaggingModel,
 )
+from tests.models.small import assert_close, cross_entropy, make_batch, make_config, random_params
 
 NUM_CLASSES, SEQ = 3, 24
 
 
-def apply(model, params, batch, **options):
-    outputs = model.apply({"params": params}, batch, deterministic=True, **options)
-    return outputs.replace(reading=None) if hasattr(outputs, "reading") else outputs
-
-
-def make_tagging(config, head="linear", layers="last", frozen=False):
-    head = HeadConfig(head=head, layers=layers, frozen=frozen, lstm_size=8, lstm_layers=2)
-    return TaggingModel(config, NUM_CLASSES, head)
-
-
 @pytest.fixture
-def tagged_batch(make_config, make_batch):
+def tagged_batch():
     """A word at every other token."""
     batch, place = make_batch(make_config(), seq=SEQ), 1 + 2 * np.arange(10)
     is_word = place < batch["example_ids"].sum(1)[:, None] - 1
@@ -66,15 +57,14 @@ def pad(batch, by):
 
 
 @pytest.mark.parametrize("head", ["linear", "bilstm_crf"])
-def test_padding_does_not_leak_into_tags(
-    make_config, tagged_batch, random_params, cross_entropy, head
-):
+def test_padding_does_not_leak_into_tags(tagged_batch, head):
     """In the BiLSTM neither from the front nor from behind, and into no loss and no gradient."""
-    model, batch = make_tagging(make_config(num_layers=1), head), tagged_batch
+    head = HeadConfig(head=head, lstm_size=8, lstm_layers=2)
+    model, batch = TaggingModel(make_config(num_layers=1), NUM_CLASSES, head), tagged_batch
     params, is_word = random_params(model, batch, spread=0.2), batch["is_word"]
 
     def loss_of(params, batch):
-        found, is_word = apply(model, params, batch), jnp.asarray(batch["is_word"])
+        found, is_word = model.apply({"params": params}, batch), jnp.asarray(batch["is_word"])
         if found.crf is None:
             loss = cross_entropy(found.logits, batch["labels"], batch["weights"])
             return loss, (found.logits.argmax(-1), found.logits)
@@ -90,17 +80,15 @@ def test_padding_does_not_leak_into_tags(
     for values, other in zip(answers, others, strict=True):
         np.testing.assert_array_equal(other[is_word], values[is_word])
     # Gradients of embeddings: zeros are added elsewhere, and sums come in another order.
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), other_grads, grads)
+    assert_close(other_grads, grads, atol=1e-7)
 
-    (longer_loss, (longer, _)), _ = run(params, pad(batch, 8))
+    longer_loss, (longer, _) = jax.jit(loss_of)(params, pad(batch, 8))
     np.testing.assert_allclose(longer_loss, loss, rtol=1e-6)
     np.testing.assert_array_equal(longer[:, : is_word.shape[1]][is_word], answers[0][is_word])
 
 
 @pytest.mark.parametrize("kind", [ClassificationModel, SpanModel, MultipleChoiceModel])
-def test_padding_does_not_leak_into_answers(
-    make_config, make_batch, random_params, cross_entropy, kind
-):
+def test_padding_does_not_leak_into_answers(kind):
     config = make_config(num_layers=1)
     batch = make_batch(config, seq=SEQ, batch=4)
     model = kind(config, NUM_CLASSES) if kind is ClassificationModel else kind(config)
@@ -114,8 +102,9 @@ def test_padding_does_not_leak_into_answers(
         )
     params = random_params(model, batch, spread=0.2)
 
+    @jax.jit
     def loss_of(batch):
-        found = apply(model, params, batch)
+        found = model.apply({"params": params}, batch).replace(reading=None)
         return sum(cross_entropy(logits, labels, weights) for logits in jax.tree.leaves(found))
 
     loss, same, padded = map(loss_of, (batch, other, longer))
@@ -133,12 +122,14 @@ def test_padding_does_not_leak_into_answers(
     ],
     ids=["classification", "span", "multiple choice", "tagging"],
 )
-def test_half_precision_is_the_encoders_alone(make_config, tagged_batch, make_model):
+def test_half_precision_is_the_encoders_alone(tagged_batch, make_model):
     config, batch = make_config(dtype="bfloat16"), dict(tagged_batch)
     model = make_model(config)
     if isinstance(model, MultipleChoiceModel):
         batch = {name: array[:, None] for name, array in batch.items()}
     shapes = parameter_shapes(model, batch)
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
-    outputs = jax.eval_shape(lambda p: apply(model, p, batch), shapes)
+    outputs = jax.eval_shape(
+        lambda p: model.apply({"params": p}, batch).replace(reading=None), shapes
+    )
     assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}

@@ -45,8 +45,7 @@ def problem(config):
     return kernels, normal(SEQ, BATCH, 4 * CELL), masks, state
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("reverse", "masked"), [(True, True), (False, False)])
 def test_the_gradients_are_those_of_the_loop(config, problem, reverse, masked):
     kernels, inputs, masks, state = problem
     masks = masks if masked else (None, None)

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.models.layers.dense import activate, matmul, rounded_matmul, word_logits
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.norm import layer_norm
+from tests.models.small import make_config
 
 GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"]
 
@@ -104,7 +105,7 @@ def round_to_bfloat16(array):
     return array.astype(jnp.bfloat16).astype(np.float64)
 
 
-def test_layer_norm_is_exact_far_from_zero(make_config):
+def test_layer_norm_is_exact_far_from_zero():
     """The variance comes from centred values: E[x^2] - E[x]^2 would leave nothing of it here."""
     x = 1000 + np.random.default_rng(0).standard_normal((2, 3, 256)).astype(np.float32)
     norm = layer_norm(make_config())
@@ -114,7 +115,7 @@ def test_layer_norm_is_exact_far_from_zero(make_config):
     np.testing.assert_allclose(ours, expected, atol=2e-4)
 
 
-def test_layer_norm_computes_in_float32_for_bfloat16(make_config):
+def test_layer_norm_computes_in_float32_for_bfloat16():
     x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 256)) + 20, jnp.bfloat16)
     norm = layer_norm(make_config(dtype="bfloat16"))
     ours = norm.apply(norm.init(jax.random.key(0), x), x)
@@ -125,7 +126,7 @@ def test_layer_norm_computes_in_float32_for_bfloat16(make_config):
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-def test_both_forms_of_gelu(make_config, activation):
+def test_both_forms_of_gelu(activation):
     x = np.linspace(-8, 8, 1001)
     ours = activate(make_config(activation=activation), jnp.asarray(x, jnp.float32))
     np.testing.assert_allclose(ours, gelu(x, activation), atol=2e-6)
