@@ -47,6 +47,12 @@ class FileRange(NamedTuple):
     start: int = 0
     stop: int | None = None
 
+    def place(self, line: int) -> str:
+        """Returns file:line of a line of the range, which starts at 1; of 0, the file."""
+        blocks = read_blocks(self.path, stop=self.start) if self.start else ()
+        before = sum(block.count(b"\n") for block in blocks)
+        return f"{self.path}:{before + line}" if line else self.path
+
 
 def compression(path: str) -> str | None:
     """Returns how a file is compressed, from its first bytes; None: it is not."""
@@ -118,14 +124,6 @@ def encoding_of(head: bytes) -> str:
     return "binary" if controls > _BINARY_FRACTION * len(head) else "utf-8"
 
 
-def to_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Yields the same text as UTF-8; invalid bytes become U+FFFD."""
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for block in blocks:
-        yield decoder.decode(block).encode()
-    yield decoder.decode(b"", final=True).encode()
-
-
 def cut_file(path: str, may_cut_after: Callable[[bytes], bool] | None) -> list[FileRange]:
     """Cuts a file into ranges of about RANGE_BYTES that can be read independently.
 
@@ -160,9 +158,3 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
         is_whole_line, at_line_start = at_line_start, line.endswith(b"\n")
         is_found = is_found or (is_whole_line and at_line_start and may_cut_after(line))
     return file.tell()
-
-
-def lines_before(range: FileRange) -> int:
-    """Returns the number of lines of the file before the range."""
-    blocks = read_blocks(range.path, stop=range.start) if range.start else ()
-    return sum(block.count(b"\n") for block in blocks)

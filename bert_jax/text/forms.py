@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
+from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
 
 Document = list[str]
@@ -42,23 +43,26 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def make_documents(
-    lines: Iterable[str], form: str, language: str, one_document: bool, counts: Counter
+    lines: Iterable[str], config: DataConfig, one_document: bool, counts: Counter
 ) -> Iterator[Document]:
     """Groups lines into documents of sentences.
 
     Args:
       lines: without their ends.
-      form: `sentences`, `paragraphs` or `wrapped`, as in config/defaults.py.
-      language: of the rules that split sentences.
+      config: `line_format`, and the `language` of the rules that split sentences.
       one_document: all lines are one document; else a line of white space ends a document.
       counts: `cut_documents` and `cut_paragraphs` count the cuts through overlong ones.
     """
+    if config.line_format == "wrapped":
+        joint = "" if config.language[:2] in _SPACELESS else " "
+        lines = _unwrapped(lines, joint, counts)
     document, size = [], 0
-    for sentences in _paragraphs(lines, form, language, counts):
-        if not sentences and not one_document and document:
+    for line in map(str.strip, lines):
+        if not line and not one_document and document:
             yield document
             document, size = [], 0
-        for sentence in sentences:
+        is_sentence = line and config.line_format == "sentences"
+        for sentence in [line] if is_sentence else split_sentences(line, config.language):
             if document and size + len(sentence) > MAX_DOCUMENT:
                 yield document
                 document, size = [], 0
@@ -69,25 +73,10 @@ def make_documents(
         yield document
 
 
-def _paragraphs(
-    lines: Iterable[str], form: str, language: str, counts: Counter
-) -> Iterator[list[str]]:
-    """Yields the sentences of each paragraph, and an empty list for a blank line."""
-    if form == "wrapped":
-        lines = _unwrapped(lines, "" if language[:2] in _SPACELESS else " ", counts)
-    for line in lines:
-        line = line.strip()
-        if form == "sentences":
-            yield [line] if line else []
-        else:
-            yield split_sentences(line, language) if line else []
-
-
 def _unwrapped(lines: Iterable[str], joint: str, counts: Counter) -> Iterator[str]:
     """Yields each run of lines that are not blank, joined."""
     paragraph, size = [], 0
-    for line in lines:
-        line = line.strip()
+    for line in map(str.strip, lines):
         if paragraph and (not line or size + len(line) > MAX_PARAGRAPH):
             counts["cut_paragraphs"] += bool(line)
             yield joint.join(paragraph)

@@ -1,40 +1,38 @@
 """Splits blocks of bytes into lines of text, with one policy for malformed text."""
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from bert_jax.files.errors import UserError
-from bert_jax.text.files import (
-    FileRange,
-    encoding_of,
-    lines_before,
-    read_blocks,
-    to_utf8,
-)
+from bert_jax.text.files import FileRange, encoding_of, read_blocks
 
-# A longer line, in bytes, cannot be a sentence or a paragraph.
-MAX_LINE = 1 << 20
+# A longer line, in bytes, cannot be a sentence or a paragraph; a line of JSON is a document.
+MAX_LINE, MAX_JSON_LINE = 1 << 20, 16 << 20
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
+@dataclass
 class BadText:
     """The policy for malformed text.
 
     Attributes:
       policy: `replace` repairs it, `skip` leaves it out, `error` raises UserError.
       counts: number of occurrences of each fault.
+      place: returns the place of a line for messages.
+      line: number of the line that was read last, from 1 on.
     """
 
     policy: str
     counts: Counter
+    place: Callable[[int], str]
+    line: int = 0
 
-    def skips(self, fault: str, problem: str, where: Callable[[], str]) -> bool:
+    def skips(self, fault: str, problem: str) -> bool:
         """Counts a fault. Returns whether to leave the text out; otherwise, it is to be repaired.
 
         Raises:
@@ -42,28 +40,22 @@ class BadText:
         """
         if self.policy == "error":
             raise UserError(
-                f"{where()}: {problem} (data.on_bad_text=replace repairs it, skip leaves it out)."
+                f"{self.place(self.line)}: {problem} (data.on_bad_text=replace repairs it, skip"
+                " leaves it out)."
             )
         self.counts[fault] += 1
         return self.policy == "skip"
 
 
-def read_lines(
-    range: FileRange, bad_text: BadText, limit: int = MAX_LINE, may_cut: bool = True
-) -> Iterator[tuple[int, str]]:
-    """Returns (number of the line in the range, line) of a range of a file; see `split_lines`."""
+def read_lines(range: FileRange, bad_text: BadText, is_json: bool = False) -> Iterator[str]:
+    """Returns the lines of a range of a file; see `split_lines`."""
     blocks = read_blocks(*range)
     if not range.start:
         blocks = _decoded(blocks, range.path, bad_text)
-    return split_lines(blocks, bad_text, partial(place, range), limit, may_cut)
+    return split_lines(blocks, bad_text, is_json)
 
 
-def place(range: FileRange, number: int) -> str:
-    """Returns file:line of a line, from its number in the range."""
-    return f"{range.path}:{lines_before(range) + number}"
-
-
-def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[bytes]:
+def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterable[bytes]:
     """Returns the blocks of a file as UTF-8, or none, depending on the encoding of the first."""
     head = next(blocks, b"")
     match encoding_of(head):
@@ -72,13 +64,11 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[
             head = head[3:]
         case "utf-16" | "utf-32" as encoding:
             name = encoding.upper()
-            if bad_text.skips(
-                f"{encoding.replace('-', '')}_files",
-                f"a file in {name}; iconv -f {name} -t UTF-8 converts it",
-                lambda: path,
-            ):
-                return iter(())
-            return to_utf8(chain([head], blocks), encoding)
+            problem = f"a file in {name}; iconv -f {name} -t UTF-8 converts it"
+            if bad_text.skips(f"{encoding.replace('-', '')}_files", problem):
+                return ()
+            texts = codecs.iterdecode(chain([head], blocks), encoding, errors="replace")
+            return (text.encode() for text in texts)
         case "binary":
             # Repairing it would not give text.
             if bad_text.policy != "skip":
@@ -87,64 +77,54 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterator[
                     " data.source, or leave such files out with data.on_bad_text=skip."
                 )
             bad_text.counts["binary_files"] += 1
-            return iter(())
+            return ()
     return chain([head], blocks)
 
 
-def split_lines(
-    blocks: Iterable[bytes],
-    bad_text: BadText,
-    where: Callable[[int], str],
-    limit: int = MAX_LINE,
-    may_cut: bool = True,
-) -> Iterator[tuple[int, str]]:
+def split_lines(blocks: Iterable[bytes], bad_text: BadText, is_json: bool = False) -> Iterator[str]:
     r"""Splits UTF-8 at '\n' only, and repairs malformed lines or leaves them out.
 
     A malformed line never becomes a blank one, which would end a document.
 
     Args:
       blocks: the text, cut anywhere.
-      bad_text: the policy for malformed lines.
-      where: returns the place of a line for messages, from its number, which starts at 1.
-      limit: maximum number of bytes of a line.
-      may_cut: a longer line is repaired by cutting it; False: it is left out.
+      bad_text: the policy for malformed lines; its `line` is that of the line yielded last.
+      is_json: lines may be longer, and overlong ones are left out, since parts of them are no JSON.
 
     Yields:
-      (number of the line, line without its end).
+      lines without their ends.
     """
-    number, is_rest, is_overlong, is_dropped = 0, False, False, False
+    limit = MAX_JSON_LINE if is_json else MAX_LINE
+    is_rest, is_overlong, is_dropped = False, False, False
     for piece, is_last in _pieces(blocks, limit):
         if not is_rest:
-            number += 1
+            bad_text.line += 1
             is_overlong = is_dropped = not is_last
             if is_overlong:
                 problem = f"a line of more than {limit} bytes"
-                is_dropped = (
-                    bad_text.skips("overlong_lines", problem, partial(where, number)) or not may_cut
-                )
+                is_dropped = bad_text.skips("overlong_lines", problem) or is_json
         is_rest = not is_last
         if is_dropped:
             continue
         if is_last and piece.endswith(b"\r"):
             piece = piece[:-1]
             bad_text.counts["crlf_lines"] += 1
-        line = _repaired(piece, bad_text, partial(where, number))
+        line = _repaired(piece, bad_text)
         if line is not None and not (is_overlong and not line.strip()):
-            yield number, line
+            yield line
 
 
-def _repaired(line: bytes, bad_text: BadText, where: Callable[[], str]) -> str | None:
+def _repaired(line: bytes, bad_text: BadText) -> str | None:
     """Returns a line, decoded; None: it is left out."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        problem = f"invalid UTF-8 ({error.reason})"
-        if bad_text.skips("invalid_utf8_lines", problem, where):
+        if bad_text.skips("invalid_utf8_lines", f"invalid UTF-8 ({error.reason})"):
             return None
         text = line.decode(errors="replace")
     if "\0" not in text:
         return text
-    if bad_text.skips("nul_lines", "a NUL byte", where):
+    if bad_text.skips("nul_lines", "a NUL byte"):
         return None
     text = text.replace("\0", "")
     return text if text.strip() else None
@@ -178,12 +158,11 @@ def _cut(line: bytes, limit: int) -> tuple[bytes, bytes]:
     return line[:stop], line[stop:]
 
 
-def lines_of_text(text: str, bad_text: BadText, where: Callable[[], str]) -> Iterator[str]:
-    """Yields the lines of a text that is not a file of lines."""
+def lines_of_text(text: str, bad_text: BadText) -> Iterator[str]:
+    """Returns the lines of a text in the line of JSON that was read last."""
     if _SURROGATE.search(text):
-        problem = "a lone surrogate"
-        if bad_text.skips("surrogate_texts", problem, where):
-            return
+        if bad_text.skips("surrogate_texts", "a lone surrogate"):
+            return iter(())
         text = _SURROGATE.sub("\ufffd", text)
-    for _, line in split_lines([text.encode()], bad_text, lambda _: where()):
-        yield line
+    own = replace(bad_text, place=lambda _: bad_text.place(bad_text.line))
+    return split_lines([text.encode()], own)

@@ -11,30 +11,8 @@ names). They are streamed, and plain ones are cut between documents into ranges 
 that the units of work do not depend on the number of processes. The end of a file ends a document
 (the released program continues into the next file until a blank line).
 
-`data.on_bad_text` is the policy for malformed text, which is counted by name:
-
-    name                 what                                 replace        skip         error
-    utf16_files          UTF-16 with its byte order mark      decoded        file left    error
-    utf32_files          UTF-32 with its byte order mark      decoded        file left    error
-    binary_files         over 5 % control bytes at the start  error          file left    error
-    overlong_lines       a line of more than 1 MiB            cut (spaces)   line left    error
-    overlong_lines       a JSON line of more than 16 MiB      line left      line left    error
-    invalid_utf8_lines   bytes that are not UTF-8             U+FFFD         line left    error
-    nul_lines            NUL characters                       removed        line left    error
-    malformed_json_lines a line that is not a JSON object     line left      line left    error
-    missing_fields       no field data.field in the object    line left      line left    error
-    non_text_fields      a field that is not a string         line left      line left    error
-    surrogate_texts      a lone surrogate in a string         U+FFFD         text left    error
-
-With every policy:
-
-    utf8_boms            byte order mark of UTF-8: dropped
-    crlf_lines           '\r' at the end of a line: dropped
-    files_without_text   files without any sentence
-    cut_documents        cuts through documents of more than 16 Mi characters
-    cut_paragraphs       cuts through wrapped paragraphs of more than 1 Mi characters
-
-A corpus without any sentence raises UserError.
+`data.on_bad_text` is the policy for malformed text, which is counted by name (docs/data.md lists
+both). A corpus without any sentence raises UserError.
 """
 
 import glob
@@ -44,7 +22,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from bert_jax.config.data import DataConfig
@@ -54,10 +31,8 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.forms import Document, check_language, make_documents
 from bert_jax.text.installed_docs import InstalledDocs
-from bert_jax.text.lines import BadText, lines_of_text, place, read_lines
+from bert_jax.text.lines import BadText, lines_of_text, read_lines
 from bert_jax.text.tfds import TfdsText
-
-MAX_JSON_LINE = 16 << 20
 
 
 class Source(Protocol):
@@ -167,10 +142,9 @@ class TextFiles:
         return None if self.config.document_separator == "file" else lambda line: not line.strip()
 
     def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
-        config = self.config
-        lines = (line for _, line in read_lines(part, BadText(config.on_bad_text, counts)))
-        one_document = config.document_separator == "file"
-        return make_documents(lines, config.line_format, config.language, one_document, counts)
+        lines = read_lines(part, BadText(self.config.on_bad_text, counts, part.place))
+        one_document = self.config.document_separator == "file"
+        return make_documents(lines, self.config, one_document, counts)
 
 
 @dataclass(frozen=True)
@@ -181,33 +155,31 @@ class JsonLines(TextFiles):
         return lambda line: True
 
     def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
-        config, bad_text = self.config, BadText(self.config.on_bad_text, counts)
-        for number, line in read_lines(part, bad_text, MAX_JSON_LINE, may_cut=False):
-            if not line.strip():
-                continue
-            text = self._text(line, bad_text, partial(place, part, number))
+        bad_text = BadText(self.config.on_bad_text, counts, part.place)
+        for line in read_lines(part, bad_text, is_json=True):
+            text = self._text(line, bad_text) if line.strip() else None
             if text is not None:
-                lines = lines_of_text(text, bad_text, partial(place, part, number))
-                yield from make_documents(lines, config.line_format, config.language, True, counts)
+                lines = lines_of_text(text, bad_text)
+                yield from make_documents(lines, self.config, True, counts)
 
-    def _text(self, line: str, bad_text: BadText, where: Callable[[], str]) -> str | None:
+    def _text(self, line: str, bad_text: BadText) -> str | None:
         """Returns the text in a line of JSON; None: the line is left out."""
         field = self.config.field
         try:
             value = json.loads(line)
         # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
         except (ValueError, RecursionError) as error:
-            bad_text.skips("malformed_json_lines", f"invalid JSON: {error}", where)
+            bad_text.skips("malformed_json_lines", f"invalid JSON: {error}")
             return None
         if not isinstance(value, dict):
             problem = f"a JSON {type(value).__name__} instead of an object"
-            bad_text.skips("malformed_json_lines", problem, where)
+            bad_text.skips("malformed_json_lines", problem)
         elif field not in value:
             problem = f"no field {field!r} (data.field) but {', '.join(map(repr, value))}"
-            bad_text.skips("missing_fields", problem, where)
+            bad_text.skips("missing_fields", problem)
         elif not isinstance(value[field], str):
             problem = f"field {field!r} is a {type(value[field]).__name__}, not a string"
-            bad_text.skips("non_text_fields", problem, where)
+            bad_text.skips("non_text_fields", problem)
         else:
             return value[field]
         return None

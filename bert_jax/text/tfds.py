@@ -65,17 +65,18 @@ class TfdsText:
         return [range(start, min(start + step, total)) for start in range(0, total, step)]
 
     def read(self, chunk: range, counts: Counter) -> Iterator[Document]:
-        config, bad_text = self.config, BadText(self.config.on_bad_text, counts)
         for number, record in read_records(self.name, self.split, chunk):
-            text, place = record[config.field], f"{self.name}[{self.split}] record {number}"
-            if not isinstance(text, bytes):
-                raise UserError(
-                    f"{place}: data.field={config.field!r} is a {type(text).__name__}, not text."
-                )
-            lines = split_lines([text], bad_text, functools.partial(_place, place))
-            yield from make_documents(
-                (line for _, line in lines), config.line_format, config.language, True, counts
+            lines = self._lines(number, record[self.config.field], counts)
+            yield from make_documents(lines, self.config, True, counts)
+
+    def _lines(self, number: int, text: Any, counts: Counter) -> Iterator[str]:
+        place = f"{self.name}[{self.split}] record {number}"
+        if not isinstance(text, bytes):
+            raise UserError(
+                f"{place}: data.field={self.config.field!r} is a {type(text).__name__}, not text."
             )
+        policy = self.config.on_bad_text
+        return split_lines([text], BadText(policy, counts, lambda line: f"{place}, line {line}"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns name, version and split, and a hash of the names and sizes of the files."""
@@ -111,10 +112,6 @@ def read_records(name: str, split: str, numbers: range | None = None) -> Iterato
     for start in range(0, len(numbers), _BATCH):
         batch = list(numbers[start : start + _BATCH])
         yield from zip(batch, records.__getitems__(batch), strict=True)
-
-
-def _place(record: str, line: int) -> str:
-    return f"{record}, line {line}"
 
 
 @functools.cache

@@ -255,7 +255,7 @@ BAD_TEXT = {
 def test_malformed_text_is_repaired_or_skipped_and_counted_or_named(case, tmp_path, monkeypatch):
     data, name, repaired, skipped, message = BAD_TEXT[case]
     if name == "overlong_lines":
-        monkeypatch.setattr(text_lines.read_lines, "__defaults__", (20, True))
+        monkeypatch.setattr(text_lines, "MAX_LINE", 20)
     source = write(tmp_path / "a.txt", data)
     assert read(source, on_bad_text="replace") == (repaired, {name: 1})
     if skipped is None:
@@ -369,7 +369,7 @@ def test_json_line_is_a_document_however_the_file_is_cut(tmp_path, monkeypatch):
 
 
 def test_overlong_json_line_is_left_out_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "MAX_JSON_LINE", 100)
+    monkeypatch.setattr(text_lines, "MAX_JSON_LINE", 100)
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"text": "word " * 99}) + '\n{"text": "One."}\n')
     assert read(f"jsonl:{path}", on_bad_text="replace") == ([["One."]], {"overlong_lines": 1})
@@ -379,9 +379,9 @@ def test_an_overlong_line_takes_bounded_memory(tmp_path):
     write(tmp_path / "a.txt", b"x" * 20_000_000)
     tracemalloc.start()
     try:
-        policy = text_lines.BadText("replace", Counter())
+        policy = text_lines.BadText("replace", Counter(), str)
         lines = text_lines.read_lines(text_files.FileRange(str(tmp_path / "a.txt")), policy)
-        length = sum(len(line) for _, line in lines)
+        length = sum(map(len, lines))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
