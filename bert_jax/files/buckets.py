@@ -37,10 +37,10 @@ UNFINISHED = "unfinished"
 _LOCAL = re.compile(rf"(?:^|/)(?:{UNFINISHED}|[^/]*\.part|[^/]*\.unfinished(?:\.json)?)(?:/|$)")
 # What is fetched when it is needed, relative to the folder that is brought up to date.
 _LATER = re.compile(r"(?:^|/)checkpoints/[^/]+/|\.array_record$")
-_ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*")
+_ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*", re.DOTALL)
 # Stores that are not supported, also after a prefix such as "text:".
 _OTHER_ADDRESS = re.compile(r"(?:.*:)?(az|abfss?|hdfs)://.*", re.DOTALL)
-_PATIENCE_SECONDS, _LONGEST_PAUSE = 300.0, 30.0
+_PATIENCE_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 300.0, 1.0, 30.0
 _CONNECTIONS = 8
 # Packages whose errors are those of the store and the network, which fsspec's classes pass on.
 _CLIENTS = {"aiohttp", "botocore", "gcsfs", "google", "requests", "urllib3"}
@@ -49,11 +49,6 @@ _NO_CREDENTIALS = "NoCredentialsError PartialCredentialsError DefaultCredentials
 
 class _NoObjectError(UserError):
     """The bucket or the object does not exist."""
-
-
-def is_address(path: str | os.PathLike) -> bool:
-    """Returns whether a path is the address of a bucket, or of something in it."""
-    return os.fspath(path).startswith(tuple(f"{scheme}://" for scheme in EXTRAS))
 
 
 def check_scheme(name: str, text: str) -> None:
@@ -107,7 +102,8 @@ def local(path: str) -> str:
     Raises:
       UserError: the bucket does not exist or cannot be reached, or a package is missing.
     """
-    if not (address := path if is_address(path) else address_of(path)):
+    is_address = path.startswith(tuple(f"{scheme}://" for scheme in EXTRAS))
+    if not (address := path if is_address else address_of(path)):
         return path
     copy = copy_of(address)
     _download_once(address)
@@ -153,7 +149,7 @@ def publish(path: str | os.PathLike, source: str | os.PathLike = "") -> None:
 def remove(path: str | os.PathLike) -> None:
     """Removes a file or folder, if it is there, first from the bucket."""
     if address := address_of(path):
-        _for_all(functools.partial(_remove_object, address), _objects(address))
+        _for_all(_remove_object, _objects(address))
     if os.path.isdir(path):
         shutil.rmtree(path)
     else:
@@ -163,10 +159,10 @@ def remove(path: str | os.PathLike) -> None:
 def move(path: str | os.PathLike, target: str | os.PathLike) -> None:
     """Gives a folder another name; in a bucket, object by object."""
     if address := address_of(path):
-        for key in _objects(address):
-            new_key = _key(address_of(target)) + key.removeprefix(_key(address))
-            _attempt(address, lambda fs, key=key, new_key=new_key: fs.cp_file(key, new_key))
-            _remove_object(address, key)
+        for name in _objects(address):
+            new_name = address_of(target) + name.removeprefix(address)
+            _attempt(address, lambda fs, pair=(name, new_name): fs.cp_file(*pair))
+            _remove_object(name)
     if os.path.exists(path):
         os.rename(path, target)
 
@@ -175,8 +171,8 @@ def names(folder: str | os.PathLike) -> set[str]:
     """Returns the names of what is in a folder, here or in its bucket; empty if there is none."""
     found = set(os.listdir(folder)) if os.path.isdir(folder) else set()
     if address := address_of(folder):
-        start = len(_key(address)) + 1
-        found |= {key[start:].partition("/")[0] for key in _objects(address)}
+        below = (name.removeprefix(f"{address}/") for name in _objects(address))
+        found |= {name.partition("/")[0] for name in below}
     return found
 
 
@@ -192,11 +188,11 @@ def claim(path: str | os.PathLike, content: bytes) -> bytes:
     def create(fs: Any) -> bytes:
         while True:
             with contextlib.suppress(FileExistsError):
-                if not fs.exists(_key(address)):
-                    fs.pipe_file(_key(address), content, mode="create")
+                if not fs.exists(address):
+                    fs.pipe_file(address, content, mode="create")
             # Whoever has created it may have removed it since.
             with contextlib.suppress(FileNotFoundError):
-                return fs.cat_file(_key(address))
+                return fs.cat_file(address)
 
     return _attempt(address, create)
 
@@ -209,25 +205,20 @@ def _root() -> str:
     return os.path.join(os.path.abspath(os.path.expanduser(home)), "bert_jax", "buckets")
 
 
-def _key(address: str) -> str:
-    """Returns the key of an object with its bucket, as fsspec names it."""
-    return address.partition("://")[2]
-
-
-def _tag_file(copy: str) -> pathlib.Path:
-    """Returns the file with the tag of the object that a file is a copy of."""
-    return pathlib.Path(_root(), "tags", os.path.relpath(copy, _root()) + ".tag")
+def _tag_file(name: str) -> pathlib.Path:
+    """Returns the file with the tag of the object that was last downloaded or uploaded."""
+    return pathlib.Path(_root(), "tags", name.replace("://", "/") + ".tag")
 
 
 def _tag(info: dict[str, Any]) -> str:
     return str(info.get("ETag") or info.get("etag") or info.get("generation"))
 
 
-def _write_tag(copy: str, info: dict[str, Any]) -> None:
-    path = _tag_file(copy)
+def _write_tag(name: str, tag: str) -> None:
+    path = _tag_file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    part.write_text(_tag(info))
+    part.write_text(tag)
     part.replace(path)
 
 
@@ -238,68 +229,65 @@ def _download(address: str, everything: bool = False) -> None:
     """
     if wildcard := re.search(r"[*?[]", address):
         address = address[: wildcard.start()].rpartition("/")[0]
-    scheme, _, key = address.partition("://")
-    folder = os.path.join(_root(), scheme, key)
-    objects = {os.path.join(_root(), scheme, k): info for k, info in _objects(address).items()}
+    objects = _objects(address)
 
-    def download(copy: str) -> None:
-        info, tag = objects[copy], _tag_file(copy)
-        if os.path.exists(copy) and tag.exists() and tag.read_text() == _tag(info):
+    def download(name: str) -> None:
+        copy, tag = copy_of(name), _tag_file(name)
+        if os.path.exists(copy) and tag.exists() and tag.read_text() == objects[name]:
             return
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         part = f"{copy}.{uuid.uuid4().hex}.part"
         try:
-            _attempt(address, lambda fs: fs.get_file(info["name"], part))
+            _attempt(address, lambda fs: fs.get_file(name, part))
             os.replace(part, copy)
-            _write_tag(copy, info)
+            _write_tag(name, objects[name])
         except _NoObjectError:
-            del objects[copy]
+            del objects[name]
         finally:
             pathlib.Path(part).unlink(missing_ok=True)
 
-    _for_all(
-        download,
-        [x for x in objects if everything or not _LATER.search(x.removeprefix(folder))],
-    )
-    tags = pathlib.Path(_root(), "tags")
-    for tag in (tags / scheme / key).rglob("*.tag"):
-        copy = os.path.join(_root(), tag.relative_to(tags).with_suffix(""))
-        if copy not in objects:
+    wanted = [x for x in objects if everything or not _LATER.search(x.removeprefix(address))]
+    _for_all(download, wanted)
+    scheme, _, key = address.partition("://")
+    tags = pathlib.Path(_root(), "tags", scheme)
+    for tag in (tags / key).rglob("*.tag"):
+        name = f"{scheme}://{tag.relative_to(tags).with_suffix('')}"
+        if name not in objects:
             tag.unlink(missing_ok=True)
-            pathlib.Path(copy).unlink(missing_ok=True)
+            pathlib.Path(copy_of(name)).unlink(missing_ok=True)
 
 
 _download_once = functools.cache(_download)
 
 
-def _objects(address: str) -> dict[str, dict[str, Any]]:
-    """Returns what is known of each object at or below an address, by its key."""
+def _objects(address: str) -> dict[str, str]:
+    """Returns the tag of each object at or below an address, by the object's address."""
+    scheme, _, key = address.partition("://")
 
-    def find(fs: Any) -> dict[str, dict[str, Any]]:
-        found = fs.find(_key(address), detail=True)
-        bucket = _key(address).partition("/")[0]
+    def find(fs: Any) -> dict[str, str]:
+        found, bucket = fs.find(address, detail=True), key.partition("/")[0]
         if not found and not fs.exists(bucket):
             raise FileNotFoundError(bucket)
-        return {key: {**info, "name": key} for key, info in found.items() if key[-1] != "/"}
+        return {f"{scheme}://{k}": _tag(info) for k, info in found.items() if k[-1] != "/"}
 
     return _attempt(address, find)
 
 
 def _upload(address: str, source: pathlib.Path) -> None:
-    def put(fs: Any) -> dict[str, Any]:
-        fs.put_file(os.fspath(source), _key(address))
-        info = fs.info(_key(address))
+    def put(fs: Any) -> str:
+        fs.put_file(os.fspath(source), address)
+        info = fs.info(address)
         if info["size"] != (size := source.stat().st_size):
             raise OSError(f"the object has {info['size']} bytes instead of {size}")
-        return info
+        return _tag(info)
 
-    _write_tag(copy_of(address), _attempt(address, put))
+    _write_tag(address, _attempt(address, put))
 
 
-def _remove_object(address: str, key: str) -> None:
+def _remove_object(name: str) -> None:
     with contextlib.suppress(_NoObjectError):
-        _attempt(address, lambda fs: fs.rm_file(key))
-    _tag_file(os.path.join(_root(), address.partition("://")[0], key)).unlink(missing_ok=True)
+        _attempt(name, lambda fs: fs.rm_file(name))
+    _tag_file(name).unlink(missing_ok=True)
 
 
 def _for_all(function: Callable[[Any], Any], items: Iterable[Any]) -> None:
@@ -318,7 +306,7 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
       UserError: it is refused, or still fails after some minutes.
     """
     scheme, _, key = address.partition("://")
-    pause, end = 1.0, time.monotonic() + _PATIENCE_SECONDS
+    pause, end = _FIRST_PAUSE, time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
             return operation(_file_system(scheme))
