@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import Vocabulary, make_tokenizer
+from bert_jax.text.tokenizers import Vocabulary
 
 # Maximum number of rows that an embedding table has only as padding, for matrix units.
 _MAX_PADDING = 128
@@ -73,8 +73,7 @@ class ForeignCheckpoint:
 
     def tokenizer(self, grows: bool = False) -> Tokenizer:
         """Returns the tokenizer; `grows` as in `text.tokenizers.load_tokenizer`."""
-        kind, content, path = self.vocabulary.kind, self.vocabulary.content, self.vocabulary.path
-        return make_tokenizer(kind, content, self.lowercase, path, grows)
+        return self.vocabulary.tokenizer(self.lowercase, grows)
 
 
 def sibling(path: str, name: str) -> str:

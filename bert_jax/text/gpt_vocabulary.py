@@ -26,29 +26,26 @@ def find_files(path: str) -> tuple[str, str] | None:
     Raises:
       UserError: one of the files is missing.
     """
-    if os.path.isdir(path):
-        folder, names = path, [n for n in FILES if _has_any(path, n)]
-    else:
-        folder, names = os.path.dirname(path), [n for n in FILES if os.path.basename(path) in n]
-    if not names and not os.path.isdir(path):
-        return None
-    if not names:
+    is_folder = os.path.isdir(path)
+    folder, name = (path, "") if is_folder else os.path.split(path)
+    for pair in FILES:
+        pieces, merges = (os.path.join(folder, file) for file in pair)
+        missing = [file for file in (pieces, merges) if not os.path.isfile(file)]
+        if name not in pair and (len(missing) == 2 or not is_folder):
+            continue
+        if len(missing) == 1:
+            other = pair[missing[0] == pieces]
+            raise UserError(
+                f"GPT's vocabulary has two files, and {missing[0]} is missing: put it beside"
+                f" {other}."
+            )
+        return pieces, merges
+    if is_folder:
         raise UserError(
             f"The folder {path} has no vocabulary of GPT: it needs"
             f" {' or '.join(f'{pieces} and {merges}' for pieces, merges in FILES)}."
         )
-    pieces, merges = (os.path.join(folder, name) for name in names[0])
-    for missing, other in ((pieces, merges), (merges, pieces)):
-        if not os.path.isfile(missing) and os.path.isfile(other):
-            raise UserError(
-                f"GPT's vocabulary has two files, and {missing} is missing: put it beside"
-                f" {os.path.basename(other)}."
-            )
-    return pieces, merges
-
-
-def _has_any(folder: str, names: tuple[str, str]) -> bool:
-    return any(os.path.isfile(os.path.join(folder, name)) for name in names)
+    return None
 
 
 def pack(pieces: bytes, merges: bytes, path: str) -> bytes:

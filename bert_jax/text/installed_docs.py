@@ -169,15 +169,9 @@ def _visit(node: ast.AST) -> Iterator[str]:
 
 def topics_of(path: str) -> Iterator[list[str]]:
     """Yields each topic of `pydoc_data.topics`, which is one large dictionary, by name."""
-    topics = {
-        key.value: value.value
-        for node in ast.walk(_parse(path))
-        if isinstance(node, ast.Dict)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
-    }
-    for name in sorted(topics, key=str):
-        yield [str(topics[name])]
+    (topics,) = (node.value for node in _parse(path).body if isinstance(node, ast.Assign))
+    for _, topic in sorted(ast.literal_eval(topics).items()):
+        yield [topic]
 
 
 def _parse(path: str) -> ast.Module:

@@ -158,12 +158,9 @@ class PhraseMatcher:
             self.counts["phrases" if first is entry else "repeated"] += 1
             for form in forms:
                 self._codes.setdefault(np.array(form, "<u4").tobytes(), codes[entry.class_name])
-        self._index(len(tokenizer.pieces))
-
-    def _index(self, vocab_size: int) -> None:
-        """Makes the tables by which `match` finds where phrases may begin."""
+        # Where phrases may begin.
         sizes: dict[int, set[int]] = {}
-        self._is_phrase = np.zeros(vocab_size, bool)  # a single id
+        self._is_phrase = np.zeros(len(tokenizer.pieces), bool)  # a single id
         self._has_bucket = np.zeros(_BUCKETS, bool)  # two ids that a phrase begins with
         for key in self._codes:
             first, *others = np.frombuffer(key, "<u4").tolist()
@@ -203,15 +200,14 @@ class PhraseMatcher:
                 continue
             for size in self._sizes.get(first, ()):
                 end = place + size
-                if end < len(ends) and ends[end] and (code := self._find(data, place, end)):
+                if end >= len(ends) or not ends[end]:
+                    continue
+                if code := self._codes.get(data[4 * place : 4 * end]):
                     codes[place:end] = CONTINUES
                     codes[place] = code
                     stop = end
                     break
         return codes
-
-    def _find(self, data: bytes, start: int, stop: int) -> int | None:
-        return self._codes.get(data[4 * start : 4 * stop])
 
     def in_phrase(self, ids: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Returns bool[tokens], whether each token is part of a phrase, from `match`'s codes."""
@@ -246,9 +242,9 @@ class PhraseMatcher:
         return counts
 
     def _by_class(self, name: str, codes: np.ndarray) -> dict[str, int]:
-        number = np.bincount(codes, minlength=PHRASE + len(self.classes))[PHRASE:].tolist()
-        of_classes = zip(self.classes, number, strict=True)
-        return {name: sum(number)} | {f"{name}/{of}": count for of, count in of_classes}
+        counts = np.bincount(codes, minlength=PHRASE + len(self.classes))[PHRASE:].tolist()
+        by_class = {f"{name}/{of}": n for of, n in zip(self.classes, counts, strict=True)}
+        return {name: sum(counts)} | by_class
 
 
 def _forms(entry: Entry, tokenizer: Tokenizer, path: str) -> list[list[int]]:

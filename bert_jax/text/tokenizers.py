@@ -12,7 +12,7 @@ from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end.
-KINDS = {".txt": "WordPiece or words", ".model": "SentencePiece", ".gpt": "GPT"}
+KINDS = (".txt", ".model", ".gpt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Vocabulary:
     """A vocabulary as one file.
 
     Attributes:
-      path: where it was read.
+      path: where it was read, for errors.
       name: of its file; of its copy, if it was read from GPT's two files.
-      kind: a key of KINDS.
+      kind: one of KINDS.
       content: the bytes of its copies.
     """
 
@@ -35,6 +35,22 @@ class Vocabulary:
     def copy_name(self) -> str:
         """The name of a copy: vocab.txt, vocab.model or vocab.gpt."""
         return f"vocab{self.kind}"
+
+    def tokenizer(self, lowercase: bool, grows: bool = False) -> Tokenizer:
+        """Returns the tokenizer of the vocabulary; see `load_tokenizer`."""
+        arguments = self.content, lowercase, self.path
+        if self.kind == ".txt" and is_word_vocabulary(self.content):
+            return WordTokenizer(*arguments, grows)
+        if self.kind == ".txt":
+            return WordPieceTokenizer(*arguments)
+        # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.
+        if self.kind == ".gpt":
+            from bert_jax.text.gpt_tokenizer import GptTokenizer
+
+            return GptTokenizer(*arguments)
+        from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+        return SentencePieceTokenizer(*arguments)
 
 
 def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
@@ -74,38 +90,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False
       UserError: the vocabulary cannot be read or is not of its kind, or a package that the
         tokenizer needs is not installed.
     """
-    vocabulary = read_vocabulary(path)
-    return make_tokenizer(vocabulary.kind, vocabulary.content, lowercase, vocabulary.path, grows)
-
-
-def make_tokenizer(
-    kind: str, content: bytes, lowercase: bool, path: str, grows: bool = False
-) -> Tokenizer:
-    """Returns the tokenizer of a vocabulary.
-
-    Args:
-      kind: a key of KINDS.
-      content: the bytes of the vocabulary as one file.
-      lowercase: whether text is lower cased.
-      path: how errors name the vocabulary.
-      grows: see `load_tokenizer`.
-
-    Raises:
-      UserError: see `load_tokenizer`.
-    """
-    arguments = content, lowercase, path
-    if kind == ".txt" and is_word_vocabulary(content):
-        return WordTokenizer(*arguments, grows)
-    if kind == ".txt":
-        return WordPieceTokenizer(*arguments)
-    # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.
-    if kind == ".gpt":
-        from bert_jax.text.gpt_tokenizer import GptTokenizer
-
-        return GptTokenizer(*arguments)
-    from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-
-    return SentencePieceTokenizer(*arguments)
+    return read_vocabulary(path).tokenizer(lowercase, grows)
 
 
 def find_vocabulary(folder: str | os.PathLike) -> str:

@@ -38,8 +38,7 @@ from bert_jax.text.tokenization import (
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 from bert_jax.text.wordpiece import MAX_WORD_LENGTH
 
-# Vocabularies of pieces of words, and all kinds with the file that is written.
-KINDS = ("wordpiece", "unigram", "bpe")
+# The file that is written, by kind of vocabulary.
 FILE_NAMES = {
     **{"wordpiece": "vocab.txt", "unigram": "vocab.model", "bpe": "vocab.model"},
     "words": "vocab.txt",
@@ -165,9 +164,8 @@ def train_vocabulary(
         raise UserError(
             f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
         )
-    usable = {word: n for word, n in words.counts.items() if _is_usable(word)}
-    if kind == "words":
-        usable = dict(words.counts)
+    is_words = kind == "words"
+    usable = {word: n for word, n in words.counts.items() if is_words or _is_usable(word)}
     if not usable:
         raise UserError(
             f"The text has no words, so no {kind} vocabulary can be trained: check data.source."
@@ -177,17 +175,16 @@ def train_vocabulary(
         for character in word:
             characters[character] += count
     alphabet = _alphabet(characters, kind, vocab_size // 2)
-    if kind == "words":
-        vocabulary = make_word_vocabulary(_by_frequency(usable))
-        entries = vocabulary.count(b"\n")
-        alphabet = list(characters)
+    if is_words:
+        vocabulary, alphabet = make_word_vocabulary(_by_frequency(usable)), list(characters)
     elif kind == "wordpiece":
-        vocabulary, entries = _train_wordpiece(usable, alphabet, vocab_size)
+        vocabulary = _train_wordpiece(usable, alphabet, vocab_size)
     else:
         coverage = sum(characters[c] for c in alphabet) / characters.total()
         thinned = _thin_out(usable) if kind == "unigram" else usable
         vocabulary = _train(kind, thinned, vocab_size, coverage, required_chars="".join(alphabet))
-        entries = len(_pieces(vocabulary))
+    is_text = FILE_NAMES[kind] == "vocab.txt"
+    entries = vocabulary.count(b"\n") if is_text else len(_pieces(vocabulary))
     write_bytes(path, vocabulary)
     return {
         "entries": entries,
@@ -247,9 +244,7 @@ def _forms(character: str) -> list[str]:
     return [character, f"##{character}"]
 
 
-def _train_wordpiece(
-    words: dict[str, int], alphabet: list[str], vocab_size: int
-) -> tuple[bytes, int]:
+def _train_wordpiece(words: dict[str, int], alphabet: list[str], vocab_size: int) -> bytes:
     """Returns special tokens, the alphabet, then merged pieces in the order of merging."""
     singles = [form for character in sorted(alphabet) for form in _forms(character)]
     longer = {word: n for word, n in words.items() if len(word) > 1}
@@ -271,7 +266,7 @@ def _train_wordpiece(
             if len(piece.removeprefix(SPACE)) > 1:
                 merged.append(piece[1:] if piece[0] == SPACE else f"##{piece}")
     entries = [*SPECIAL_TOKENS, *singles, *merged][:vocab_size]
-    return "".join(f"{entry}\n" for entry in entries).encode(), len(entries)
+    return "".join(f"{entry}\n" for entry in entries).encode()
 
 
 def _thin_out(words: dict[str, int]) -> dict[str, int]:

@@ -13,7 +13,6 @@ from bert_jax.text import vocabulary
 from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import (
-    KINDS,
     WordCounts,
     check_vocabulary,
     count_words,
@@ -22,6 +21,8 @@ from bert_jax.text.vocabulary import (
 )
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
+# Of pieces of words.
+KINDS = ("wordpiece", "unigram", "bpe")
 SYLLABLES = [a + b for a in "bdfglmnprst" for b in "aeiou"]
 
 

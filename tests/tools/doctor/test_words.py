@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.text.tokenizers import make_tokenizer
+from bert_jax.text.tokenizers import Vocabulary
 from bert_jax.tools.doctor import words
 from tests.tiny import SPECIAL
 from tests.tools.doctor.conftest import bad, found
@@ -14,7 +14,7 @@ CASED = ["the", "House", "of", "Ann", "and", "Bob", "river", "in", "Town", "Rome
 
 def look(pieces, lowercase, texts=tuple(TEXTS)):
     content = ("\n".join([*SPECIAL, *pieces]) + "\n").encode()
-    tokenizer = make_tokenizer(".txt", content, lowercase, "vocab.txt")
+    tokenizer = Vocabulary("vocab.txt", "vocab.txt", ".txt", content).tokenizer(lowercase)
     return list(words.check(words.count(texts, tokenizer), tokenizer, "train"))
 
 
@@ -52,7 +52,7 @@ def test_the_share_of_unknown_tokens_decides():
 
 def test_vocabularies_of_words_leave_out_rare_ones():
     content = ("\n".join(["<S>", "</S>", "<UNK>", *SMALL]) + "\n").encode()
-    tokenizer = make_tokenizer(".txt", content, True, "vocab.txt")
+    tokenizer = Vocabulary("vocab.txt", "vocab.txt", ".txt", content).tokenizer(True)
     texts = ["the house of ann"] * 8 + ["the quux of ann"]
     assert bad(words.check(words.count(texts, tokenizer), tokenizer, "train")) == []
 
