@@ -7,7 +7,7 @@ output is for training: text that is not clearly prose is left out.
 import re
 from collections.abc import Iterator
 
-from bert_jax.text.forms import split_sentences
+from bert_jax.text.lines import split_sentences
 
 # Sections of numpydoc in which nothing is prose.
 _SECTIONS_WITHOUT_PROSE = {"References", "See Also", "Methods"}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bert_jax.text.docstrings import prose_of
-from bert_jax.text.forms import Document
+from bert_jax.text.lines import Document
 
 # In the order of the corpus: jax.numpy repeats text of numpy and scipy, and the first copy is kept.
 PACKAGES = ("numpy", "scipy", "jax", "flax", "optax")

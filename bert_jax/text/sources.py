@@ -29,9 +29,15 @@ from bert_jax.files.buckets import local
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
-from bert_jax.text.forms import Document, check_language, make_documents
 from bert_jax.text.installed_docs import InstalledDocs
-from bert_jax.text.lines import BadText, lines_of_text, read_lines
+from bert_jax.text.lines import (
+    BadText,
+    Document,
+    check_language,
+    lines_of_text,
+    make_documents,
+    read_lines,
+)
 from bert_jax.text.tfds import TfdsText
 
 

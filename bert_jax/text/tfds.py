@@ -21,8 +21,7 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES
-from bert_jax.text.forms import Document, make_documents
-from bert_jax.text.lines import BadText, split_lines
+from bert_jax.text.lines import BadText, Document, make_documents, split_lines
 
 # Records per read.
 _BATCH = 64

@@ -7,12 +7,19 @@ import pathlib
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
+from bert_jax.text.gpt_tokenizer import GptTokenizer
+from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end.
-KINDS = (".txt", ".model", ".gpt")
+# Those of whole words end in .txt too.
+KINDS: dict[str, type[Tokenizer]] = {
+    ".txt": WordPieceTokenizer,
+    ".model": SentencePieceTokenizer,
+    ".gpt": GptTokenizer,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +29,7 @@ class Vocabulary:
     Attributes:
       path: where it was read, for errors.
       name: of its file; of its copy, if it was read from GPT's two files.
-      kind: one of KINDS.
+      kind: a key of KINDS.
       content: the bytes of its copies.
     """
 
@@ -38,19 +45,9 @@ class Vocabulary:
 
     def tokenizer(self, lowercase: bool, grows: bool = False) -> Tokenizer:
         """Returns the tokenizer of the vocabulary; see `load_tokenizer`."""
-        arguments = self.content, lowercase, self.path
         if self.kind == ".txt" and is_word_vocabulary(self.content):
-            return WordTokenizer(*arguments, grows)
-        if self.kind == ".txt":
-            return WordPieceTokenizer(*arguments)
-        # Imported here, since most runs need neither the package sentencepiece nor GPT's tokenizer.
-        if self.kind == ".gpt":
-            from bert_jax.text.gpt_tokenizer import GptTokenizer
-
-            return GptTokenizer(*arguments)
-        from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
-
-        return SentencePieceTokenizer(*arguments)
+            return WordTokenizer(self.content, lowercase, self.path, grows)
+        return KINDS[self.kind](self.content, lowercase, self.path)
 
 
 def read_vocabulary(path: str | os.PathLike) -> Vocabulary:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from bert_jax.config.data import DataConfig
 from bert_jax.text import files as text_files
-from bert_jax.text import forms as text_forms
 from bert_jax.text import lines as text_lines
 from bert_jax.text import sources as text
 from bert_jax.text.sources import make_source
@@ -176,20 +175,20 @@ def test_chinese_is_split_and_unwrapped_without_spaces(tmp_path):
     st.sampled_from(["en", "zh", "de", "hi", "xx"]),
 )
 def test_splitting_sentences_keeps_every_character(paragraph, language):
-    sentences = text_forms.split_sentences(paragraph, language)
+    sentences = text_lines.split_sentences(paragraph, language)
     assert "".join("".join(sentences).split()) == "".join(paragraph.split())
     assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
 def test_sentences_after_wide_white_space_do_not_panic():
     # sentencex 1.0.32 alone panics on these.
-    assert text_forms.split_sentences("See B\u2028. Then go.", "en") == ["See B .", "Then go."]
-    assert text_forms.split_sentences("B\xa0. C", "fr")
+    assert text_lines.split_sentences("See B\u2028. Then go.", "en") == ["See B .", "Then go."]
+    assert text_lines.split_sentences("B\xa0. C", "fr")
 
 
 def test_overlong_documents_and_paragraphs_are_cut_and_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_forms, "MAX_DOCUMENT", 10)
-    monkeypatch.setattr(text_forms, "MAX_PARAGRAPH", 10)
+    monkeypatch.setattr(text_lines, "MAX_DOCUMENT", 10)
+    monkeypatch.setattr(text_lines, "MAX_PARAGRAPH", 10)
     source = write(tmp_path / "a.txt", "abcd\nefgh\nijkl\nmnop\n")
     assert read(source) == ([["abcd", "efgh"], ["ijkl", "mnop"]], {"cut_documents": 1})
     documents, counts = read(source, line_format="wrapped", document_separator="file")

@@ -17,7 +17,7 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
-from bert_jax.text.forms import Document
+from bert_jax.text.lines import Document
 from bert_jax.text.sources import Source, make_source
 
 READ_BYTES, SAMPLE_BYTES, FEWEST = 32 << 20, 2 << 20, 8
