@@ -5,20 +5,25 @@
     ['mr.</w>', 'dar', 'cy</w>', "'s</w>", 'un', 'aff', 'able</w>', '.</w>']
 
 The ids are those of openai/finetune-transformer-lm's `TextEncoder` (commit a69b5c4) with the same
-versions of ftfy and spaCy. Where a split depends on what stands around it, as some of spaCy's do,
-no cache of text can be exact; therefore spaCy sees every text whole, and only the pieces of its
-words are remembered.
+versions of ftfy and spaCy. What happens to a text before its words are cut into pieces:
+
+    ftfy        repairs wrongly decoded text, curly quotes and control characters
+    rules       put spaces around marks that spaCy splits badly, and unify spaces and line breaks
+    spaCy       splits into words and marks, by its rules for English; it needs no model
+
+Where a split depends on what stands around it, as some of spaCy's do, no cache of text can be
+exact; therefore spaCy sees every text whole, and only the pieces of its words are remembered.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from bert_jax.files.errors import UserError
-from bert_jax.text import gpt_text
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
 from bert_jax.text.tokenization import Memo, Tokenizer, tidy
 
@@ -28,6 +33,23 @@ START, DELIMITER, CLASSIFY = SPECIAL_TOKENS = ("_start_", "_delimiter_", "_class
 END = "</w>"
 # The space before "n't" and "'s", which spaCy splits off.
 _CONTRACTION = re.compile(r"(?<=\w) (?=(n't|'\w{1,2})\b)")
+
+# Of openai/finetune-transformer-lm, text_utils.py.
+_DASHES = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
+# A run of the same mark. The released pattern also means to have the backslash, but its string is
+# not a raw one, so that what is written for a backslash is a second "+".
+_MARKS = re.compile(r"([-~!\";?+,)(/*\[\]}{|_])\1*")
+_LINE_BREAKS = re.compile(r"\s*\n\s*")
+_SPACES = re.compile(r"[^\S\n]+")
+_RULES = ((_MARKS, r" \g<0> "), (_LINE_BREAKS, " \n "), (_SPACES, " "))
+
+# Text that ftfy leaves as it is: it has nothing to repair in ASCII but HTML's entities and control
+# characters.
+_PLAIN = re.compile(r"[\n -%'-~]*")
+_WORDS = re.compile(r"\s+|\S+")
+
+# The characters [start, stop) of a text; None: of a space that the rules have put there.
+Place = tuple[int, int] | None
 
 
 class GptTokenizer(Tokenizer):
@@ -57,7 +79,7 @@ class GptTokenizer(Tokenizer):
                 f"{path} is GPT's vocabulary, which has lower case only: set data.lowercase=True."
             )
         pieces, merges = unpack(vocabulary, path)
-        self._fix, self._make_splitter = gpt_text.load_libraries()
+        self._fix, self._make_language = _load_libraries()
         self._ids = {piece: index for index, piece in enumerate(pieces)}
         pieces += [token for token in SPECIAL_TOKENS if token not in self._ids]
         self.pieces = tuple(pieces)
@@ -74,7 +96,7 @@ class GptTokenizer(Tokenizer):
     def _encode(self, text: str) -> list[int]:
         if len(self._word_ids) >= self.MAX_WORDS:
             self._renew()
-        words: Any = self._splitter(gpt_text.clean(self._fix(text)))
+        words: Any = self._splitter(clean(self._fix(text)))
         hashes = words.to_array("ORTH").tolist()  # spaCy's hash of each word
         return list(chain.from_iterable(map(self._word_ids.__getitem__, hashes)))
 
@@ -87,15 +109,14 @@ class GptTokenizer(Tokenizer):
         return np.append(False, ~self._ends_word[ids[:-1]])[: len(ids)]
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
-        cleaned, places = gpt_text.places_of_clean_text(text, self._fix(text))
+        cleaned, places = places_of_clean_text(text, self._fix(text))
         return list(self._spans(self._splitter(cleaned), places))
 
     def _spans(self, words: Iterable[Any], places: list[Any]) -> Iterator[tuple[int, int]]:
         for word in words:
-            inside = places[word.idx : word.idx + len(word.text)]
+            inside = zip(word.text, places[word.idx : word.idx + len(word.text)], strict=True)
             # Lower case may have more characters.
-            sizes = [len(character.lower()) for character in word.text]
-            inside = [p for p, n in zip(inside, sizes, strict=True) for _ in range(n)]
+            inside = [place for character, place in inside for _ in character.lower()]
             start = 0
             for piece in self._pieces_of(word.text.lower()):
                 stop = start + len(piece.removesuffix(END))
@@ -104,7 +125,7 @@ class GptTokenizer(Tokenizer):
 
     def _renew(self) -> None:
         """Forgets all words; spaCy remembers each one that it has seen, too."""
-        self._splitter = self._make_splitter()
+        self._splitter = self._make_language().tokenizer
         strings = self._splitter.vocab.strings
         self._word_ids = Memo(lambda key: self._encode_word(strings[key]))
 
@@ -128,3 +149,105 @@ class GptTokenizer(Tokenizer):
                 i += size
             parts = merged
         return parts
+
+
+# ------------------------------------------------------------- the text before its pieces
+
+
+def _load_libraries() -> tuple[Callable[[str], str], Callable[[], Any]]:
+    """Returns ftfy's function text -> text, and spaCy's class for English.
+
+    Raises:
+      UserError: one of the two packages is not installed.
+    """
+    try:
+        import ftfy
+        from spacy.lang.en import English
+    except ImportError as error:
+        raise UserError(
+            f"GPT's tokenizer needs the package {error.name}: pip install 'bert_jax[gpt]' (ftfy"
+            " and spaCy). Without them its ids would be others."
+        ) from None
+
+    def fix(text: str) -> str:
+        return text if _PLAIN.fullmatch(text) else ftfy.fix_text(text)
+
+    return fix, English
+
+
+def clean(text: str) -> str:
+    """Applies the rules to a text that ftfy has repaired.
+
+    The result has no white space but single spaces and " \\n " for line breaks.
+    """
+    text = text.translate(_DASHES)
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text.strip()
+
+
+def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
+    """Returns clean(fixed), and the characters [start, stop) of `text` for each of its characters.
+
+    Args:
+      text: as it was given.
+      fixed: what ftfy made of it.
+    """
+    source = zip(fixed, _places_of_fixed_text(text, fixed), strict=True)
+    places = [place for old, place in source for _ in old.translate(_DASHES)]
+    cleaned = fixed.translate(_DASHES)
+    for pattern, replacement in _RULES:
+        cleaned, places = _substitute(pattern, replacement, cleaned, places)
+    start = len(cleaned) - len(cleaned.lstrip())
+    stop = max(start, len(cleaned.rstrip()))
+    return cleaned[start:stop], places[start:stop]
+
+
+def _substitute(
+    pattern: re.Pattern[str], replacement: str, text: str, places: list[Place]
+) -> tuple[str, list[Place]]:
+    """Returns what `pattern.sub` does, and the place of each character of the result."""
+    parts: list[str] = []
+    result: list[Place] = []
+    end = 0
+    for match in pattern.finditer(text):
+        start, new = match.start(), match.expand(replacement)
+        parts += text[end:start], new
+        result += places[end:start]
+        end = match.end()
+        inside = places[start:end]
+        known = [place for place in inside if place]
+        if new.strip(" ") == match[0]:  # spaces around it
+            result += [None, *inside, None]
+        else:
+            result += [(known[0][0], known[-1][1]) if known else None] * len(new)
+    return "".join([*parts, text[end:]]), result + places[end:]
+
+
+def _places_of_fixed_text(text: str, fixed: str) -> list[Place]:
+    """Returns the characters of `text` that each character of ftfy's result comes from.
+
+    Runs of text between spaces are aligned first, then the characters of runs that have changed.
+    Of characters that are replaced by another number of characters, each new one comes from all.
+    """
+    if text == fixed:
+        return [(i, i + 1) for i in range(len(text))]
+    places: list[Place] = []
+    at = 0
+    for runs, new_runs in _changes(_WORDS.findall(text), _WORDS.findall(fixed)):
+        old, new = "".join(runs), "".join(new_runs)
+        parts = [(old, new)] if len(old) == len(new) else _changes(old, new)
+        for before, after in parts:
+            stop = at + len(before)
+            if len(before) == len(after):
+                places += [(i, i + 1) for i in range(at, stop)]
+            else:
+                places += [(at, stop)] * len(after)
+            at = stop
+    return places
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple]:
+    """Yields parts of both, in order and complete: equal ones, and what replaces what."""
+    for _, start, stop, *place in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        yield old[start:stop], new[slice(*place)]
