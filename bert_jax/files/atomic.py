@@ -130,12 +130,6 @@ def read_json_lines(path: str | os.PathLike) -> list[Any]:
     return rows
 
 
-def copy_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Copies the contents of a file."""
-    with whole_file(path) as temporary:
-        shutil.copyfile(source, temporary)
-
-
 class AppendFile:
     """A text file of UTF-8 that grows line by line; created if it does not exist.
 

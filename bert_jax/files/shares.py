@@ -58,8 +58,7 @@ class Share:
         Raises:
           OtherTaskError: it gave up.
         """
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(self._failed(self.index))
+        pathlib.Path(self._failed(self.index)).unlink(missing_ok=True)
         if not (self.is_first or os.path.exists(path)):
             log(f"Waiting for task 0 of {self.count}.")
             self.wait([path], "start", log)
@@ -91,8 +90,7 @@ class Share:
     def end(self) -> None:
         """Removes what failed programs have left, when all work is done."""
         for index in range(self.count):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self._failed(index))
+            pathlib.Path(self._failed(index)).unlink(missing_ok=True)
 
     def _failed(self, index: int) -> str:
         return f"{self.folder}-failed-{index}"

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import pathlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from bert_jax.data.corpus.manifest import NAME
 from bert_jax.data.corpus.request import TRAIN
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.shards import rows_per_file
-from bert_jax.files.atomic import copy_file, read_json, whole_file, write_bytes, write_json
+from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
 from bert_jax.files.beam import Beam
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
@@ -144,7 +145,7 @@ def copy_lexicon(work: Work) -> None:
         return
     path = work.jobs.unfinished("lexicon")
     if work.share.is_first:
-        copy_file(work.jobs.config.lexicon, path)
+        write_bytes(path, pathlib.Path(work.jobs.config.lexicon).read_bytes())
     work.share.wait([path], "lexicon", work.log)
     counts = work.jobs.matcher.counts.items()  # pyright: ignore[reportOptionalMemberAccess]
     work.log(f"lexicon: {', '.join(f'{name} {n:,}' for name, n in counts)}".replace("_", " "))
