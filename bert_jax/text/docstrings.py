@@ -124,9 +124,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             or not has_prose
             or is_title
             or directive is not None
-            or _UNDERLINE.match(text) is not None
-            or _TABLE.match(text) is not None
-            or _FIELD.match(text) is not None
+            or any(pattern.match(text) for pattern in (_UNDERLINE, _TABLE, _FIELD))
         )
         bullet = None if is_break else _BULLET.match(text)
         starts_entry = not is_break and _ENTRY.match(text) is not None

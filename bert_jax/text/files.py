@@ -6,6 +6,7 @@ import gzip
 import lzma
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from io import BufferedIOBase
@@ -73,16 +74,15 @@ def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[
         package zstandard is not installed.
     """
     kind = compression(path)
-    remaining = None if stop is None else stop - start
+    remaining = (sys.maxsize if stop is None else stop) - start
     try:
         if kind == "zstd":
             yield from _zstd_blocks(path)
             return
         with _OPENERS.get(kind, open)(path, "rb") as file:
             file.seek(start)
-            while block := file.read(BLOCK if remaining is None else min(BLOCK, remaining)):
-                if remaining is not None:
-                    remaining -= len(block)
+            while block := file.read(min(BLOCK, remaining)):
+                remaining -= len(block)
                 yield block
     except Exception as error:
         # The errors of zstandard are known only where that package is installed.

@@ -57,9 +57,18 @@ class InstalledDocs:
 
     packages: tuple[str, ...] = PACKAGES
 
+    @functools.cache  # noqa: B019 (all equal sources are one entry)
     def chunks(self) -> list[Chunk]:
         """Reads everything, since each document depends on those before it: about 20 s, once."""
-        return _chunks(self)
+        counts, chunks, documents, size = Counter(), [], [], 0
+        for document in self.documents(counts):
+            documents.append(document)
+            size += sum(map(len, document))
+            if size >= _CHUNK:
+                chunks.append(Chunk(documents, {}))
+                documents, size = [], 0
+        chunks.append(Chunk(documents, {}))
+        return [chunks[0]._replace(counts=dict(+counts)), *chunks[1:]]
 
     def read(self, chunk: Chunk, counts: Counter) -> Iterator[Document]:
         counts.update(chunk.counts)
@@ -118,19 +127,6 @@ class InstalledDocs:
                     yield docstrings_of(path)
                 except (SyntaxError, ValueError, RecursionError):
                     counts["unreadable_modules"] += 1
-
-
-@functools.cache
-def _chunks(source: InstalledDocs) -> list[Chunk]:
-    counts, chunks, documents, size = Counter(), [], [], 0
-    for document in source.documents(counts):
-        documents.append(document)
-        size += sum(map(len, document))
-        if size >= _CHUNK:
-            chunks.append(Chunk(documents, {}))
-            documents, size = [], 0
-    chunks.append(Chunk(documents, {}))
-    return [chunks[0]._replace(counts=dict(+counts)), *chunks[1:]]
 
 
 def source_files(folder: str) -> list[str]:

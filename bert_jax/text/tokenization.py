@@ -4,7 +4,7 @@ import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 # In the order of the ids 0..4 of the vocabularies that we train.
@@ -134,11 +135,21 @@ class Tokenizer:
         return re.split(f"({'|'.join(map(re.escape, self._special))})", text)
 
 
-def read_pieces(vocabulary: bytes, path: str) -> list[str]:
-    """Returns the lines of a vocabulary, without white space around them.
+def read_pieces(
+    vocabulary: bytes, special: Sequence[str], path: str, kind: str
+) -> tuple[list[str], dict[str, int], dict[str, int]]:
+    """Returns the lines of a vocabulary, without white space around them, and ids of pieces.
+
+    Args:
+      vocabulary: the bytes of the file.
+      special: the special tokens that it must have.
+      path, kind: how errors name the vocabulary, and what it should be.
+
+    Returns:
+      The pieces, the id of each (of equal ones, the last id), and those of `special`.
 
     Raises:
-      UserError: it is not UTF-8.
+      UserError: it is not UTF-8, or lacks special tokens.
     """
     try:
         lines = vocabulary.decode().removesuffix("\n").split("\n")
@@ -147,23 +158,14 @@ def read_pieces(vocabulary: bytes, path: str) -> list[str]:
         raise UserError(
             f"{path} is not UTF-8 text (line {line}), so it is not a vocabulary."
         ) from None
-    return [line.strip() for line in lines]
-
-
-def find_special(
-    ids: Mapping[str, int], tokens: Sequence[str], path: str, kind: str
-) -> dict[str, int]:
-    """Returns the ids of the special tokens of a vocabulary.
-
-    Raises:
-      UserError: naming those that it lacks.
-    """
-    if missing := [token for token in tokens if token not in ids]:
+    pieces = [line.strip() for line in lines]
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    if missing := [token for token in special if token not in ids]:
         raise UserError(
             f"{path} lacks {', '.join(missing)}: a {kind} has a line for each of"
-            f" {' '.join(tokens)}."
+            f" {' '.join(special)}."
         )
-    return {token: ids[token] for token in tokens}
+    return pieces, ids, {token: ids[token] for token in special}
 
 
 def count_characters(pieces: Iterable[str]) -> tuple[int, ...]:
@@ -176,13 +178,13 @@ def count_characters(pieces: Iterable[str]) -> tuple[int, ...]:
     return tuple(0 if _SPECIAL_PIECE.fullmatch(piece) else len(piece) for piece in bare)
 
 
-class Memo(dict[int, T]):
-    """A function of an int, such as a table for `str.translate`, computed on first use."""
+class Memo(dict[K, T]):
+    """A function, such as a table for `str.translate`, whose values are computed on first use."""
 
-    def __init__(self, function: Callable[[int], T]):
+    def __init__(self, function: Callable[[K], T]):
         self._function = function
 
-    def __missing__(self, key: int) -> T:
+    def __missing__(self, key: K) -> T:
         self[key] = self._function(key)
         return self[key]
 
@@ -196,8 +198,9 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P") or character in "$+<=>^`|~"
 
 
-def _clean(character: str) -> str | None:
+def _clean(code: int) -> str | None:
     """Removes control characters, unifies spaces, and puts spaces around ideographs."""
+    character = chr(code)
     if SPACES.match(character):
         return " "
     if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
@@ -205,19 +208,17 @@ def _clean(character: str) -> str | None:
     return f" {character} " if is_cjk(character) else character
 
 
-def _split(character: str) -> str:
+def _split(code: int) -> str:
     """Puts spaces around punctuation."""
-    return f" {character} " if is_punctuation(character) else character
+    return f" {chr(code)} " if is_punctuation(chr(code)) else chr(code)
 
 
-def _strip_and_split(character: str) -> str | None:
+def _strip_and_split(code: int) -> str | None:
     """Removes combining marks, and puts spaces around punctuation."""
-    return None if unicodedata.category(character) == "Mn" else _split(character)
+    return None if unicodedata.category(chr(code)) == "Mn" else _split(code)
 
 
-CLEAN = Memo(lambda code: _clean(chr(code)))
-SPLIT = Memo(lambda code: _split(chr(code)))
-STRIP_AND_SPLIT = Memo(lambda code: _strip_and_split(chr(code)))
+CLEAN, SPLIT, STRIP_AND_SPLIT = Memo(_clean), Memo(_split), Memo(_strip_and_split)
 
 
 def split_runs(text: str) -> list[str]:

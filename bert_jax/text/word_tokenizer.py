@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_jax.text.tokenization import Tokenizer, basic_tokens, find_special, read_pieces, tidy
+from bert_jax.text.tokenization import Tokenizer, basic_tokens, read_pieces, tidy
 
 # Begin and end of a sentence, and the unknown word; the first lines of vocabularies that we train.
 WORD_SPECIALS = ("<S>", "</S>", "<UNK>")
@@ -55,9 +55,9 @@ class WordTokenizer(Tokenizer):
     ):
         super().__init__(vocabulary, lowercase, path)
         self._arguments, self._grows = (vocabulary, lowercase, path, grows), grows
-        self.pieces: list[str] = read_pieces(vocabulary, path)
-        self._ids = {word: index for index, word in enumerate(self.pieces)}
-        self._special = find_special(self._ids, WORD_SPECIALS, path, "vocabulary of words")
+        kind = "vocabulary of words"
+        self.pieces: list[str]
+        self.pieces, self._ids, self._special = read_pieces(vocabulary, WORD_SPECIALS, path, kind)
         self.vocabulary_size = len(self.pieces)
         self.cls_id, self.sep_id, self.unk_id = self._special.values()
         # Padding is known by `example_ids`; there is no word for masks.
@@ -96,14 +96,10 @@ class WordTokenizer(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         return tidy(" ".join(self.pieces[index] for index in ids))
 
-    def split(self, text: str) -> list[str]:
-        """Returns the words of a text."""
-        if self.is_tokenized:
-            return self._lowered(text).split()
-        return basic_tokens(text, self.lowercase)
-
     def _encode(self, text: str) -> list[int]:
-        return [self._id(word) for word in self.split(text)]
+        if self.is_tokenized:
+            return list(map(self._id, self._lowered(text).split()))
+        return list(map(self._id, basic_tokens(text, self.lowercase)))
 
     def _split_special(self, text: str) -> list[str]:
         return text.split()  # special words stand between spaces

@@ -10,16 +10,16 @@ here its rules on characters are tables for `str.translate`, and each distinct r
 spaces is encoded once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
 import numpy as np
 
 from bert_jax.text.tokenization import (
     SPECIAL_TOKENS,
+    Memo,
     Tokenizer,
     basic_tokens,
-    find_special,
     read_pieces,
     split_runs,
     tidy,
@@ -29,14 +29,11 @@ from bert_jax.text.tokenization import (
 MAX_WORD_LENGTH = 200
 
 
-class _Cache(dict[str, tuple[int, ...]]):
+class _Cache(Memo[str, tuple[int, ...]]):
     """A function of a string, remembered; emptied when full, and without overlong strings."""
 
     MAX_ENTRIES = 1 << 17
     MAX_LENGTH = 48
-
-    def __init__(self, function: Callable[[str], tuple[int, ...]]):
-        self._function = function
 
     def __missing__(self, text: str) -> tuple[int, ...]:
         ids = self._function(text)
@@ -62,9 +59,9 @@ class WordPieceTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
         super().__init__(vocabulary, lowercase, path)
-        self.pieces = tuple(read_pieces(vocabulary, path))
-        self._ids = {piece: index for index, piece in enumerate(self.pieces)}
-        self._special = find_special(self._ids, SPECIAL_TOKENS, path, "WordPiece vocabulary")
+        kind = "WordPiece vocabulary"
+        pieces, self._ids, self._special = read_pieces(vocabulary, SPECIAL_TOKENS, path, kind)
+        self.pieces = tuple(pieces)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self._special.values()
         self.end_id = self.sep_id
         self.is_continuation = np.array([piece.startswith("##") for piece in self.pieces])

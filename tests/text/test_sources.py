@@ -111,11 +111,6 @@ def test_chunks_cover_the_files_in_order_and_are_picklable(tmp_path, monkeypatch
     assert documents == [*expected, ["small one.", "small two."]]
 
 
-def test_shared_corpus_reads_like_the_whole_file(shared_data):
-    path = shared_data / "text" / "google_sample_text.txt"
-    assert read(f"text:{path}")[0] == naive(path.read_text())
-
-
 COMPRESS = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,

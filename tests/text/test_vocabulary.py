@@ -147,41 +147,6 @@ def test_merges_are_those_of_byte_pair_encoding(tmp_path):
     assert set(entries[len(expected) :]) <= {"##ab", "##xb", "##ad", "##abc", "##xbc"}
 
 
-def test_pieces_a_word_as_few_as_a_plain_trainer_makes(tmp_path):
-    """Against a direct implementation of byte pair encoding that counts all pairs at each merge."""
-    text, size = make_text(lines=150), 300
-    report = train("wordpiece", text, size, tmp_path / "vocab.txt")
-    words = count_words("wordpiece", text, lowercase=True).counts
-    plain = WordPieceTokenizer("\n".join(plain_trainer(words, size)).encode(), lowercase=True)
-    ours = load_tokenizer(tmp_path / "vocab.txt", lowercase=True)
-    lengths = [
-        sum(count * len(tokenizer.encode(word)) for word, count in words.items())
-        for tokenizer in (ours, plain)
-    ]
-    assert report["entries"] == len(plain.pieces) == size
-    assert lengths[0] <= 1.02 * lengths[1]
-
-
-def plain_trainer(words: Counter[str], size: int) -> list[str]:
-    split = {word: [word[0], *(f"##{c}" for c in word[1:])] for word in words}
-    entries = dict.fromkeys(SPECIAL_TOKENS) | dict.fromkeys(
-        sorted({form for c in set("".join(words)) for form in vocabulary._forms(c)})
-    )
-    while len(entries) < size:
-        pairs = Counter()
-        for word, parts in split.items():
-            for pair in zip(parts, parts[1:], strict=False):
-                pairs[pair] += words[word]
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        merged = best[0] + best[1].removeprefix("##")
-        entries[merged] = None
-        for word, parts in split.items():
-            for i in range(len(parts) - 2, -1, -1):
-                if tuple(parts[i : i + 2]) == best:
-                    split[word][i : i + 2] = [merged]
-    return list(entries)
-
-
 def test_rare_characters_give_way_when_the_alphabet_fills_half_of_the_vocabulary(tmp_path):
     text = [chr(0x4E00 + i) * (200 - i) for i in range(100)]
     report = train("wordpiece", text, 64, tmp_path / "vocab.txt")
