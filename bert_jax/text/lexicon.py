@@ -209,12 +209,6 @@ class PhraseMatcher:
                     break
         return codes
 
-    def in_phrase(self, ids: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Returns bool[tokens], whether each token is part of a phrase, from `match`'s codes."""
-        marks = np.where(self._is_special[ids], WORD, codes)
-        latest = np.maximum.accumulate(np.where(marks > 0, np.arange(marks.size), 0))
-        return marks[latest] >= PHRASE if marks.size else np.zeros(0, bool)
-
     def count(self, ids: np.ndarray, codes: np.ndarray, masked: np.ndarray | None) -> Counter[str]:
         """Counts the units in rows by kind.
 
@@ -228,7 +222,11 @@ class PhraseMatcher:
           for each class C; with masks also `masked_tokens`, `masked_phrase_tokens`,
           `masked_phrases` and `masked_phrases/C`.
         """
-        phrases, is_word = self.in_phrase(ids, codes), ~self._is_special[ids]
+        is_word = ~self._is_special[ids]
+        # Whether each token is part of a phrase: the last unit that began before it is one.
+        marks = np.where(is_word, codes, WORD)
+        latest = np.maximum.accumulate(np.where(marks > 0, np.arange(marks.size), 0))
+        phrases = marks[latest] >= PHRASE
         counts = Counter(
             units=int((codes > 0).sum()),
             unit_tokens=int(is_word.sum()),

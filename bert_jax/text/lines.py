@@ -188,15 +188,6 @@ def lines_of_text(text: str, bad_text: BadText) -> Iterator[str]:
 # ------------------------------------------------------------------- sentences, documents
 
 
-def check_language(language: str) -> None:
-    """Raises UserError if `language` does not have the form of an ISO 639 code."""
-    if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", language):
-        raise UserError(
-            f"data.language={language!r} is not a language code: give one such as en, de or zh"
-            " (ISO 639)."
-        )
-
-
 def split_sentences(text: str, language: str) -> list[str]:
     """Splits one paragraph into its sentences, stripped and not empty.
 

@@ -19,6 +19,7 @@ import glob
 import importlib.metadata
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,14 +31,7 @@ from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.installed_docs import InstalledDocs
-from bert_jax.text.lines import (
-    BadText,
-    Document,
-    check_language,
-    lines_of_text,
-    make_documents,
-    read_lines,
-)
+from bert_jax.text.lines import BadText, Document, lines_of_text, make_documents, read_lines
 from bert_jax.text.tfds import TfdsText
 
 
@@ -63,7 +57,11 @@ def make_source(config: DataConfig) -> Source:
     Raises:
       UserError: the source is unknown, or has no data.
     """
-    check_language(config.language)
+    if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", config.language):
+        raise UserError(
+            f"data.language={config.language!r} is not a language code: give one such as en, de or"
+            " zh (ISO 639)."
+        )
     kind, _, argument = config.source.partition(":")
     match kind:
         case "text":
@@ -178,16 +176,17 @@ class JsonLines(TextFiles):
             bad_text.skips("malformed_json_lines", f"invalid JSON: {error}")
             return None
         if not isinstance(value, dict):
+            fault = "malformed_json_lines"
             problem = f"a JSON {type(value).__name__} instead of an object"
-            bad_text.skips("malformed_json_lines", problem)
         elif field not in value:
+            fault = "missing_fields"
             problem = f"no field {field!r} (data.field) but {', '.join(map(repr, value))}"
-            bad_text.skips("missing_fields", problem)
         elif not isinstance(value[field], str):
+            fault = "non_text_fields"
             problem = f"field {field!r} is a {type(value[field]).__name__}, not a string"
-            bad_text.skips("non_text_fields", problem)
         else:
             return value[field]
+        bad_text.skips(fault, problem)
         return None
 
 
