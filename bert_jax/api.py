@@ -17,8 +17,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.config import experiments, store
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import fields, has_corpus
+from bert_jax.config.run import PretrainingConfig, RunConfig, flatten
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
@@ -54,7 +53,7 @@ def get_config(name: str, **values: Any) -> ConfigDict:
     >>> config.steps = 500
     """
     config = experiments.load(name)
-    object.__setattr__(config, _FILE_VALUES, dict(fields(config)))
+    object.__setattr__(config, _FILE_VALUES, dict(flatten(config)))
     return set_values(config, values).lock()
 
 
@@ -104,7 +103,7 @@ class ProgressLine(Listener):
 
 
 def train(
-    config: ConfigDict,
+    config: ConfigDict | RunConfig,
     workdir: str | os.PathLike,
     losses: Mapping[str, Loss] | None = None,
     listener: Listener | None = None,
@@ -112,7 +111,7 @@ def train(
     """Trains a model, or continues a run that was stopped, and returns it.
 
     Args:
-      config: of `get_config`; it is not changed.
+      config: of `get_config`, which is not changed; or a `RunConfig`.
       workdir: folder of the run: configuration, data, checkpoints, metrics.
       losses: further losses by name; the mean of each is added to the task's loss and reported
         under its name. A loss is a function (outputs of the task's model, batch) -> `Sum`.
@@ -125,11 +124,11 @@ def train(
     >>> model.history["loss"]
     """
     workdir = os.fspath(workdir)
-    config = resolve(config, workdir)
-    several = config.get("seeds", 1) > 1
+    resolved = resolve(config, workdir)
+    several = resolved.get("seeds", 1) > 1
     run: Any = train_seeds if several else training.train
     more = {"losses": losses} if losses else {}
-    run(config, workdir, listener=listener or ProgressLine(), **more)
+    run(resolved, workdir, listener=listener or ProgressLine(), **more)
     if several:
         best = read_json(os.path.join(workdir, "results.json"))["spread"]["best_seed"]
         workdir = os.path.join(workdir, f"seed-{best}")
@@ -167,37 +166,36 @@ def finetune(
     folder = model.folder if isinstance(model, Model) else os.fspath(model)
     files = {"data.train": os.fspath(train), "data.eval": os.fspath(evaluate)}
     config = get_config(task)
-    if has_corpus(config):
+    if "source" in config.data:
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(_CONFIGS)}.")
     set_values(config, {"init_from": folder} | files | values)
     return _train(config, workdir, listener=listener)
 
 
-def prepare(config: ConfigDict, data_dir: str | os.PathLike) -> Manifest:
+def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:
     """Makes the vocabulary and training shards of a corpus; training does it if they are missing.
 
     Args:
-      config: of `get_config`.
+      config: see `train`.
       data_dir: folder for the data; train with `config.data.dir` set to it.
 
     >>> bert_jax.prepare(bert_jax.get_config("tiny"), "data/tiny")
     """
     data_dir = os.fspath(data_dir)
-    config = resolve(config, "", data_dir)
-    if not has_corpus(config):
+    resolved = resolve(config, "", data_dir)
+    if not isinstance(resolved, PretrainingConfig):
         raise UserError(f"config.task={config.task!r} has no corpus: there is nothing to prepare.")
-    return prepare_corpus(data_config(config), data_dir, config.data.num_processes)
+    return prepare_corpus(resolved.data, data_dir, resolved.data.num_processes)
 
 
-def resolve(config: ConfigDict, workdir: str, data_dir: str = "") -> ConfigDict:
+def resolve(config: ConfigDict | RunConfig, workdir: str, data_dir: str = "") -> RunConfig:
     """Returns a configuration with its preset, `init_from` and all checks applied.
 
     Fields that differ from the configuration's file were set by the user, and keep their values.
     """
     at_first = getattr(config, _FILE_VALUES, {})
-    explicit = [name for name, value in fields(config) if at_first.get(name) != value]
-    config = ConfigDict(config.to_dict())
+    values = config.to_dict()
+    explicit = [name for name, value in flatten(values) if at_first.get(name) != value]
     if workdir:
         store.check_workdir(workdir)
-    init_from.complete(config, explicit if at_first else (), workdir, data_dir)
-    return config.lock()
+    return init_from.resolve(values, explicit if at_first else (), workdir, data_dir)

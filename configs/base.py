@@ -4,7 +4,7 @@
 
 12 layers, hidden size 768, 12 heads: 110,106,428 parameters including both heads. One million steps
 of 256 sequences, 90 % of them with 128 tokens and the rest with 512. All fields and their meaning
-are in bert_jax/config/defaults.py, with the paper's values; other configurations change values.
+are in docs/configuration.md, with the paper's values; other configurations change values.
 """
 
 from ml_collections import ConfigDict
@@ -13,4 +13,4 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    return defaults.pretraining()
+    return defaults.pretraining().to_config_dict()

@@ -26,18 +26,18 @@ def get_config(name: str = "") -> ConfigDict:
     if name not in SETS:
         raise ValueError(f"Unknown set {name!r}. Available: {', '.join(SETS)}.")
     if name == "msra_ner":
-        config = defaults.tagging()
+        config = defaults.tagging().to_config_dict()
     elif name == "cmrc2018":
-        config = defaults.span()
+        config = defaults.span().to_config_dict()
         config.max_length = 512
     else:
-        config = defaults.classification()
+        config = defaults.classification().to_config_dict()
     config.data.published = name
     return config
 
 
 def _pretraining() -> ConfigDict:
-    config = defaults.pretraining()
+    config = defaults.pretraining().to_config_dict()
     config.model.vocab_size = 21_128
     config.data.language = "zh"
     return config

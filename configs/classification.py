@@ -8,7 +8,7 @@ columns. `head.problem_type=multi` allows any number of labels (`data.label_sepa
 columns of 0 and 1: `data.label=a,b,c`). `head.problem_type=regression` is for numbers, with other
 scores: `metrics=('pearson',)` and `checkpoint.best_metric=pearson`. Scores of classes are
 accuracy, f1 (for two labels: of the second in alphabetical order), macro_f1 and matthews. All
-fields are in bert_jax/config/defaults.py.
+fields are in docs/configuration.md.
 """
 
 from ml_collections import ConfigDict
@@ -17,4 +17,4 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    return defaults.classification()
+    return defaults.classification().to_config_dict()

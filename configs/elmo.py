@@ -19,7 +19,7 @@ SIZES = ("published", "small")
 def get_config(size: str = "published") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = defaults.bidirectional_lm()
+    config = defaults.bidirectional_lm().to_config_dict()
     return _make_small(config) if size == "small" else config
 
 

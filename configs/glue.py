@@ -44,7 +44,7 @@ PUBLISHED = {
 def get_config(name: str = "mrpc") -> ConfigDict:
     if name not in METRICS:
         raise ValueError(f"Unknown GLUE task {name!r}. Available: {', '.join(METRICS)}.")
-    config = defaults.classification()
+    config = defaults.classification().to_config_dict()
     config.data.published = name
     config.data.train = f"tfds:glue/{name}[train]"
     config.data.eval = f"tfds:glue/{name}[validation]"

@@ -19,7 +19,7 @@ SIZES = ("base", "tiny")
 def get_config(size: str = "base") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = defaults.causal_lm()
+    config = defaults.causal_lm().to_config_dict()
     config.model.name = "gpt"
     del config.model["type_vocab_size"]
     config.model.vocab_size = 40_481

@@ -11,7 +11,7 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = defaults.pretraining()
+    config = defaults.pretraining().to_config_dict()
     config.model.num_layers = 8
     config.model.hidden_size = 512
     config.model.num_heads = 8

@@ -6,7 +6,7 @@
 The files are CSV with a header, or JSON lines: `data.text_a` is the column of the context,
 `data.text_b` that of the common beginning of all endings (empty: none), `data.endings` those of the
 endings (empty: all columns named ending0, ending1, ...), `data.label` that of the correct ending's
-number, from 0. All fields are in bert_jax/config/defaults.py.
+number, from 0. All fields are in docs/configuration.md.
 """
 
 from ml_collections import ConfigDict
@@ -15,4 +15,4 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    return defaults.multiple_choice()
+    return defaults.multiple_choice().to_config_dict()

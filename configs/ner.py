@@ -19,7 +19,7 @@ SETS = ("conll2003", "wnut17", "wikigold")
 def get_config(name: str = "conll2003") -> ConfigDict:
     if name not in SETS:
         raise ValueError(f"Unknown set {name!r}. Available: {', '.join(SETS)}.")
-    config = defaults.tagging()
+    config = defaults.tagging().to_config_dict()
     config.optimizer.learning_rate = 5e-5
     config.global_batch_size = 16
     if name == "conll2003":

@@ -4,7 +4,7 @@
         --config.data.train=train.json --config.data.eval=dev.json --workdir=DIR
 
 Set `head.null_answers=true` if questions may have no answer. All fields are in
-bert_jax/config/defaults.py.
+docs/configuration.md.
 """
 
 from ml_collections import ConfigDict
@@ -13,4 +13,4 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    return defaults.span()
+    return defaults.span().to_config_dict()

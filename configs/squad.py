@@ -16,7 +16,7 @@ VERSIONS = ("v1", "v2")
 def get_config(version: str = "v1") -> ConfigDict:
     if version not in VERSIONS:
         raise ValueError(f"Unknown version {version!r}. Available: {', '.join(VERSIONS)}.")
-    config = defaults.span()
+    config = defaults.span().to_config_dict()
     config.published_score = 88.5
     config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 2)"
     if version == "v2":

@@ -12,7 +12,7 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = defaults.multiple_choice()
+    config = defaults.multiple_choice().to_config_dict()
     config.published_score = 0.816
     config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 4)"
     return config

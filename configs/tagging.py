@@ -6,7 +6,7 @@
 The files are in CoNLL format, with the word first and the tag last (IOB1, IOB2 or IOBES; files to
 predict have no tag), or JSON lines with `tokens` and `tags`. `head.tagging` is linear, crf, bilstm
 or bilstm_crf. `configs/tagging.py:words` is for tags of single words, such as parts of speech. All
-fields are in bert_jax/config/defaults.py.
+fields are in docs/configuration.md.
 """
 
 from ml_collections import ConfigDict
@@ -15,4 +15,4 @@ from bert_jax.config import defaults
 
 
 def get_config(tags: str = "entities") -> ConfigDict:
-    return defaults.tagging(tags)
+    return defaults.tagging(tags).to_config_dict()

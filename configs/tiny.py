@@ -12,7 +12,7 @@ from bert_jax.config import defaults
 
 
 def get_config() -> ConfigDict:
-    config = defaults.pretraining()
+    config = defaults.pretraining().to_config_dict()
     config.model.num_layers = 2
     config.model.hidden_size = 128
     config.model.num_heads = 2

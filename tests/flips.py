@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bert_jax.config import store
-from bert_jax.config.fields import data_dir
 from bert_jax.data.corpus import manifest
 from bert_jax.training.checksums import find_corruption
 
@@ -65,7 +64,7 @@ def main() -> int:
     rng, folder = random.Random(flags.seed), pathlib.Path(flags.workdir, "checkpoints")
     step = max(int(path.name.split(".")[0]) for path in folder.glob("*.sha256.json"))
     checkpoint = folder / str(step)
-    prepared = data_dir(store.load(flags.workdir), flags.workdir)
+    prepared = store.load(flags.workdir).data_dir(flags.workdir)
     assert not find_corruption(checkpoint) and not is_damaged(prepared)
     files = sorted(path for path in checkpoint.rglob("*") if path.stat().st_size and path.is_file())
     found = count_detected(files, flags.checkpoints, lambda: bool(find_corruption(checkpoint)), rng)

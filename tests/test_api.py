@@ -13,7 +13,7 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.config.fields import fields
+from bert_jax.config.run import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
 from tests import tiny
@@ -114,7 +114,7 @@ def test_the_history_has_the_metrics_as_arrays(model):
 def test_training_is_that_of_the_command(model, files, tmp_path):
     """Preset, init_from, data and every number."""
     given, default = (
-        dict(fields(config)) for config in (make_config(files), bert_jax.get_config("tiny"))
+        dict(flatten(config)) for config in (make_config(files), bert_jax.get_config("tiny"))
     )
     values = [f"--config.{n}={v}" for n, v in given.items() if default[n] != v]
     argv = ["train", "--config=configs/tiny.py", f"--workdir={tmp_path}", *values]

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax import __main__ as front_door
 from bert_jax import main
-from bert_jax.config import checks, defaults, store
+from bert_jax.config import defaults, store
+from bert_jax.config import run as config_of_run
 from bert_jax.data import init_from
 from bert_jax.files import buckets
 from bert_jax.tools.cli import COMMANDS
-from bert_jax.tools.cli.flags import command_line
+from bert_jax.tools.cli.flags import command_line, configuration
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = {
@@ -235,7 +235,7 @@ def parse(monkeypatch):
     pre-training: the files that the docs name do not exist. Of a process that a command starts the
     command line is parsed.
     """
-    parse_flags, check, run_process = command_line.Parser.parse, checks.check, subprocess.run
+    parse_flags, run_process = command_line.Parser.parse, subprocess.run
 
     def parse_then_stop(parser, argv):
         found = parse_flags(parser, argv)
@@ -243,8 +243,8 @@ def parse(monkeypatch):
             raise Parsed
         return found
 
-    def check_then_stop(config):
-        check(config)
+    def check_then_stop(values, *_):
+        config_of_run.parse(values)
         raise Parsed
 
     def parse_instead(command, **options):
@@ -254,8 +254,8 @@ def parse(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", parse_instead)
     monkeypatch.setattr(command_line.Parser, "parse", parse_then_stop)
-    monkeypatch.setattr(checks, "check", check_then_stop)
-    monkeypatch.setattr(init_from, "resolve", lambda *_: None)
+    monkeypatch.setattr(configuration, "parse", check_then_stop)
+    monkeypatch.setattr(init_from, "resolve", check_then_stop)
     monkeypatch.setattr(buckets, "local", lambda path: path)
     monkeypatch.setattr(store, "load", lambda _: defaults.pretraining())
     monkeypatch.chdir(REPOSITORY)
@@ -394,16 +394,9 @@ def test_shell_blocks_are_split_into_commands():
 
 
 def all_fields() -> set[str]:
-    configs = [defaults.pretraining(), defaults.finetuning("classification")]
-    configs += [defaults.bidirectional_lm()]
-    return {name for config in configs for name in dotted_names(config)}
-
-
-def dotted_names(config: ConfigDict, prefix: str = "") -> Iterator[str]:
-    for name, value in config.items():
-        yield prefix + name
-        if isinstance(value, ConfigDict):
-            yield from dotted_names(value, f"{prefix}{name}.")
+    configs = defaults.pretraining(), defaults.classification(), defaults.bidirectional_lm()
+    groups = {name for config in configs for name, _ in config.groups()}
+    return groups.union(*(config.fields() for config in configs))
 
 
 @of_each_page

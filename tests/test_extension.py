@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import bert_jax
-from bert_jax.config import checks, defaults, store
+from bert_jax.config import defaults, store
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.feature_choice import Choice
@@ -50,6 +50,9 @@ COMMON = {
     "log.every": "4",
     "checkpoint.every": "0",
 }
+# A small BERT.
+SIZES = {f"model.{name}": size for name, size in tiny.SIZES.items()}
+SIZES |= {"model.vocab_size": len(VOCABULARY), "model.num_layers": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,15 +94,12 @@ def labelled(config, files, suffix):
         "data.vocab": str(files / "vocab.txt"),
         "data.bucket_lengths": (16,),
     }
-    config.update_from_flattened_dict(values)
-    return config, files / f"eval{suffix}"
+    return config.replace(values), files / f"eval{suffix}"
 
 
 def count_words(files):
     config = toy_configs.count_words()
-    sizes = tiny.SIZES | {"vocab_size": len(VOCABULARY), "num_layers": 1}
-    config.model.update(sizes)
-    return labelled(config, files, ".txt")
+    return labelled(config.replace(SIZES | {"max_length": 16}), files, ".txt")
 
 
 def classification_of_bags(files):
@@ -113,8 +113,7 @@ def pretraining_of_bags(files):
 
 
 def next_token(files):
-    config = toy_configs.next_token()
-    config.model.update(tiny.SIZES | {"vocab_size": len(VOCABULARY), "num_layers": 1})
+    config = toy_configs.next_token().replace(SIZES | {"phases": ((16, 1.0),)})
     return on_corpus(config, files, "next_token"), files / "masks.txt"
 
 
@@ -130,17 +129,15 @@ def on_corpus(config, files, name):
         "data.num_processes": 1,
         "eval.every": "50",
     }
-    config.update_from_flattened_dict(values)
-    return config
+    return config.replace(values)
 
 
 class Run:
     """A finished run, and the input of its predictions."""
 
     def __init__(self, make, files, workdir):
-        self.config, self.input = make(files)
-        self.config.update_from_flattened_dict(COMMON | tiny.rows_of(self.config, 16))
-        checks.check(self.config)
+        config, self.input = make(files)
+        self.config = config.replace(COMMON)
         self.workdir = str(workdir)
         result = train(self.config, self.workdir)
         self.state, self.is_complete = result.state, result.is_complete
@@ -264,11 +261,9 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
 ):
     source = Run(pretraining_of_bags, files, tmp_path / "source")
     config, _ = count_words(files)
-    toy_configs.use_bag(config, len(VOCABULARY))
-    config.update_from_flattened_dict(
-        COMMON | {"max_length": 16, "init_from": source.workdir, "epochs": 1.0}
+    config = toy_configs.use_bag(config, len(VOCABULARY)).replace(
+        COMMON | {"init_from": source.workdir, "epochs": 1.0}
     )
-    checks.check(config)
     result = train(config, str(tmp_path / "run"), listener=training_listener())
     state, is_complete = result.state, result.is_complete
     assert is_complete and state.params.keys() == {"bag", "classifier"}

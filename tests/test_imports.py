@@ -49,6 +49,8 @@ WITHOUT_JAX = (
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax"}
 PARSES_FLAGS = ("main", "__main__", "tools.cli")
 FLAG_PARSERS = {"argparse", "absl.flags", "absl.app", "sys.argv", "getopt", "optparse"}
+# Where a configuration is edited, as a ConfigDict; below, it is a frozen dataclass.
+EDITS_CONFIGURATIONS = ("api", "tools", "config")
 # What executes data, or reads it in a form that does.
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "dill", "marshal", "shelve", "yaml"}
@@ -255,6 +257,14 @@ def commands_that_import_jax(root: pathlib.Path) -> list[str]:
     return chains_to(root, start, JAX, only_at_import=True)
 
 
+def editors_of_configurations(root: pathlib.Path) -> list[str]:
+    return [
+        f"{place(root, path)} -> ml_collections"
+        for module, path in module_files(root).items()
+        if not is_in(module, EDITS_CONFIGURATIONS) and "ml_collections" in roots(path)
+    ]
+
+
 def flag_parsers(root: pathlib.Path) -> list[str]:
     lines = []
     for module, path in module_files(root).items():
@@ -340,6 +350,7 @@ RULES = (
     crowded_folders,
     imports_of_jax,
     commands_that_import_jax,
+    editors_of_configurations,
     flag_parsers,
     comparisons_of_names,
     settings_that_are_not_values,
@@ -457,6 +468,11 @@ def test_a_tree_without_violations(made_up):
                 "tasks/y.py": "try:\n    import jax\nexcept ImportError:\n    pass",
             },
             "bert_jax.tools.cli.x -> bert_jax.tasks.y -> jax",
+        ),
+        (
+            editors_of_configurations,
+            {"training/x.py": "def f():\n    from ml_collections import ConfigDict"},
+            "bert_jax/training/x.py -> ml_collections",
         ),
         (flag_parsers, {"text/x.py": "from absl import flags"}, "bert_jax/text/x.py -> absl.flags"),
         (flag_parsers, {"text/x.py": "import argparse"}, "bert_jax/text/x.py -> argparse"),

@@ -102,7 +102,7 @@ def test_a_configuration_of_ones_own_builds_on_the_packages(run):
         "from configs import base, shared\n\n\n"
         "def get_config():\n"
         "    config = base.get_config()\n"
-        "    assert config == defaults.pretraining()\n"
+        "    assert config == defaults.pretraining().to_config_dict()\n"
         "    config.steps = shared.STEPS\n"
         "    config.data.source = 'nowhere'\n"
         "    return config\n"

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.run import RunConfig
 from bert_jax.models.bert import BertConfig
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
@@ -32,9 +32,9 @@ def make_overrides(**changes: Any) -> dict[str, Any]:
     return values | {name.replace("__", "."): value for name, value in changes.items()}
 
 
-def rows_of(config: ConfigDict, length: int) -> dict[str, Any]:
+def rows_of(config: RunConfig, length: int) -> dict[str, Any]:
     """Returns the override that gives a run rows of one length, for its kind of configuration."""
-    return {"max_length": length} if "max_length" in config else {"phases": ((length, 1.0),)}
+    return {"phases": ((length, 1.0),)} if config.has_corpus else {"max_length": length}
 
 
 def make_model(**changes: Any) -> BertConfig:

@@ -1,13 +1,11 @@
-"""The settings of the data pipeline, apart from where it writes and how many processes it uses."""
+"""The data of a run: a corpus of text, or files of labelled examples."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.phases import make_phases
-from bert_jax.files.buckets import local
+from bert_jax.config.group import Group, rules, setting
 from bert_jax.files.errors import UserError
 
 # Weights are stored as int8 numbers of classes, of which three have another meaning.
@@ -17,143 +15,217 @@ MAX_EXAMPLES = 255
 _SHARES = ("mask_share", "keep_share", "random_share")
 
 
-@dataclasses.dataclass(frozen=True)
-class DataConfig:
-    """Settings of a corpus. All fields but the `unused` ones determine the bytes of the shards.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig(Group):
+    """A corpus of text. `shard_settings` are the fields that determine the bytes of the shards."""
 
-    bert_jax/config/defaults.py describes the fields. `vocab_size` is the size of a vocabulary that
-    is trained, and the maximum for an existing one.
+    # installed_docs, text:GLOB, jsonl:GLOB, tfds:NAME.
+    source: str = setting("installed_docs")
+    # How lines form sentences: `sentences` (one per line, the released code's form), `paragraphs`
+    # (one per line, split into sentences), `wrapped` (paragraphs that end at a blank line).
+    line_format: str = setting("paragraphs", choices=("sentences", "paragraphs", "wrapped"))
+    # What ends a document of `text:`.
+    document_separator: str = setting("blank_line", choices=("blank_line", "file"))
+    # Field with the text, in `jsonl:` and `tfds:`.
+    field: str = setting("text")
+    # Language of the rules for sentence boundaries (ISO 639-1).
+    language: str = setting("en")
+    # Malformed text (invalid UTF-8, NUL, overlong lines).
+    on_bad_text: str = setting("replace", choices=("replace", "skip", "error"))
+    # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe, train:words.
+    vocab: str = setting("train:wordpiece")
+    # Lower-case the text and remove accents.
+    lowercase: bool = setting(True)
+    # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
+    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2);
+    # `running_text`: the text cut at the sequence length, for next-token prediction; or `stream`:
+    # the whole corpus without gaps, for models that carry a state from row to row.
+    segments: str = setting("pairs", choices=("pairs", "full_sentences", "running_text", "stream"))
+    # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
+    # released code's procedure with the same random numbers.
+    mode: str = setting("dynamic", choices=("dynamic", "static"))
+    # Seed of pairs, held-out split and static masks.
+    seed: int = setting(12345, minimum=0)
+    # Pairs: number of times that each document is split into pairs.
+    dupe_factor: int = setting(10)
+    # Pairs: fraction of the documents split with a random, shorter target length.
+    short_seq_prob: float = setting(0.1, minimum=0, below=1)
+    # Fraction of the tokens that is masked.
+    masked_lm_prob: float = setting(0.15, below=1)
+    # What it falls to, linearly from the first to the last step, with dynamic masks; 0: constant.
+    final_masked_lm_prob: float = setting(0.0, minimum=0, below=1, in_shards=False)
+    # The same in evaluations of dynamic masks, so that runs with other rates can be compared; 0:
+    # masked_lm_prob.
+    eval_masked_lm_prob: float = setting(0.15, minimum=0, below=1, in_shards=False, free=True)
+    # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
+    # (the longest phrases of data.lexicon, and the words outside them).
+    masking: str = setting("subword", choices=("subword", "whole_word", "span", "phrase"))
+    # `phrase`: a file with a phrase a line, or a phrase, a tab and the name of its class.
+    lexicon: str = setting("")
+    # `phrase`: weights in the choice of units: ("CLASS=WEIGHT", ...); 0: never masked. Words, and
+    # phrases of other classes or of none, have weight 1.
+    lexicon_weights: tuple[str, ...] = setting(())
+    # Share of the chosen tokens that become [MASK] (paper, appendix C.2); the three shares add up
+    # to 1.
+    mask_share: float = setting(0.8, minimum=0)
+    # Share of the chosen tokens that stay.
+    keep_share: float = setting(0.1, minimum=0)
+    # Share of the chosen tokens that become a random token.
+    random_share: float = setting(0.1, minimum=0)
+    # Number of masked tokens among n, with p = masked_lm_prob. `half_even`: round(n * p), at least
+    # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently.
+    mask_rounding: str = setting("half_even", choices=("half_even", "stochastic", "bernoulli"))
+    # Maximum predictions of a sequence; 0: the largest number that mask_rounding gives.
+    max_predictions_per_seq: int = setting(0, minimum=0, in_shards=False)
+    # Maximum examples of a row: more than 1 packs several, which do not attend to each other, into
+    # rows that they fill better. Steps, epochs and examples then count rows.
+    max_examples_per_row: int = setting(1)
+    # Fraction of the documents held out for evaluation.
+    validation_share: float = setting(0.01, minimum=0, below=1)
+    # Folder of vocabulary and shards; empty: `data` in the workdir.
+    dir: str = setting("", in_shards=False, free=True)
+    # Processes that prepare the data; 0: one for each core.
+    num_processes: int = setting(0, minimum=0, in_shards=False, free=True)
+    # Size of a vocabulary that is trained, and the maximum for an existing one.
+    vocab_size: int = setting(30_522, of_run=True)
+    # In tokens, ascending; one for each length that the phases use.
+    sequence_lengths: tuple[int, ...] = setting((128, 512), of_run=True)
+    # Maximum predictions for each sequence length; never 0.
+    num_predictions: tuple[int, ...] = setting((20, 77), of_run=True)
 
-    Attributes:
-      sequence_lengths: in tokens, ascending; one for each length that the phases use.
-      max_predictions_per_seq: for each sequence length; never 0, which stands for a default.
-    """
-
-    source: str
-    line_format: str
-    document_separator: str
-    field: str
-    language: str
-    on_bad_text: str
-    vocab: str
-    vocab_size: int
-    lowercase: bool
-    segments: str
-    mode: str
-    seed: int
-    dupe_factor: int
-    short_seq_prob: float
-    masked_lm_prob: float
-    masking: str
-    mask_rounding: str
-    validation_share: float
-    sequence_lengths: tuple[int, ...]
-    max_predictions_per_seq: tuple[int, ...]
-    mask_share: float = 0.8
-    keep_share: float = 0.1
-    random_share: float = 0.1
-    lexicon: str = ""
-    lexicon_weights: tuple[str, ...] = ()
-    max_examples_per_row: int = 1
-
-    def __post_init__(self):
-        allowed = {
-            "line_format": ("sentences", "paragraphs", "wrapped"),
-            "document_separator": ("blank_line", "file"),
-            "on_bad_text": ("replace", "skip", "error"),
-            "mode": ("dynamic", "static"),
-            "masking": ("subword", "whole_word", "span", "phrase"),
-            "mask_rounding": ("half_even", "stochastic", "bernoulli"),
-            "segments": ("pairs", "full_sentences", "running_text", "stream"),
-        }
-        for name, values in allowed.items():
-            if (got := getattr(self, name)) not in values:
-                raise UserError(f"data.{name}={got!r} is none of {', '.join(values)}.")
-        for name in ("short_seq_prob", "masked_lm_prob", "validation_share"):
-            if not 0 <= (got := getattr(self, name)) < 1:
-                raise UserError(f"data.{name}={got} must be at least 0 and below 1.")
-        if self.dupe_factor < 1:
-            raise UserError(f"data.dupe_factor={self.dupe_factor} must be at least 1.")
-        if not 1 <= self.max_examples_per_row <= MAX_EXAMPLES:
+    def check(self) -> None:
+        if self.max_examples_per_row > MAX_EXAMPLES:
             raise UserError(
-                f"data.max_examples_per_row={self.max_examples_per_row} must be at least 1 and"
-                f" at most {MAX_EXAMPLES}."
-            )
-        if min(self.sequence_lengths) < 8:
-            raise UserError(
-                f"A sequence length of {min(self.sequence_lengths)} in phases is too short:"
-                " it must be at least 8 ([CLS], two [SEP] and some words)."
+                f"max_examples_per_row={self.max_examples_per_row} must be at most {MAX_EXAMPLES}."
             )
         shares = [getattr(self, name) for name in _SHARES]
-        if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
-            names = ", ".join(f"data.{name}={getattr(self, name)}" for name in _SHARES)
-            raise UserError(f"{names}: they must be at least 0 and add up to 1.")
+        if not math.isclose(sum(shares), 1.0):
+            first, *others = (f"{name}={getattr(self, name)}" for name in _SHARES)
+            raise UserError(f"{first}, {', '.join(others)}: they must add up to 1.")
         self._check_lexicon()
-        self._check_combinations()
+        self._check_rate()
+        self._check_static()
+        if self.max_examples_per_row > 1 and self.counts_text:
+            raise UserError(
+                f"max_examples_per_row={self.max_examples_per_row} has no effect with"
+                f" config.data.segments={self.segments!r}, whose rows are full: set it to 1."
+            )
+        if self.mask_rounding == "bernoulli" and self.masking != "subword":
+            raise UserError(
+                "mask_rounding='bernoulli', which masks each token independently, needs"
+                f" config.data.masking='subword', not {self.masking!r}."
+            )
 
     def _check_lexicon(self) -> None:
         """Refuses malformed weights, and a lexicon without its masking or the reverse."""
         if self.masking == "phrase" and not self.lexicon:
-            raise UserError("data.masking=phrase needs data.lexicon: a file with a phrase a line.")
+            raise UserError(
+                "masking='phrase' needs config.data.lexicon: a file with a phrase a line."
+            )
         for name in ("lexicon", "lexicon_weights"):
             if self.masking != "phrase" and (got := getattr(self, name)):
                 raise UserError(
-                    f"data.{name}={got!r} has no effect with data.masking={self.masking}: set"
-                    " data.masking=phrase."
+                    f"{name}={got!r} has no effect with config.data.masking={self.masking!r}: set"
+                    " config.data.masking='phrase'."
                 )
         parse_weights(self.lexicon_weights)
 
-    def _check_combinations(self) -> None:
-        """Refuses values that are valid alone but not together."""
-        if self.mode == "static" and self.masking == "span":
+    def _check_rate(self) -> None:
+        final = self.final_masked_lm_prob
+        if final > self.masked_lm_prob:
             raise UserError(
-                "data.masking=span needs data.mode=dynamic: the released program, which static data"
-                " reproduces, masks subwords or whole words."
+                f"final_masked_lm_prob={final} is above config.data.masked_lm_prob="
+                f"{self.masked_lm_prob}, which it is to fall from: give a lower one, or 0 for a"
+                " constant rate."
             )
-        if self.mode == "static" and self.mask_rounding != "half_even":
+        if final and self.mode != "dynamic":
             raise UserError(
-                f"data.mask_rounding={self.mask_rounding} needs data.mode=dynamic: the released"
-                " program, which static data reproduces, rounds half to even."
+                f"final_masked_lm_prob={final} needs config.data.mode='dynamic', not"
+                f" {self.mode!r}, whose masks are drawn before the run: set it to 0."
             )
-        if self.mode == "static" and self.segments != "pairs":
+
+    def _check_static(self) -> None:
+        """Refuses static masks that the released program, which they reproduce, does not draw."""
+        if self.mode != "static":
+            return
+        released = "config.data.mode='dynamic': the released program, which static data reproduces,"
+        if self.masking == "span":
+            raise UserError(f"masking='span' needs {released} masks subwords or whole words.")
+        if self.mask_rounding != "half_even":
             raise UserError(
-                f"data.segments={self.segments} needs data.mode=dynamic: the released program,"
-                " which static data reproduces, makes pairs."
+                f"mask_rounding={self.mask_rounding!r} needs {released} rounds half to even."
             )
-        if self.max_examples_per_row > 1 and self.counts_text:
-            raise UserError(
-                f"data.max_examples_per_row={self.max_examples_per_row} has no effect with"
-                f" data.segments={self.segments}, whose"
-                " rows are full: set data.max_examples_per_row=1."
-            )
-        if self.mask_rounding == "bernoulli" and self.masking != "subword":
-            raise UserError(
-                "data.mask_rounding=bernoulli, which masks each token independently, needs"
-                f" data.masking=subword, not {self.masking}."
-            )
+        if self.segments != "pairs":
+            raise UserError(f"segments={self.segments!r} needs {released} makes pairs.")
 
     @property
     def counts_text(self) -> bool:
         """Whether the words and characters of the text are counted, for scores of each of them."""
         return self.segments in ("running_text", "stream")
 
-    @property
-    def unused(self) -> frozenset[str]:
-        """Names of the fields that have no effect, because of the values of other fields."""
-        for_masks = {
-            "masked_lm_prob",
-            "masking",
-            "mask_rounding",
-            "max_predictions_per_seq",
-            *_SHARES,
+    def shard_settings(self) -> dict[str, Any]:
+        """Returns the fields that determine the bytes of the shards."""
+        without_effect = set()
+        if self.mode == "dynamic":
+            without_effect = {"masked_lm_prob", "masking", "mask_rounding", "num_predictions"}
+            without_effect.update(_SHARES)
+            if self.masking == "phrase":  # its units are stored in the rows
+                without_effect.remove("masking")
+        if self.segments != "pairs":
+            without_effect |= {"dupe_factor", "short_seq_prob"}
+        return {
+            name: getattr(self, name)
+            for name, rule in rules(type(self)).items()
+            if rule.in_shards and name not in without_effect
         }
-        if self.masking == "phrase":  # its units are stored in the rows
-            for_masks.remove("masking")
-        for_pairs = {"dupe_factor", "short_seq_prob"}
-        return frozenset(
-            (for_masks if self.mode == "dynamic" else set())
-            | (for_pairs if self.segments != "pairs" else set())
-        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledConfig(Group):
+    """Files of labelled examples."""
+
+    # File to train on; for tagging and published sets also tfds:NAME[SPLIT] of tensorflow-datasets.
+    train: str = setting("")
+    # File to evaluate on.
+    eval: str = setting("")
+    # Further files to evaluate: NAME=FILE, ...; their scores are named NAME_...
+    more_eval: tuple[str, ...] = setting(())
+    # Column of the text, by name, or by number from 0 in files without a header; empty: none.
+    text_a: str = setting("text_a")
+    # Column of the second text of a pair.
+    text_b: str = setting("")
+    # Column of the label; several, with commas between them, of an example with several labels.
+    label: str = setting("label")
+    # Column of the name of an example, which predictions repeat.
+    id: str = setting("")
+    # Separator of several labels in the label column; empty: one label per row.
+    label_separator: str = setting("")
+    # Multiple choice: columns of the endings, in order.
+    endings: tuple[str, ...] = setting(())
+    # A row of GLUE or CHINESE in data/labelled/text_tasks.py, which defines columns and labels;
+    # msra_ner, whose words are characters; cmrc2018, which has its own scores.
+    published: str = setting("")
+    # A vocab.txt or .model file; empty: the one of `init_from`.
+    vocab: str = setting("")
+    # Lower-case the text and remove accents.
+    lowercase: bool = setting(True)
+    # What batches have in common: the number of `rows`, or of `tokens` (for losses over words),
+    # where a batch of short sentences has more than global_batch_size, one of long ones fewer.
+    batch_by: str = setting("rows", choices=("rows", "tokens"))
+    # Maximum examples of a row in training: more than 1 packs several, which do not attend to each
+    # other, into rows of the maximum length. Batches have about as many examples as without.
+    max_examples_per_row: int = setting(1)
+    # Sequence lengths that rows are padded to, in addition to the maximum; (): a few, chosen from
+    # the rows to train on, so that they have the least padding.
+    bucket_lengths: tuple[int, ...] = setting(())
+
+    def check(self) -> None:
+        lengths = self.bucket_lengths
+        are_numbers = all(type(length) is int for length in lengths)
+        if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
+            raise UserError(
+                f"bucket_lengths={lengths!r} are not ascending, positive sequence lengths."
+            )
 
 
 def parse_weights(entries: Sequence[str]) -> dict[str, float]:
@@ -171,46 +243,15 @@ def parse_weights(entries: Sequence[str]) -> dict[str, float]:
             weight = math.nan
         if not name or name != name.strip() or not 0 <= weight < math.inf:
             raise UserError(
-                f"data.lexicon_weights: {entry!r} is not CLASS=WEIGHT with a weight of at least 0,"
+                f"lexicon_weights: {entry!r} is not CLASS=WEIGHT with a weight of at least 0,"
                 " such as person=2."
             )
         if name in weights:
-            raise UserError(f"data.lexicon_weights gives the class {name!r} twice.")
+            raise UserError(f"lexicon_weights gives the class {name!r} twice.")
         weights[name] = weight
     if len(weights) > MAX_WEIGHTS:
         raise UserError(
-            f"data.lexicon_weights has {len(weights)} classes, more than {MAX_WEIGHTS}: give"
+            f"lexicon_weights has {len(weights)} classes, more than {MAX_WEIGHTS}: give"
             " classes of the same weight one name."
         )
     return dict(sorted(weights.items()))
-
-
-def data_config(config: ConfigDict) -> DataConfig:
-    """Returns the settings of the corpus of a run.
-
-    Raises:
-      UserError: for a setting that is not allowed.
-    """
-    phases = make_phases(config, steps=0)
-    lengths = sorted({phase.sequence_length for phase in phases})
-    predictions: dict[int, int] = {}
-    for phase in phases:
-        length, count = phase.sequence_length, phase.max_predictions_per_seq
-        if config.data.mode == "static" and predictions.get(length, count) != count:
-            raise UserError(
-                f"config.phases has sequences of {length} tokens with {predictions[length]} and"
-                f" with {count} predictions, but static data is prepared once for each length: use"
-                " the same number, or config.data.mode=dynamic."
-            )
-        predictions[length] = count
-    names = {field.name for field in dataclasses.fields(DataConfig)}
-    values = {name: value for name, value in config.data.items() if name in names}
-    values["lexicon"] = local(values["lexicon"])
-    return DataConfig(
-        **values
-        | {
-            "vocab_size": config.model.vocab_size,
-            "sequence_lengths": tuple(lengths),
-            "max_predictions_per_seq": tuple(predictions[length] for length in lengths),
-        }
-    )

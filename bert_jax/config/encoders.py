@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self
 
-from bert_jax.config.group import Group, field
+from bert_jax.config.group import Group, setting
 from bert_jax.files.errors import UserError
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
@@ -21,44 +21,44 @@ class EncoderConfig(Group):
     """The fields that every encoder has and that heads read."""
 
     # The encoder: a row of bert_jax.models.MODELS; also the top-level name of its parameters.
-    name: str = field("")
+    name: str = setting("")
     # Rows of the embedding table, and the size of a vocabulary that is trained.
-    vocab_size: int = field(30_522)
+    vocab_size: int = setting(30_522)
     # Rounds the rows of the embedding table up to a multiple (128 suits tensor cores).
-    pad_vocab_to_multiple_of: int = field(1)
+    pad_vocab_to_multiple_of: int = setting(1)
     # Features of a hidden state.
-    hidden_size: int = field(768)
+    hidden_size: int = setting(768)
     # Layers above the embeddings.
-    num_layers: int = field(12)
+    num_layers: int = setting(12)
     # Maximum sequence length.
-    max_position_embeddings: int = field(512)
+    max_position_embeddings: int = setting(512)
     # Dropout rate of embeddings and sub-layer outputs, and before the heads.
-    dropout_rate: float = field(0.1, minimum=0, below=1)
+    dropout_rate: float = setting(0.1, minimum=0, below=1)
     # Initial weights: truncated_normal (cut at two standard deviations and not rescaled, as in
     # BERT's released code), normal (Radford et al. 2018).
-    initializer: str = field("truncated_normal", choices=("truncated_normal", "normal"))
+    initializer: str = setting("truncated_normal", choices=("truncated_normal", "normal"))
     # Standard deviation of the normal distribution of initial weights, before truncation.
-    initializer_range: float = field(0.02)
+    initializer_range: float = setting(0.02)
     # Added to the variance in layer normalization.
-    layer_norm_epsilon: float = field(1e-12)
+    layer_norm_epsilon: float = setting(1e-12)
     # Normalization: layer_norm (Ba et al. 2016); rms_norm, which neither subtracts the mean nor
     # adds a bias (Zhang & Sennrich 2019).
-    norm: str = field("layer_norm", choices=("layer_norm", "rms_norm"))
+    norm: str = setting("layer_norm", choices=("layer_norm", "rms_norm"))
     # Whether dense layers and norms have biases, in the encoder and before the product with the
     # embedding table.
-    biases: bool = field(True)
+    biases: bool = setting(True)
     # `gelu_tanh` (the released code since February 2019) or `gelu` (with the error function).
-    activation: str = field("gelu_tanh", choices=ACTIVATIONS)
+    activation: str = setting("gelu_tanh", choices=ACTIVATIONS)
     # Between hidden states and the embedding table, for token predictions: `transform` (BERT's
     # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).
-    lm_head: str = field("transform", choices=("transform", "tied"))
+    lm_head: str = setting("transform", choices=("transform", "tied"))
     # Whether the model has a pooler and a next-sentence head, with its loss.
-    next_sentence: bool = field(False)
+    next_sentence: bool = setting(False)
     # `config.dtype`: see there. Parameters, normalization statistics, softmaxes and logits are
     # always float32.
-    dtype: str = field("float32", choices=DTYPES, of_run=True)
+    dtype: str = setting("float32", choices=DTYPES, of_run=True)
     # `config.prng_impl`: see there.
-    prng_impl: str = field("threefry4x32", choices=PRNG_IMPLS, of_run=True)
+    prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS, of_run=True)
 
     @property
     def rounds_products(self) -> bool:
@@ -92,52 +92,52 @@ class TransformerConfig(EncoderConfig):
     """The fields of an encoder that is a stack of Transformer blocks; the defaults are BERT's."""
 
     # Attention heads; they divide `hidden_size` evenly.
-    num_heads: int = field(12)
+    num_heads: int = setting(12)
     # Features of the inner layer of the feed-forward network.
-    intermediate_size: int = field(3072)
+    intermediate_size: int = setting(3072)
     # Dropout rate of attention probabilities.
-    attention_dropout_rate: float = field(0.1, minimum=0, below=1)
+    attention_dropout_rate: float = setting(0.1, minimum=0, below=1)
     # Layer normalization after each sub-layer and its residual sum (`post`, Vaswani et al. 2017),
     # or before each sub-layer and once after the last block (`pre`, Xiong et al. 2020).
-    norm_place: str = field("post", choices=("post", "pre"))
+    norm_place: str = setting("post", choices=("post", "pre"))
     # Whether, with `pre`, a norm precedes the first sub-layer too; False leaves it to the norm of
     # the embeddings (Warner et al. 2024).
-    first_layer_norm: bool = field(True)
+    first_layer_norm: bool = setting(True)
     # Whether queries and keys are normalized over the features of a head, with a scale, before they
     # are rotated (Dehghani et al. 2023).
-    query_key_norm: bool = field(False)
+    query_key_norm: bool = setting(False)
     # Position information: learned (a table, Devlin et al. 2019), sinusoidal (fixed sines and
     # cosines, Vaswani et al. 2017), rotary (rotated queries and keys, Su et al. 2021), none.
-    positions: str = field("learned", choices=("learned", "sinusoidal", "rotary", "none"))
+    positions: str = setting("learned", choices=("learned", "sinusoidal", "rotary", "none"))
     # With rotary positions: the longest wavelength is 2 pi times this.
-    rotary_base: float = field(10_000.0)
+    rotary_base: float = setting(10_000.0)
     # The same in blocks that attend to a window; 0: rotary_base.
-    window_rotary_base: float = field(0.0, minimum=0)
+    window_rotary_base: float = setting(0.0, minimum=0)
     # Positions of its example that a position attends to: bidirectional (all), causal (itself and
     # earlier ones), window (those at most attention_window away).
-    attention_pattern: str = field("bidirectional", choices=("bidirectional", "causal", "window"))
+    attention_pattern: str = setting("bidirectional", choices=("bidirectional", "causal", "window"))
     # With attention_pattern `window`: the maximum distance, at least 1; otherwise 0.
-    attention_window: int = field(0, minimum=0)
+    attention_window: int = setting(0, minimum=0)
     # With attention_pattern `window`: every n-th block, the first included, attends to all
     # positions (Warner et al. 2024); 0: none.
-    global_every: int = field(0, minimum=0)
+    global_every: int = setting(0, minimum=0)
     # Feed-forward sub-layer: plain, gated (Shazeer 2020).
-    feed_forward: str = field("plain", choices=("plain", "gated"))
+    feed_forward: str = setting("plain", choices=("plain", "gated"))
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
     # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores
     # no probabilities; einsum on other devices). Only einsum can apply dropout to probabilities or
     # return them.
-    attention: str = field("einsum", choices=("einsum", "dot_product", "cudnn", "splash"))
+    attention: str = setting("einsum", choices=("einsum", "dot_product", "cudnn", "splash"))
     # Added to the attention scores of masked positions; the value is the released code's.
-    mask_value: float = field(-10_000.0, any_number=True, below=0)
+    mask_value: float = setting(-10_000.0, any_number=True, below=0)
     # Recompute activations in the backward pass: less memory, a third more computation.
-    remat: bool = field(False)
+    remat: bool = setting(False)
     # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
-    remat_policy: str = field("nothing", choices=("nothing", "products"))
+    remat_policy: str = setting("nothing", choices=("nothing", "products"))
     # Compile one block and apply it in a loop over the parameters of all, which are stored as
     # without it: faster to compile. Dropout draws other bits, and in bfloat16 embeddings without a
     # norm are rounded.
-    scan_layers: bool = field(False)
+    scan_layers: bool = setting(False)
 
     @property
     def is_causal(self) -> bool:
@@ -233,7 +233,7 @@ class BertConfig(TransformerConfig):
 
     name: str = "bert"
     # Token types; 0: none.
-    type_vocab_size: int = field(2, minimum=0)
+    type_vocab_size: int = setting(2, minimum=0)
     next_sentence: bool = True
 
     def check(self) -> None:
@@ -342,26 +342,27 @@ class ElmoConfig(EncoderConfig):
     num_layers: int = 2
     activation: str = "gelu"
     # What words are made of: characters, or embeddings (a table).
-    tokens: str = field("characters", choices=("characters", "embeddings"))
+    tokens: str = setting("characters", choices=("characters", "embeddings"))
     # Features of a character.
-    character_size: int = field(16)
+    character_size: int = setting(16)
     # Maximum characters of a word, with markers of its begin and end.
-    max_characters: int = field(50)
+    max_characters: int = setting(50)
     # (width, number) of the filters over characters.
-    filters: tuple[tuple[int, int], ...] = field(
+    filters: tuple[tuple[int, int], ...] = setting(
         ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     )
     # Activation of the character CNN.
-    cnn_activation: str = field("relu", choices=("relu", "tanh"))
+    cnn_activation: str = setting("relu", choices=("relu", "tanh"))
     # Highway layers after the filters.
-    highway_layers: int = field(2, minimum=0)
+    highway_layers: int = setting(2, minimum=0)
     # Cells of an LSTM; its output is projected to half of hidden_size.
-    cell_size: int = field(4096)
-    # Maximum absolute values of the cells and of the projected output; 0: no limit.
-    cell_clip: float = field(3.0, minimum=0)
-    projection_clip: float = field(3.0, minimum=0)
+    cell_size: int = setting(4096)
+    # Maximum absolute value of the cells; 0: no limit.
+    cell_clip: float = setting(3.0, minimum=0)
+    # Maximum absolute value of the projected output; 0: no limit.
+    projection_clip: float = setting(3.0, minimum=0)
     # From the second layer on, a layer's input is added to its output.
-    skip_connections: bool = field(True)
+    skip_connections: bool = setting(True)
 
     @property
     def projection_size(self) -> int:
@@ -434,9 +435,4 @@ def make_encoder_config(fields: Mapping[str, Any]) -> EncoderConfig:
         raise UserError(
             f"name={name!r} has no field {', '.join(unknown)}. Available: {', '.join(known)}."
         )
-    return ENCODERS[name](**{**fields, "name": name})
-
-
-def default_fields(name: str) -> dict[str, Any]:
-    """Returns `config.model` of the encoder with a name of ENCODERS: its fields and defaults."""
-    return make_encoder_config({"name": name}).to_dict()
+    return ENCODERS[name](**fields)

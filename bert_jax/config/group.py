@@ -3,7 +3,7 @@
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class EvalConfig(Group):
         # Batches of the held-out split to evaluate; 0: all.
-        max_batches: int = field(0, minimum=0)
+        max_batches: int = setting(0, minimum=0)
 
 The comment above a field is its documentation: docs/configuration.md shows it. The type of a value
 is that of the default, and a number must be positive unless `field` says otherwise.
@@ -33,7 +33,7 @@ class Rule:
       any_number: whether negative numbers are allowed.
       check: raises UserError for a malformed text; takes the field's name and the value.
       of_run: whether the field is set from the run's configuration and is not in its own group.
-      in_data: whether prepared data depend on the field.
+      in_shards: whether the bytes of prepared shards may depend on the field.
       free: whether the field may change when a run is resumed: no number it computes depends on it.
     """
 
@@ -44,11 +44,11 @@ class Rule:
     any_number: bool = False
     check: Callable[[str, str], Any] | None = None
     of_run: bool = False
-    in_data: bool = True
+    in_shards: bool = True
     free: bool = False
 
 
-def field(default: Any, **rule: Any) -> Any:
+def setting(default: Any, **rule: Any) -> Any:
     """Returns a dataclass field with a default and a `Rule`."""
     return dataclasses.field(default=default, metadata={"rule": Rule(**rule)})
 
@@ -87,10 +87,10 @@ def rules(group: type[Group]) -> dict[str, Rule]:
     A subclass that only changes a default, `name: str = "gpt"`, inherits the field's rule.
     """
     found = {}
-    for base in reversed(group.__mro__):
-        for item in getattr(base, "__dataclass_fields__", {}).values():
-            if rule := item.metadata.get("rule"):
-                found[item.name] = rule
+    for base in filter(dataclasses.is_dataclass, reversed(group.__mro__)):
+        for item in dataclasses.fields(base):
+            if not isinstance(item.default, Group):
+                found[item.name] = item.metadata.get("rule") or found.get(item.name, Rule())
     return found
 
 

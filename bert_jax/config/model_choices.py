@@ -7,10 +7,7 @@ BERT's. Fields that the command line or the configuration's file changes keep th
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from bert_jax.config import defaults
-from bert_jax.config.fields import has_corpus, value_of
+from bert_jax.config.run import FinetuningConfig
 
 # Of every model in which a position sees only those before it: the last token has seen all.
 _CAUSAL = {"head.pool": "last"}
@@ -67,32 +64,30 @@ def choices(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_for(
-    config: ConfigDict, model: Mapping[str, Any], explicit: Collection[str]
+    values: Mapping[str, Any], model: Mapping[str, Any], explicit: Collection[str]
 ) -> dict[str, Any]:
     """Returns the fields of a configuration for fine-tuning that follow from the model.
 
     Args:
-      config: of the run, before the model's sizes are set.
+      values: all fields by dotted name.
       model: the fields of the encoder that is fine-tuned.
-      explicit: names of fields that the command line sets; they keep their values.
+      explicit: names of fields that the user sets; they keep their values.
 
     Returns:
-      The new values by the names of their fields. A field that differs from the default of
-      fine-tuning keeps its value.
+      The new values by dotted name. A field that differs from the default of fine-tuning keeps its
+      value.
     """
-    if has_corpus(config):
-        return {}
-    usual = defaults.finetuning(config.task)
+    usual = FinetuningConfig()
     return {
         name: value
         for name, value in choices(model).items()
-        if name not in explicit and value_of(config, name) == value_of(usual, name)
+        if name not in explicit and values[name] == usual[name]
     }
 
 
-def describe(config: ConfigDict) -> list[str]:
+def describe(config: FinetuningConfig) -> list[str]:
     """Returns lines for the banner: the values of the fields that depend on the model."""
-    if has_corpus(config) or not (fields := choices(config.model.to_dict())):
+    if not (fields := choices(config.model.to_dict())):
         return []
-    values = ", ".join(f"{name}={value_of(config, name)}" for name in fields)
+    values = ", ".join(f"{name}={config[name]}" for name in fields)
     return [f"for {config.model.name:<6} {values}"]

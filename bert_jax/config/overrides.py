@@ -17,8 +17,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.fields import fields, value_of
 from bert_jax.config.renames import check_names
+from bert_jax.config.run import flatten
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 
@@ -44,6 +44,13 @@ def set_fields(config: ConfigDict, texts: Mapping[str, str]) -> None:
                 f" {kind.__name__}, such as {field!r}."
             ) from None
     config.update_from_flattened_dict(values)
+
+
+def value_of(config: ConfigDict, name: str) -> Any:
+    """Returns the value of a field, given its dotted name."""
+    for part in name.split("."):
+        config = config[part]
+    return config
 
 
 def type_of(config: ConfigDict, name: str) -> type:
@@ -73,10 +80,10 @@ def _hint(config: ConfigDict, group: Any, part: str) -> str:
     near = list(group.keys()) if isinstance(group, ConfigDict) else []
     if close := difflib.get_close_matches(part, near, 1):
         return f"did you mean {close[0]!r}?"
-    elsewhere = [name for name, _ in fields(config) if name.endswith(f".{part}")]
+    elsewhere = [name for name, _ in flatten(config) if name.endswith(f".{part}")]
     if elsewhere:
         return f"did you mean {elsewhere[0]!r}?"
-    return "bert_jax/config/defaults.py has them all."
+    return "docs/configuration.md has them all."
 
 
 def _parse(text: str, kind: type) -> Any:

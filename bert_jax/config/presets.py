@@ -8,9 +8,7 @@ differences. Presets do not set model sizes, sequence lengths, learning rates or
 from collections.abc import Collection
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.fields import fields, value_of
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 
 # google-research/bert as of October 2018: `modeling.py`, `optimization.py`,
@@ -77,28 +75,31 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def apply(config: ConfigDict, explicit: Collection[str]) -> None:
-    """Sets the fields of `config.preset`, except those named in `explicit`.
+def values_of(name: str, known: Collection[str]) -> dict[str, Any]:
+    """Returns the fields of a preset by dotted name; "" has none.
+
+    Args:
+      name: of the preset.
+      known: names of the fields that the configuration has.
 
     Raises:
       UserError: for an unknown preset, or a configuration that lacks one of its fields.
     """
-    values = _row(config.preset)
-    names = {name for name, _ in fields(config)}
-    if missing := [name for name in values if name not in names]:
+    values = _row(name)
+    if missing := [field for field in values if field not in known]:
         raise UserError(
-            f"config.preset={config.preset!r} sets config.{missing[0]}, which this configuration"
-            " does not have: presets are for the pre-training of BERT; leave it empty."
+            f"config.preset={name!r} sets config.{missing[0]}, which this configuration does not"
+            " have: presets are for the pre-training of BERT; leave it empty."
         )
-    config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
+    return values
 
 
-def describe(config: ConfigDict) -> list[str]:
+def describe(config: RunConfig) -> list[str]:
     """Returns the line of the banner: the preset, and the fields that have another value."""
     changed = [
-        f"{name}={value_of(config, name)!r}"
+        f"{name}={config[name]!r}"
         for name, value in _row(config.preset).items()
-        if value_of(config, name) != value
+        if config[name] != value
     ]
     but = f", but {', '.join(changed)}" if changed else ""
     return [f"preset     {config.preset}{but}"] if config.preset else []

@@ -1,18 +1,15 @@
-"""Completes the settings of a run: its preset, its `init_from`, and all checks.
+"""From the fields of an experiment to the configuration of a run: preset, `init_from`, checks.
 
 The source of `config.init_from` determines the model's sizes and the vocabulary. The command line
-and `bert_jax.train` both call `complete`. Does not import jax.
+and `bert_jax.train` both call `resolve`. Does not import jax.
 """
 
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from bert_jax.config import checks, model_choices, presets, store
-from bert_jax.config.fields import data_dir as data_dir_of
-from bert_jax.config.fields import has_corpus
+from bert_jax.config import model_choices, presets, store
+from bert_jax.config.run import RunConfig, flatten, parse, unflatten
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local
@@ -22,76 +19,58 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
 # Fields of config.model that belong to the training. All others determine what parameters mean.
-_TRAINING_FIELDS = (
-    "dropout_rate attention_dropout_rate initializer_range mask_value remat remat_policy"
-    " scan_layers attention"
-).split()
-# Those of them that mean the same in models of any kind.
-_OF_ANY_MODEL = (
-    *("dropout_rate", "attention_dropout_rate", "remat", "remat_policy", "scan_layers"),
-    "attention",
+_OF_ANY_MODEL = (  # they mean the same in models of any kind
+    *("model.dropout_rate", "model.attention_dropout_rate", "model.remat", "model.remat_policy"),
+    *("model.scan_layers", "model.attention"),
 )
-
-
-def complete(
-    config: ConfigDict, explicit: Collection[str], workdir: str, data_dir: str = ""
-) -> None:
-    """Applies the preset and `init_from` of a new run's configuration, then checks all values.
-
-    Args:
-      config: is changed.
-      explicit: dotted names of the fields that the user set; they keep their values.
-      workdir: folder of the run; "" if it has none.
-      data_dir: folder of prepared data; see `resolve`.
-
-    Raises:
-      ValueError: for an unknown preset, an unusable `init_from` or an invalid value.
-    """
-    presets.apply(config, explicit)
-    resolve(config, explicit, workdir, data_dir)
-    checks.check(config)
+_TRAINING_FIELDS = ("model.initializer_range", "model.mask_value", *_OF_ANY_MODEL)
+# Values by dotted name.
+Fields = Mapping[str, Any]
 
 
 def resolve(
-    config: ConfigDict, explicit: Collection[str], workdir: str, data_dir: str = ""
-) -> None:
-    """Sets the model's sizes and the vocabulary to those of the source of config.init_from.
-
-    Fine-tuning takes any kind of model, and with it the values of `config.model_choices`.
+    values: Mapping[str, Any],
+    explicit: Collection[str],
+    workdir: str = "",
+    data_dir: str = "",
+) -> RunConfig:
+    """Returns the configuration of a run, with its preset and the source of its parameters applied.
 
     Args:
-      config: is changed.
-      explicit: names of the fields that the command line sets; they are not changed.
-      workdir: of the run. If it has begun, its own configuration is used instead of the source.
+      values: the fields, nested, as an experiment and the user set them.
+      explicit: dotted names of the fields that the user set; they keep their values.
+      workdir: folder of the run; "" if it has none. If it has begun, its own configuration is used
+        instead of the source.
       data_dir: folder of prepared data, by default the configuration's; data that was prepared with
         the source's vocabulary is kept.
 
     Raises:
-      UserError: there is no such source, or its vocabulary is not config.data.vocab.
+      UserError: for an unknown preset, an unusable `init_from` or an invalid value.
     """
-    if not config.init_from:
-        return
-    data_dir = data_dir or data_dir_of(config, workdir)
-    values = _from_run(config, explicit, workdir) or _from_source(config, explicit, data_dir)
-    config.update_from_flattened_dict({n: v for n, v in values.items() if n not in explicit})
+    fields = dict(flatten(values))
+    preset = presets.values_of(fields.get("preset", ""), fields)
+    fields |= {name: value for name, value in preset.items() if name not in explicit}
+    if fields.get("init_from"):
+        data_dir = data_dir or local(fields.get("data.dir") or os.path.join(workdir, "data"))
+        fields = _from_run(fields, explicit, workdir) or _from_source(fields, explicit, data_dir)
+    return parse(unflatten(fields))
 
 
-def _from_run(config: ConfigDict, explicit: Collection[str], workdir: str) -> dict[str, Any]:
-    """Returns the fields that the run took from the same source when it began; else none."""
-    if not store.has_begun(config, workdir):
+def _from_run(fields: Fields, explicit: Collection[str], workdir: str) -> dict[str, Any]:
+    """Returns the fields with what the run took from the same source when it began; else none."""
+    if not store.has_begun(fields["init_from"], workdir):
         return {}
     run = store.load(workdir)
-    return model_fields(config, run.model, explicit) | {
-        "data.vocab": run.data.vocab,
-        "data.lowercase": run.data.lowercase,
-    }
+    found = {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
+    return _changed(with_model(fields, run.model.to_dict(), explicit), found, explicit)
 
 
-def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
-    path = local(config.init_from)
+def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
+    """Returns the fields with the model and the vocabulary of the source."""
+    path = local(fields["init_from"])
     if format_of(path) == "workdir":
         run = store.load(path)
-        model, lowercase = run.model, run.data.lowercase
+        model, lowercase = run.model.to_dict(), run.data.lowercase
         vocab = find_vocabulary(path)
         if not vocab:
             raise UserError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
@@ -106,16 +85,21 @@ def _from_source(config: ConfigDict, explicit: Collection[str], data_dir: str) -
             )
     tokenizer = load_tokenizer(vocab, lowercase)
     if "data.vocab" in explicit:
-        _check_same_vocabulary(config, tokenizer, vocab)
-    fields = model_fields(config, model, explicit) | {
+        _check_same_vocabulary(fields, tokenizer, vocab)
+    found = {
         "data.vocab": address_of(vocab) or os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
     if _lacks_special_tokens_only(model["vocab_size"], tokenizer):
-        fields["model.vocab_size"] = len(tokenizer.pieces)
+        found["model.vocab_size"] = len(tokenizer.pieces)
     if _fingerprint_of(data_dir) == tokenizer.fingerprint:
-        del fields["data.vocab"]
-    return fields
+        del found["data.vocab"]
+    return _changed(with_model(fields, model, explicit), found, explicit)
+
+
+def _changed(fields: Fields, values: Fields, explicit: Collection[str]) -> dict[str, Any]:
+    """Returns the fields with other values, but those that the user set."""
+    return {**fields, **{name: value for name, value in values.items() if name not in explicit}}
 
 
 def _lacks_special_tokens_only(vocab_size: int, tokenizer: Tokenizer) -> bool:
@@ -126,48 +110,58 @@ def _lacks_special_tokens_only(vocab_size: int, tokenizer: Tokenizer) -> bool:
     )
 
 
-def model_fields(
-    config: ConfigDict, model: ConfigDict | dict[str, Any], explicit: Collection[str]
+def with_model(
+    fields: Fields, model: Mapping[str, Any], explicit: Collection[str]
 ) -> dict[str, Any]:
-    """Returns the fields of a configuration that have the values of a source's model.
+    """Returns the fields of a configuration with the values of a source's model.
 
-    For fine-tuning, config.model becomes a model of the source's kind.
+    For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
+    the model have the values of `config.model_choices`.
+
+    Args:
+      fields: of the configuration, by dotted name.
+      model: the fields of the source's encoder.
+      explicit: names of the fields that the user set; they keep their values.
 
     Raises:
-      UserError: the source has fields that config.model lacks, or lacks one in `explicit`.
+      UserError: the source has fields that `config.model` lacks, or lacks one in `explicit`.
     """
-    model = dict(model.items())
-    chosen = model_choices.values_for(config, model, explicit)
-    if not has_corpus(config) and model.get("name", "bert") != config.model.name:
-        _replace_model(config, model, explicit)
-    fields = {name: value for name, value in model.items() if name not in _TRAINING_FIELDS}
-    if missing := sorted(fields.keys() - config.model.keys()):
+    found = {f"model.{name}": value for name, value in model.items()}
+    taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS}
+    if "data.source" not in fields:
+        taken |= model_choices.values_for(fields, model, explicit)
+        if found["model.name"] != fields["model.name"]:
+            fields = _with_model_of_kind(fields, found, explicit)
+    if missing := sorted(name for name in taken if name not in fields):
+        names = ", ".join(name.removeprefix("model.") for name in missing)
         raise UserError(
-            f"config.init_from={config.init_from} has another kind of model: config.model lacks"
-            f" {', '.join(missing)}. Use a configuration for that model."
+            f"config.init_from={fields['init_from']} has another kind of model: config.model lacks"
+            f" {names}. Use a configuration for that model."
         )
-    return {f"model.{name}": value for name, value in fields.items()} | chosen
+    return _changed(fields, taken, explicit)
 
 
-def _replace_model(config: ConfigDict, model: Mapping[str, Any], explicit: Collection[str]) -> None:
-    """Makes config.model a model of another kind.
+def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]) -> dict[str, Any]:
+    """Returns the fields with a model of another kind.
 
     Fields in `explicit` and those of the training keep their values.
     """
-    given = {name.removeprefix("model."): name for name in explicit if name.startswith("model.")}
-    if unknown := sorted(given[name] for name in given.keys() - model.keys()):
+    given = [name for name in explicit if name.startswith("model.")]
+    if unknown := sorted(name for name in given if name not in model):
         raise UserError(
-            f"config.init_from={config.init_from} has a model of the kind {model['name']!r}, which"
-            f" has no {', '.join(f'config.{name}' for name in unknown)}: leave it out."
+            f"config.init_from={fields['init_from']} has a model of the kind"
+            f" {model['model.name']!r}, which has no"
+            f" {', '.join(f'config.{name}' for name in unknown)}: leave it out."
         )
-    kept = (*given, *(name for name in _OF_ANY_MODEL if name in model.keys() & config.model.keys()))
-    config.model = ConfigDict({**model, **{name: config.model[name] for name in kept}})
+    kept = {*given, *(name for name in _OF_ANY_MODEL if name in model and name in fields)}
+    others = {name: fields[name] for name in fields if not name.startswith("model.")}
+    return {**others, **model, **{name: fields[name] for name in kept}}
 
 
-def _check_same_vocabulary(config: ConfigDict, tokenizer: Tokenizer, vocab: str) -> None:
-    given = config.data.vocab
+def _check_same_vocabulary(fields: Fields, tokenizer: Tokenizer, vocab: str) -> None:
+    given = fields["data.vocab"]
     if given.startswith("train:") or (
-        load_tokenizer(given, config.data.lowercase).pieces != tokenizer.pieces
+        load_tokenizer(given, fields["data.lowercase"]).pieces != tokenizer.pieces
     ):
         raise UserError(
             f"config.data.vocab={given} is not the vocabulary {vocab} of config.init_from: its ids"

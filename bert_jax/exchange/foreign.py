@@ -4,14 +4,13 @@ import dataclasses
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
-from bert_jax.config.encoders import default_fields
+from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.labelled.tags import is_typed_tag
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange.loaded import (
     LoadedModel,
-    encoder_config,
     example_batch,
     language_model,
     pretraining_shapes,
@@ -46,7 +45,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
     """
     checkpoint = open_checkpoint(path, format, choices)
     config = _make_config(checkpoint)
-    model = encoder_config(config)
+    model = config.model
     params, report = _read(checkpoint, config, model)
     new_rows = {}
     if words := checkpoint.new_words:
@@ -90,8 +89,7 @@ def as_stored(loaded: LoadedModel) -> LoadedModel:
     if loaded.checkpoint and (new := len(loaded.checkpoint.new_words)):
         table = words_param(config.model.name)
         params[table] = params[table][:-new]
-        config = config.copy_and_resolve_references()
-        config.model.vocab_size -= new
+        config = config.replace({"model.vocab_size": config.model.vocab_size - new})
     return dataclasses.replace(loaded, config=config, params=params)
 
 
@@ -103,37 +101,38 @@ def _key() -> jax.Array:
     return jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), 0)
 
 
-def _make_config(checkpoint: ForeignCheckpoint) -> ConfigDict:
+def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
     """Returns the task's default configuration with the checkpoint's values."""
     task, labels = TASKS[checkpoint.task], checkpoint.labels
     # A token classifier predicts entities unless a label has another form.
     is_tagger = task.head == "classifier" and not task.pools
     variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
     config = task.default_config(*variant)
-    if (name := checkpoint.model["name"]) != config.model.name:
-        config.model = ConfigDict(default_fields(name))
-    config.model.update(checkpoint.model)
-    config.update_from_flattened_dict(dict(checkpoint.settings))
+    model = make_encoder_config(checkpoint.model)
+    values = {
+        **checkpoint.settings,
+        "data.vocab": checkpoint.vocabulary.path,
+        "data.lowercase": checkpoint.lowercase,
+    }
     if task.head:
-        config.head.problem_type = checkpoint.label_kind
+        values["head.problem_type"] = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
-            config.metrics = ("spearman", "pearson")
-            config.checkpoint.best_metric = "spearman"
-    config.data.vocab = checkpoint.vocabulary.path
-    config.data.lowercase = checkpoint.lowercase
-    pairs = config.data.get("segments") == "pairs"
-    if pairs and not config.model.next_sentence:
-        config.data.segments = "running_text" if task.reads_forward else "full_sentences"
-    longest = config.model.max_position_embeddings
-    if "max_length" in config:
-        config.max_length = min(config.max_length, longest)
-    elif longest < max(n for n, _ in config.phases):
-        config.phases = ((longest, 1.0),)
-    return config
+            values["metrics"] = ("spearman", "pearson")
+            values["checkpoint.best_metric"] = "spearman"
+    longest = model.max_position_embeddings
+    if isinstance(config, PretrainingConfig):
+        if config.data.segments == "pairs" and not model.next_sentence:
+            is_causal = task.reads_forward
+            values["data.segments"] = "running_text" if is_causal else "full_sentences"
+        if longest < max(phase.sequence_length for phase in config.make_phases(0)):
+            values["phases"] = ((longest, 1.0),)
+    else:
+        values["max_length"] = min(config["max_length"], longest)
+    return config.replace(values, model=model)
 
 
 def _read(
-    checkpoint: ForeignCheckpoint, config: ConfigDict, model: EncoderConfig
+    checkpoint: ForeignCheckpoint, config: RunConfig, model: EncoderConfig
 ) -> tuple[Arrays, ImportReport]:
     """Returns the checkpoint's parameters, without those of missing heads, and the report."""
     table = NAMES[model.name][checkpoint.format]
@@ -153,7 +152,7 @@ def _read(
 
 
 def _expected_shapes(
-    checkpoint: ForeignCheckpoint, table: WeightTable, config: ConfigDict, model: EncoderConfig
+    checkpoint: ForeignCheckpoint, table: WeightTable, config: RunConfig, model: EncoderConfig
 ) -> dict[str, tuple[int, ...]]:
     """Returns parameter path -> shape of the checkpoint's model, heads included."""
     leaves = pretraining_shapes(model, config.model.next_sentence)

@@ -101,7 +101,7 @@ def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str
 
 def _bert_class(model: LoadedModel) -> str:
     config, task = model.config, find_task(model.config.task)
-    if not config.model.type_vocab_size:
+    if not config["model.type_vocab_size"]:
         raise UserError(
             "transformers' BERT has token types, and config.model.type_vocab_size=0: export the run"
             " with to_stablehlo."
@@ -109,7 +109,7 @@ def _bert_class(model: LoadedModel) -> str:
     if not task.head:
         has_pairs = any(path.startswith("next_sentence/") for path in model.params)
         return BERT_CLASSES.get(config.task, "") if has_pairs else MASKED_LM
-    if (layers := getattr(config.head, "layers", "last")) != "last":
+    if (layers := config["head.layers"]) != "last":
         raise UserError(
             f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
             " the last layer only, so their answers would differ."
@@ -118,7 +118,7 @@ def _bert_class(model: LoadedModel) -> str:
     if task.pools:
         required |= {"pool": "cls", "pooler": True, "both_orders": False}
     for name, value in required.items():
-        if (got := getattr(config.head, name, value)) != value:
+        if (got := config[f"head.{name}"]) != value:
             raise UserError(
                 f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
                 f" BERT have {value!r} only, so their answers would differ."
@@ -198,7 +198,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name == "BertForSequenceClassification":
         types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
-        content["problem_type"] = types[model.config.head.problem_type]
+        content["problem_type"] = types[model.config["head.problem_type"]]
     return content
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from ml_collections import ConfigDict
 
 from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
@@ -43,7 +43,7 @@ class LoadedModel:
     """
 
     source: str
-    config: ConfigDict
+    config: RunConfig
     params: Arrays
     tokenizer: Tokenizer
     vocabulary: Vocabulary
@@ -57,7 +57,7 @@ class LoadedModel:
     @property
     def model(self) -> EncoderConfig:
         """The encoder's configuration."""
-        return encoder_config(self.config)
+        return self.config.model
 
     @property
     def trained_params(self) -> Arrays:
@@ -65,7 +65,7 @@ class LoadedModel:
         return {path: x for path, x in self.params.items() if path not in self.missing}
 
 
-def encoder_config(config: ConfigDict) -> EncoderConfig:
+def encoder_config(config: RunConfig) -> EncoderConfig:
     """Returns the encoder's configuration of a run.
 
     Raises:

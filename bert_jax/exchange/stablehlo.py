@@ -15,10 +15,10 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.loaded import LoadedModel, encoder_config
+from bert_jax.exchange.loaded import LoadedModel
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
@@ -57,14 +57,12 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     return description
 
 
-def _portable_model(config: ConfigDict, reads_forward: bool) -> PortableModel:
+def _portable_model(config: RunConfig, reads_forward: bool) -> PortableModel:
     """Returns the model in float32, with an attention that lowers on all platforms."""
-    config = config.copy_and_resolve_references()
-    config.dtype = "float32"
-    config.model.update({"attention": "einsum", "remat": False, "scan_layers": False})
-    if reads_forward:
-        return CausalLMModel(encoder_config(config))
-    return PreTrainingModel(encoder_config(config), config.model.next_sentence)
+    portable = {"attention": "einsum", "remat": False, "scan_layers": False}
+    values = {f"model.{name}": portable[name] for name in portable}
+    model = config.replace({"dtype": "float32", **values}).model
+    return CausalLMModel(model) if reads_forward else PreTrainingModel(model, model.next_sentence)
 
 
 def _inputs(model: PortableModel) -> dict[str, tuple[str, ...]]:

@@ -61,7 +61,7 @@ class Generator:
         self.encoder = _generating_encoder(model)
         model.data.check_trained(model.untrained, model.folder)
         self.tokenizer, self._params = model.tokenizer, model.params
-        running = model.config.data.get("segments") == "running_text"
+        running = model.config.get("data.segments") == "running_text"
         # Special tokens that the model has never seen have the id -1.
         self._marker = self.tokenizer.sep_id if running else self.tokenizer.cls_id
         self._ends = tuple(sorted({self.tokenizer.sep_id, self.tokenizer.end_id} - {-1}))

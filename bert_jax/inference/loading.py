@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten, unflatten
@@ -25,7 +25,6 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.run import (
     load_workdir_tokenizer,
-    make_model_config,
     make_task_data,
     read_labels,
 )
@@ -56,7 +55,7 @@ class TrainedModel:
       add_fields: completes a batch on the host with what only this encoder reads.
     """
 
-    config: ConfigDict
+    config: RunConfig
     folder: str
     encoder: EncoderConfig
     data: TaskData
@@ -76,8 +75,7 @@ class TrainedModel:
     @property
     def has_pooler(self) -> bool:
         """Whether the model has a trained pooler of [CLS]."""
-        head = self.config.get("head", {})
-        reads_cls = self.task.pools and head.get("pool", "cls") == "cls"
+        reads_cls = self.task.pools and self.config.get("head.pool", "cls") == "cls"
         has_params = "pooler" in self.params[self.encoder.name]
         return reads_cls and self.config.model.next_sentence and has_params
 
@@ -106,7 +104,7 @@ class TrainedModel:
         return jax.device_get(forward(self.params, self.put(batch)))
 
 
-def load_workdir(config: ConfigDict, workdir: str) -> TrainedModel:
+def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     """Loads the chosen checkpoint of a workdir; only its folder is needed.
 
     Args:
@@ -118,7 +116,7 @@ def load_workdir(config: ConfigDict, workdir: str) -> TrainedModel:
         started.
     """
     _check_single_process()
-    encoder = make_model_config(config)
+    encoder = config.model
     tokenizer = load_fitting_tokenizer(config, workdir, encoder)
     data = make_labelled_data(config, workdir)
     mesh = sharding.make_mesh()
@@ -154,9 +152,8 @@ def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
     """
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
-    config = loaded.config
-    config.dtype = dtype or config.dtype
-    encoder, tokenizer = make_model_config(config), loaded.tokenizer
+    config = loaded.config.replace({"dtype": dtype or loaded.config.dtype})
+    encoder, tokenizer = config.model, loaded.tokenizer
     data = make_task_data(config, untrained=loaded.missing)
     data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
     mesh = sharding.make_mesh()
@@ -190,7 +187,7 @@ def _unseen_ids(tokenizer: Tokenizer, new_rows: Mapping[str, Sequence[str]]) -> 
     return frozenset(tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
 
 
-def make_labelled_data(config: ConfigDict, workdir: str) -> TaskData:
+def make_labelled_data(config: RunConfig, workdir: str) -> TaskData:
     """Returns the host side of a workdir's task, with its labels.
 
     Raises:
@@ -200,7 +197,7 @@ def make_labelled_data(config: ConfigDict, workdir: str) -> TaskData:
     return data if data.labels is None else dataclasses.replace(data, labels=read_labels(workdir))
 
 
-def load_fitting_tokenizer(config: ConfigDict, workdir: str, encoder: EncoderConfig) -> Tokenizer:
+def load_fitting_tokenizer(config: RunConfig, workdir: str, encoder: EncoderConfig) -> Tokenizer:
     """Returns the tokenizer of a workdir.
 
     Raises:

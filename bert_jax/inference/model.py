@@ -8,10 +8,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.config import store
 from bert_jax.config.encoders import EncoderConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text
 from bert_jax.exchange import export
 from bert_jax.files.buckets import local
@@ -52,7 +52,7 @@ def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
     if format_of(folder) != "workdir":
         return Model(load_foreign(folder, dtype))
     config = store.load(folder)
-    config.dtype = dtype or config.dtype
+    config = config.replace({"dtype": dtype or config.dtype})
     return Model(load_workdir(config, folder))
 
 
@@ -74,7 +74,7 @@ class Model:
     def __init__(self, loaded: TrainedModel):
         self._loaded = loaded
         self._predictor = Predictor(loaded)
-        self.config: ConfigDict = loaded.config
+        self.config: RunConfig = loaded.config
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.params: Any = loaded.params
         self.module: nn.Module = HiddenStates(loaded.encoder)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices.trees import map_paths
 from bert_jax.files.errors import UserError
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES, make_schedule
-from bert_jax.optim.settings import OptimizerConfig
 
 
 def check_names(config: OptimizerConfig) -> None:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices.trees import map_paths
-from bert_jax.optim.settings import OptimizerConfig
 
 
 def bert_adam(config: OptimizerConfig) -> optax.GradientTransformation:

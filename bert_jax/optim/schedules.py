@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.config.phases import phase_bounds
-from bert_jax.optim.settings import OptimizerConfig
 
 
 def bert_linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
@@ -130,9 +130,9 @@ def make_schedule(config: OptimizerConfig, num_steps: int, warmup_steps: int) ->
     make = SCHEDULES[config.schedule]
     if not config.phase_schedules:
         return make(config, num_steps, warmup_steps)
-    bounds = phase_bounds([share for share, _, _ in config.phase_schedules], num_steps)
+    bounds = phase_bounds(config.phase_shares, num_steps)
     schedules = []
-    for (_, rate, warmup), (start, stop) in zip(config.phase_schedules, bounds, strict=True):
+    for (rate, warmup), (start, stop) in zip(config.phase_schedules, bounds, strict=True):
         of_phase = dataclasses.replace(config, learning_rate=rate)
         schedules.append(make(of_phase, max(1, stop - start), round(warmup * (stop - start))))
     return optax.join_schedules(schedules, [start for start, _ in bounds[1:]])

@@ -21,10 +21,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import word_flops
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
-from bert_jax.tasks.task import Batch, Task, TaskSettings
+from bert_jax.tasks.task import Batch, Task
 
 # (outputs of the task's model, batch) -> a loss whose mean is added to the task's.
 LossFunction = Callable[[Any, Batch], Sum]
@@ -139,19 +140,19 @@ class Losses:
     mix_l2: float = 0.0
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "Losses":
+    def make(cls, config: FinetuningConfig) -> "Losses":
         """Returns the losses of a configuration.
 
         Raises:
           UserError: for a loss of the next token that has no effect.
         """
-        lm_weight = settings.head.get("lm_weight", 0.0)
-        if lm_weight and settings.frozen_encoder:
+        lm_weight = config.head.lm_weight
+        if lm_weight and config.optimizer.frozen_layers == -1:
             raise UserError(
                 f"head.lm_weight={lm_weight} trains the encoder, which optimizer.frozen_layers=-1"
                 " freezes: set one of the two to 0."
             )
-        return cls(lm_weight, settings.head.get("mix_l2", 0.0))
+        return cls(lm_weight, config.head.mix_l2)
 
     def add_to(self, task: Task) -> Task:
         """Returns a task with these losses.

@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.run import BidirectionalLMConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
 from bert_jax.models.bidirectional_lm import (
-    SOFTMAXES,
     BidirectionalLanguageModel,
     BidirectionalOutputs,
 )
@@ -40,7 +40,6 @@ from bert_jax.tasks.task import (
     CorpusData,
     Task,
     TaskRow,
-    TaskSettings,
     check_metrics,
     example_batch,
 )
@@ -178,29 +177,25 @@ class BidirectionalLMData(CorpusData):
     HEAD = ("softmax/", "a softmax")
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> Self:
+    def make(cls, config: BidirectionalLMConfig) -> Self:
         """Returns the host side for a configuration.
 
         Raises:
           UserError: the encoder carries no state; or a softmax or a metric does not exist.
         """
-        name, head = settings.model["name"], settings.head
+        name, head = config.model.name, config.head
         if name in MODELS and not hasattr(MODELS[name].encoder, "language_model"):
             raise UserError(
                 "config.task='bidirectional_lm' needs an encoder that carries a state in both"
                 f" directions, such as config.model.name='elmo', not {name!r}."
             )
-        if head["softmax"] not in SOFTMAXES:
-            raise UserError(
-                f"config.head.softmax={head['softmax']!r} is none of {', '.join(SOFTMAXES)}."
-            )
-        check_metrics(settings.metrics, METRICS, field="config.metrics")
+        check_metrics(config.metrics, METRICS, field="config.metrics")
         return cls(
-            metrics=settings.metrics or METRICS,
-            data=settings.data,
-            vocab_size=settings.model["vocab_size"],
-            num_samples=head["num_samples"] if head["softmax"] == "sampled" else 0,
-            sum_over_time=head["sum_over_time"],
+            metrics=config.metrics or METRICS,
+            data=config.data,
+            vocab_size=config.model.vocab_size,
+            num_samples=head.num_samples if head.softmax == "sampled" else 0,
+            sum_over_time=head.sum_over_time,
         )
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):

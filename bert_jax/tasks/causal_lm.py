@@ -12,21 +12,21 @@ is the probability of the text, given only its beginning marker:
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMModel, WordScores, word_flops
+from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
-from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
@@ -79,28 +79,28 @@ class CausalLMData(CorpusData):
     HEAD = ("masked_lm/", "a head that predicts tokens")
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> Self:
+    def make(cls, config: PretrainingConfig) -> Self:
         """Returns the host side for a configuration.
 
         Raises:
           UserError: the model is not causal, or predicts next sentences; a metric does not exist,
             or not for such data.
         """
-        _check_model(settings.model)
+        _check_model(config.model)
         available = METRICS
-        if settings.data["segments"] == "running_text":
+        if config.data.segments == "running_text":
             available += OF_RUNNING_TEXT
-        for name in settings.metrics:
+        for name in config.metrics:
             if name in OF_RUNNING_TEXT and name not in available:
                 raise UserError(
                     f"config.metrics: {name} needs config.data.segments='running_text', not"
-                    f" {settings.data['segments']!r}, whose rows are not each text once."
+                    f" {config.data.segments!r}, whose rows are not each text once."
                 )
             if name not in available:
                 raise UserError(
                     f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
                 )
-        return cls(metrics=settings.metrics or available, data=settings.data)
+        return cls(metrics=config.metrics or available, data=config.data)
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         return CausalLM(model, num_pieces=0 if phase else len(tokenizer.pieces))
@@ -121,7 +121,7 @@ class CausalLMData(CorpusData):
 
     def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
         """Returns a text with the marker that texts begin with in the training rows."""
-        if self.data["segments"] != "running_text" or tokenizer.cls_id < 0:
+        if self.data.segments != "running_text" or tokenizer.cls_id < 0:
             return row
         ids = row.input_ids.copy()
         ids[0] = tokenizer.sep_id
@@ -147,15 +147,14 @@ def predicted_positions(row: TextRow) -> np.ndarray:
     return row.word_positions[row.word_positions > 0]
 
 
-def _check_model(fields: Mapping[str, Any]) -> None:
-    if fields["next_sentence"]:
+def _check_model(model: EncoderConfig) -> None:
+    if model.next_sentence:
         raise UserError(
             "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
             " set config.model.next_sentence=False."
         )
-    model = make_encoder_config(fields)
-    mask = getattr(model, "attention_pattern", None)
-    if mask != "causal":
+    if not model.is_causal:
+        mask = getattr(model, "attention_pattern", None)
         found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"
         raise UserError(
             "config.task='causal_lm' predicts each token from those before it and needs"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.data import LabelledConfig
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.encode_texts import LABEL_KINDS, encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
@@ -31,7 +33,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, TaskSettings, check_metrics
+from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -113,15 +115,15 @@ class ClassificationData(Labelled):
     PACKS: ClassVar = True
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "ClassificationData":
+    def make(cls, config: FinetuningConfig) -> "ClassificationData":
         """Returns the host side for a configuration, without labels.
 
         Raises:
           UserError: for a set, a kind of labels, a metric or a head that does not exist.
         """
-        data, metrics = settings.data, settings.metrics
-        known, kind, published = GLUE | CHINESE, settings.head["problem_type"], None
-        if name := data["published"]:
+        data, metrics = config.data, config.metrics
+        known, kind, published = GLUE | CHINESE, config.head.problem_type, None
+        if name := data.published:
             if name not in known:
                 raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
             published = known[name]
@@ -139,7 +141,7 @@ class ClassificationData(Labelled):
         labels = published.labels if published else ()
         return cls(
             kind=kind,
-            **shared_fields(settings, "classification"),
+            **shared_fields(config, "classification"),
             columns=columns,
             published=published,
             labels=labels,
@@ -250,19 +252,19 @@ class ClassificationData(Labelled):
         return np.array([numbers[names[0]] for names in labels])
 
 
-def _columns(data: Mapping[str, Any], kind: str) -> Columns:
-    text_a = parse_column(data["text_a"])
+def _columns(data: LabelledConfig, kind: str) -> Columns:
+    text_a = parse_column(data.text_a)
     if text_a is None:
         raise UserError("data.text_a is missing: the column of the text.")
-    label: Any = parse_column(data["label"])
-    if kind == "multi" and "," in data["label"]:
-        label = tuple(name.strip() for name in data["label"].split(","))
+    label: Any = parse_column(data.label)
+    if kind == "multi" and "," in data.label:
+        label = tuple(name.strip() for name in data.label.split(","))
     return Columns(
         text_a,
-        parse_column(data["text_b"]),
+        parse_column(data.text_b),
         label,
-        separator=data["label_separator"] or None,
-        id=parse_column(data["id"]),
+        separator=data.label_separator or None,
+        id=parse_column(data.id),
     )
 
 

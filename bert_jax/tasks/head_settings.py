@@ -3,31 +3,31 @@
 import dataclasses
 from typing import Any
 
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import POOLS
 from bert_jax.models.reading import HEAD_LAYERS, HEADS, HeadConfig
-from bert_jax.tasks.task import TaskSettings
 
 # Fields of HeadConfig that `config.head` has under the same name.
 _DERIVED = ("head", "frozen", "has_lm_head")
 _FIELDS = tuple(f.name for f in dataclasses.fields(HeadConfig) if f.name not in _DERIVED)
 
 
-def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS) -> HeadConfig:
-    """Returns what the head of a task reads; fields that `settings.head` lacks have BERT's values.
+def make_head(config: FinetuningConfig, field: str, heads: tuple[str, ...] = HEADS) -> HeadConfig:
+    """Returns what the head of a task reads; of which `config.head` has the choices.
 
     Args:
-      settings: of the task.
+      config: of the run.
       field: of `config.head`, the one that chooses among `heads`.
       heads: allowed values.
 
     Raises:
       UserError: for a value that does not exist, or has no effect.
     """
-    given = {name: settings.head[name] for name in _FIELDS if name in settings.head}
-    head = HeadConfig(head=settings.head.get(field, "linear"), **given)
+    given = {name: getattr(config.head, name) for name in _FIELDS}
+    head = HeadConfig(head=getattr(config.head, field) if field else "linear", **given)
     for name, value, allowed in (
         (field, head.head, heads),
         ("layers", head.layers, HEAD_LAYERS),
@@ -36,13 +36,13 @@ def make_head(settings: TaskSettings, field: str, heads: tuple[str, ...] = HEADS
         if value not in allowed:
             raise UserError(f"head.{name}: {value!r} is none of {', '.join(allowed)}.")
     _check_mix(head, "mix_layer_norm", head.mix_layer_norm)
-    _check_mix(head, "mix_l2", settings.head.get("mix_l2", 0.0))
+    _check_mix(head, "mix_l2", config.head.mix_l2)
     # A frozen encoder below a pooler or linear spans keeps its dropout.
     reads_features = heads != HEADS or not head.has_pooler
     return dataclasses.replace(
         head,
-        frozen=settings.frozen_encoder and reads_features,
-        has_lm_head=settings.head.get("lm_weight", 0.0) > 0,
+        frozen=config.optimizer.frozen_layers == -1 and reads_features,
+        has_lm_head=config.head.lm_weight > 0,
     )
 
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -19,7 +20,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Labelled, shared_fields
-from bert_jax.tasks.task import Batch, Task, TaskRow, TaskSettings
+from bert_jax.tasks.task import Batch, Task, TaskRow
 
 METRICS = ("accuracy",)
 
@@ -59,26 +60,26 @@ class MultipleChoiceData(Labelled):
     columns: ChoiceColumns
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "MultipleChoiceData":
+    def make(cls, config: FinetuningConfig) -> "MultipleChoiceData":
         """Returns the host side for a configuration, without labels.
 
         Raises:
           UserError: for a metric or a head that does not exist, or without a column of the
             context.
         """
-        data = settings.data
-        if settings.metrics != METRICS:
-            raise UserError(f"metrics={settings.metrics} must be {METRICS} for multiple choice.")
-        if not data["text_a"]:
+        data = config.data
+        if config.metrics != METRICS:
+            raise UserError(f"metrics={config.metrics} must be {METRICS} for multiple choice.")
+        if not data.text_a:
             raise UserError("data.text_a is missing: the column of the context.")
         columns = ChoiceColumns(
-            context=data["text_a"],
-            start=data["text_b"] or None,
-            endings=tuple(data["endings"]),
-            label=data["label"],
-            id=data["id"] or None,
+            context=data.text_a,
+            start=data.text_b or None,
+            endings=tuple(data.endings),
+            label=data.label,
+            id=data.id or None,
         )
-        return cls(**shared_fields(settings, "multiple_choice"), columns=columns)
+        return cls(**shared_fields(config, "multiple_choice"), columns=columns)
 
     def read(self, path, counts, labelled) -> Iterator[ChoiceExample]:
         return read_choices(path, counts, labelled, self.columns)

@@ -20,7 +20,8 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
-from bert_jax.config.phases import Phase, most_masks
+from bert_jax.config.phases import Phase, max_masks
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flops
@@ -33,7 +34,6 @@ from bert_jax.tasks.task import (
     Prediction,
     Task,
     TaskRow,
-    TaskSettings,
     example_batch,
 )
 from bert_jax.text.lexicon import PHRASE
@@ -120,19 +120,17 @@ class PretrainingData(CorpusData):
     """
 
     next_sentence: bool = False
-    judges_pairs: bool = False
+    judges_pairs: bool = True
     top_k: int = 5
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> Self:
-        untrained = {name.split("/")[0] for name in settings.untrained}
-        return cls(
-            metrics=settings.metrics,
-            data=settings.data,
-            next_sentence=settings.model["next_sentence"],
-            judges_pairs="next_sentence" not in untrained,
-            top_k=settings.top_k,
-        )
+    def make(cls, config: PretrainingConfig) -> Self:
+        next_sentence = config.model.next_sentence
+        return cls(metrics=config.metrics, data=config.data, next_sentence=next_sentence)
+
+    def with_untrained(self, untrained):
+        heads = {path.split("/")[0] for path in untrained}
+        return dataclasses.replace(self, judges_pairs="next_sentence" not in heads)
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         if tokenizer.mask_id < 0:
@@ -147,7 +145,7 @@ class PretrainingData(CorpusData):
         if evaluate:
             task = dataclasses.replace(task, id_characters=count_characters(tokenizer.pieces))
         max_predictions = phase.max_predictions_per_seq
-        if self.data["mode"] == "dynamic":
+        if self.data.mode == "dynamic":
             rule = self._masking_rule(tokenizer, phase, evaluate)
             task, max_predictions = dataclasses.replace(task, rule=rule), rule.max_predictions
         return dataclasses.replace(
@@ -158,38 +156,38 @@ class PretrainingData(CorpusData):
         self, tokenizer: Tokenizer, phase: Phase, evaluate: bool
     ) -> masking.MaskingRule:
         data, max_predictions = self.data, phase.max_predictions_per_seq
-        prob, final_prob = data["masked_lm_prob"], data.get("final_masked_lm_prob", 0.0)
+        prob, final_prob = data.masked_lm_prob, data.final_masked_lm_prob
         if evaluate:
-            final_prob, eval_prob = 0.0, data.get("eval_masked_lm_prob", 0.0) or prob
+            final_prob, eval_prob = 0.0, data.eval_masked_lm_prob or prob
             if eval_prob != prob:
                 prob = eval_prob
-                max_predictions = most_masks(
+                max_predictions = max_masks(
                     phase.sequence_length,
                     prob,
-                    data["mask_rounding"],
-                    data.get("max_examples_per_row", 1),
+                    data.mask_rounding,
+                    data.max_examples_per_row,
                 )
         return masking.MaskingRule(
             masked_lm_prob=prob,
             max_predictions=max_predictions,
-            masking=data["masking"],
+            masking=data.masking,
             vocab_size=len(tokenizer.pieces),
             mask_id=tokenizer.mask_id,
             never_masked=(tokenizer.cls_id, tokenizer.sep_id),
             is_continuation=tuple(tokenizer.is_continuation.tolist()),
-            rounding=data["mask_rounding"],
-            mask_share=data["mask_share"],
-            keep_share=data["keep_share"],
-            random_share=data["random_share"],
+            rounding=data.mask_rounding,
+            mask_share=data.mask_share,
+            keep_share=data.keep_share,
+            random_share=data.random_share,
             unit_weights=self._unit_weights(),
             final_prob=final_prob,
         )
 
     def _unit_weights(self) -> tuple[float, ...]:
         """Returns the weights by the numbers in `mask_units`: of words, phrases, and classes."""
-        if self.data["masking"] != "phrase":
+        if self.data.masking != "phrase":
             return ()
-        return (1.0, 1.0, *parse_weights(self.data["lexicon_weights"]).values())
+        return (1.0, 1.0, *parse_weights(self.data.lexicon_weights).values())
 
     def check_example(self, example, tokenizer, model):
         encode_text(example, tokenizer, model.max_position_embeddings, masks=True)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
@@ -27,7 +28,6 @@ from bert_jax.tasks.task import (
     Prediction,
     Task,
     TaskRow,
-    TaskSettings,
     check_metrics,
 )
 
@@ -103,22 +103,22 @@ class SpanData(Labelled):
     PACKS: ClassVar = True
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "SpanData":
+    def make(cls, config: FinetuningConfig) -> "SpanData":
         """Returns the host side for a configuration, without labels.
 
         Raises:
           UserError: for a metric or a head that does not exist, or another set than CMRC 2018.
         """
-        data, head = settings.data, settings.head
-        known = METRICS[head["null_answers"]]
-        note = f", the metrics for head.null_answers={head['null_answers']}"
-        check_metrics(settings.metrics, known, note)
-        if (published := data["published"]) not in ("", "cmrc2018"):
+        data, head = config.data, config.head
+        known = METRICS[head.null_answers]
+        note = f", the metrics for head.null_answers={head.null_answers}"
+        check_metrics(config.metrics, known, note)
+        if (published := data.published) not in ("", "cmrc2018"):
             raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return cls(
-            **shared_fields(settings, "span"),
-            **{name: head[name] for name in (*names, "null_answers", "null_threshold")},
+            **shared_fields(config, "span"),
+            **{name: getattr(head, name) for name in (*names, "null_answers", "null_threshold")},
             is_chinese=published == "cmrc2018",
         )
 

@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.models.reading import HEADS, HeadConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.head_settings import make_head
-from bert_jax.tasks.task import Prediction, TaskData, TaskSettings
+from bert_jax.tasks.task import Prediction, TaskData
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,9 +35,9 @@ class Labelled(TaskData):
     PACKS: ClassVar = False
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> Self:
+    def make(cls, config: FinetuningConfig) -> Self:
         """Returns the host side for a configuration, without labels."""
-        return cls(**shared_fields(settings))
+        return cls(**shared_fields(config))
 
     @property
     def can_pack(self) -> bool:
@@ -71,12 +72,12 @@ class Labelled(TaskData):
 
 
 def shared_fields(
-    settings: TaskSettings, field: str = "", heads: tuple[str, ...] = HEADS
+    config: FinetuningConfig, field: str = "", heads: tuple[str, ...] = HEADS
 ) -> dict[str, Any]:
     """Returns the fields of `Labelled` but `labels`; see `make_head` for the arguments."""
     return {
-        "max_sequence_length": settings.max_sequence_length,
-        "metrics": settings.metrics,
-        "head": make_head(settings, field, heads),
-        "losses": Losses.make(settings),
+        "max_sequence_length": config.max_length,
+        "metrics": config.metrics,
+        "head": make_head(config, field, heads),
+        "losses": Losses.make(config),
     }

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
@@ -31,7 +32,6 @@ from bert_jax.tasks.task import (
     Prediction,
     Task,
     TaskRow,
-    TaskSettings,
     check_metrics,
 )
 
@@ -106,23 +106,23 @@ class TaggingData(Labelled):
         return "" if self.by_character else " "
 
     @classmethod
-    def make(cls, settings: TaskSettings) -> "TaggingData":
+    def make(cls, config: FinetuningConfig) -> "TaggingData":
         """Returns the host side for a configuration, without labels.
 
         Raises:
           UserError: for a head, layers or a metric that does not exist, or another set than
             MSRA's.
         """
-        data, head, metrics = settings.data, settings.head, settings.metrics
-        if (published := data["published"]) not in ("", "msra_ner"):
+        data, head, metrics = config.data, config.head, config.metrics
+        if (published := data.published) not in ("", "msra_ner"):
             raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
-        check_metrics(metrics, METRICS[head["entities"]])
+        check_metrics(metrics, METRICS[head.entities])
         return cls(
-            entities=head["entities"],
-            **shared_fields(settings, "tagging", TAGGING_HEADS),
-            words=_or(parse_column(data["text_a"]), "tokens"),
-            tags=_or(parse_column(data["label"]), "tags"),
-            document_context=head["document_context"],
+            entities=head.entities,
+            **shared_fields(config, "tagging", TAGGING_HEADS),
+            words=_or(parse_column(data.text_a), "tokens"),
+            tags=_or(parse_column(data.label), "tags"),
+            document_context=head.document_context,
             by_character=published == "msra_ner",
         )
 

@@ -10,9 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.files.errors import UserError
@@ -160,6 +161,10 @@ class TaskData:
         """
         raise NotImplementedError
 
+    def with_untrained(self, untrained: Collection[str]) -> Self:
+        """Returns the host side of a model with untrained parameters, of these paths."""
+        return self
+
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         """Raises UserError if a head that is needed has random parameters.
 
@@ -177,15 +182,15 @@ class CorpusData(TaskData):
       data: `config.data`.
     """
 
-    data: Mapping[str, Any]
+    data: DataConfig
 
     # What `check_trained` looks for: the head's parameters, and its name in the message.
     HEAD: ClassVar = ("masked_lm/", "a masked-LM head")
 
     @classmethod
-    def make(cls, settings: "TaskSettings") -> Self:
+    def make(cls, config: PretrainingConfig) -> Self:
         """Returns the host side for a configuration."""
-        return cls(metrics=settings.metrics, data=settings.data)
+        return cls(metrics=config.metrics, data=config.data)
 
     @property
     def can_pack(self) -> bool:
@@ -211,34 +216,11 @@ class CorpusData(TaskData):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskSettings:
-    """The part of a configuration that concerns its task, as plain values.
-
-    Attributes:
-      model, data, head: the groups of the configuration; `head` is empty where there is none.
-      metrics: names of scores; the first is reported first.
-      max_sequence_length: maximum length of a row in tokens, special tokens included.
-      frozen_encoder: whether the encoder is not trained.
-      top_k: candidates for each masked position.
-      untrained: names of the parameters that an import did not find.
-    """
-
-    model: Mapping[str, Any]
-    data: Mapping[str, Any]
-    head: Mapping[str, Any]
-    metrics: tuple[str, ...]
-    max_sequence_length: int
-    frozen_encoder: bool = False
-    top_k: int = 5
-    untrained: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class TaskRow:
     """A row of TASKS: everything that depends on the name of a task.
 
     Attributes:
-      make: TaskSettings -> the host side, without labels; raises UserError for settings that do
+      make: configuration -> the host side, without labels; raises UserError for settings that do
         not exist.
       default_config: the package's defaults for the task.
       head: top-level name of the head's parameters whose bias has a value for each class; "" if
@@ -250,8 +232,8 @@ class TaskRow:
       example: the class of the examples that are predicted; None: requests cannot ask for them.
     """
 
-    make: Callable[[TaskSettings], TaskData]
-    default_config: Callable[..., ConfigDict]
+    make: Callable[[Any], TaskData]
+    default_config: Callable[..., RunConfig]
     head: str = ""
     pools: bool = False
     fills_masks: bool = False

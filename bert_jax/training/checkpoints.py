@@ -29,8 +29,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
-from ml_collections import ConfigDict
 
+from bert_jax.config.groups import CheckpointConfig
 from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.files import buckets
@@ -431,7 +431,7 @@ def _upload(own: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def open_chosen(workdir: str, settings: ConfigDict) -> Iterator[tuple[Checkpoints, int]]:
+def open_chosen(workdir: str, settings: CheckpointConfig) -> Iterator[tuple[Checkpoints, int]]:
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
 
     Raises:

@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
-from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes, sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
@@ -33,7 +32,7 @@ Evaluator = Callable[[Any], Evaluation]
 
 
 def evaluate(
-    config: ConfigDict, workdir: str, *, listener: Listener | None = None
+    config: RunConfig, workdir: str, *, listener: Listener | None = None
 ) -> dict[str, float]:
     """Evaluates the chosen checkpoint of a run and writes `results.json`.
 
@@ -80,7 +79,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         return None
     config, mesh, task = run.config, run.mesh, run.task_at(phase, evaluate=True)
     batch_size = evaluation_batch_size(config, phase)
-    limit = config.eval.max_batches or None if has_corpus(config) else None
+    limit = config.eval.max_batches or None if config.has_corpus else None
     start, stop = sharding.local_rows(mesh, batch_size)
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 
@@ -107,11 +106,11 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     return evaluate_params
 
 
-def evaluation_batch_size(config: ConfigDict, phase: Phase) -> int:
+def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:
     """Returns the rows of the batches that a phase is evaluated on."""
     if config.eval.batch_size:
         return config.eval.batch_size
-    return has_corpus(config) and config.microbatch_size or phase.batch_size
+    return config.has_corpus and config.microbatch_size or phase.batch_size
 
 
 @functools.lru_cache(maxsize=1)
@@ -140,7 +139,7 @@ def write_results(run: Run, step: int, values: dict[str, float]) -> None:
     training: Any = (run.training_rows(phase),) if run.training else ()
     evaluation: Any = run.evaluation_rows(phase)
     host: Any = run.data
-    if has_corpus(run.config):
+    if run.config.has_corpus:
         (rows,) = evaluation
         data = {
             "examples": rows.rows_per_epoch,

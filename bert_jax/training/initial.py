@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.exchange.loaded import encoder_shapes, vocabulary_params
 from bert_jax.files.errors import UserError
@@ -20,7 +20,6 @@ from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.training.run import make_model_config
 from bert_jax.training.workdir import open_model
 
 # Heads whose parameters must fit the configuration; another head of other sizes is replaced.
@@ -84,7 +83,7 @@ def initial_params(
     return unflatten({path: chosen[path] for path in expected}), tuple(lines)
 
 
-def check_source(config: ConfigDict) -> None:
+def check_source(config: RunConfig) -> None:
     """Compares the encoder in config.init_from with the configuration.
 
     It takes seconds, so that parameters that do not fit are refused before data are prepared.
@@ -92,7 +91,7 @@ def check_source(config: ConfigDict) -> None:
     Raises:
       UserError: as `initial_params`.
     """
-    model = make_model_config(config)
+    model = config.model
     source = open_model(config.init_from)
     expected = encoder_shapes(model)
     params = {p: x for p, x in source.params.items() if _part(p, model.name) == model.name}

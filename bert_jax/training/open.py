@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from bert_jax.config import model_choices, store
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import data_dir, has_corpus
-from bert_jax.config.phases import Phase, make_phases, total_steps
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.phases import Phase
+from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
@@ -30,6 +29,7 @@ from bert_jax.devices import processes, sharding
 from bert_jax.files.buckets import local, refresh
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
+from bert_jax.optim.make import check_names
 from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.tasks.supervised import Labelled
@@ -42,9 +42,7 @@ from bert_jax.training.run import (
     Run,
     load_workdir_tokenizer,
     make_checked_mesh,
-    make_model_config,
     make_task_data,
-    optimizer_config,
     read_labels,
 )
 
@@ -55,7 +53,7 @@ _MOST_LENGTHS = 4
 
 
 def open_run(
-    config: ConfigDict,
+    config: RunConfig,
     workdir: str,
     to_train: bool = True,
     mesh: Mesh | None = None,
@@ -65,7 +63,7 @@ def open_run(
     """Prepares missing data and opens everything. All processes call it.
 
     Args:
-      config: as bert_jax/config/defaults.py describes it.
+      config: of the run.
       workdir: folder of the run.
       to_train: whether it is trained; otherwise labelled files to train on may be missing.
       mesh: the devices; None: all devices, as the configuration arranges them.
@@ -76,14 +74,15 @@ def open_run(
       UserError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
         used.
     """
-    optimizer_config(config)  # invalid settings are reported before long work
+    check_names(config.optimizer)  # invalid settings are reported before long work
     data = make_task_data(config)
-    make_model_config(config)
     mesh = mesh or make_checked_mesh(config)
-    if has_corpus(config):
-        run = _open_corpus(config, workdir, data, mesh, log)  # pyright: ignore[reportArgumentType]
+    if isinstance(config, PretrainingConfig):
+        assert isinstance(data, CorpusData)
+        run = _open_corpus(config, workdir, data, mesh, log)
     else:
-        run = _open_labelled(config, workdir, data, to_train, mesh)  # pyright: ignore[reportArgumentType]
+        assert isinstance(config, FinetuningConfig) and isinstance(data, Labelled)
+        run = _open_labelled(config, workdir, data, to_train, mesh)
     if losses:
         run = dataclasses.replace(run, losses=losses)
     _ = run.add_fields  # the encoder may refuse the tokenizer
@@ -92,20 +91,24 @@ def open_run(
 
 
 def _open_corpus(
-    config: ConfigDict, workdir: str, data: CorpusData, mesh: Mesh, log: Callable[[str], None]
+    config: PretrainingConfig,
+    workdir: str,
+    data: CorpusData,
+    mesh: Mesh,
+    log: Callable[[str], None],
 ) -> Run:
-    folder = data_dir(config, workdir)
+    folder = config.data_dir(workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare(data_config(config), folder, config.data.num_processes, log).verify()
+        prepare(config.data, folder, config.data.num_processes, log).verify()
     processes.barrier("data")
     refresh(folder)  # process 0 has written it, perhaps on another machine
     manifest = Manifest.load(folder)
     tokenizer = manifest.tokenizer()
 
-    lengths = [phase.sequence_length for phase in make_phases(config, steps=0)]
+    lengths = [phase.sequence_length for phase in config.make_phases(0)]
     num_rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
-    phases = make_phases(config, total_steps(config, num_rows))
+    phases = config.make_phases(config.total_steps(num_rows))
     training = tuple(
         CorpusRows(manifest, TRAIN, phase.sequence_length, phase.batch_size, config.seed)
         for phase in phases
@@ -147,14 +150,14 @@ def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
 
 
 def _open_labelled(
-    config: ConfigDict, workdir: str, data: Labelled, to_train: bool, mesh: Mesh
+    config: FinetuningConfig, workdir: str, data: Labelled, to_train: bool, mesh: Mesh
 ) -> Run:
-    (phase,) = make_phases(config, steps=1)
+    (phase,) = config.make_phases(1)
     if not config.data.eval:
         raise UserError("config.data.eval is missing: the file to evaluate on.")
     sources = {"eval": config.data.eval, **_more_sources(config.data.more_eval)}
     lengths = config.data.bucket_lengths or _lengths_of_run(workdir)
-    training, grows = (), reads_new_words(make_model_config(config))
+    training, grows = (), reads_new_words(config.model)
     if to_train:
         vocabulary = _vocabulary(config)
         tokenizer = load_tokenizer(vocabulary, config.data.lowercase, grows)
@@ -165,8 +168,7 @@ def _open_labelled(
         data = dataclasses.replace(data, labels=data.find_labels(examples))
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
-        config = ConfigDict(config.to_dict())  # config.json has the lengths that were chosen
-        config.data.bucket_lengths = lengths
+        config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
         even = sharding.batch_shards(mesh) * microbatches
@@ -177,7 +179,7 @@ def _open_labelled(
             even = even if config.data.batch_by == "tokens" else 0
             rows = rows.for_training(phase.batch_size, config.seed, even)
         training = (rows,)
-        steps = total_steps(config, (training[0].rows_per_epoch,))
+        steps = config.total_steps((training[0].rows_per_epoch,))
     else:
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
@@ -193,7 +195,7 @@ def _open_labelled(
         mesh=mesh,
         tokenizer=tokenizer,
         vocabulary_path=vocabulary,
-        phases=make_phases(config, steps),
+        phases=config.make_phases(steps),
         data=data,
         training=training,
         evaluation=(evaluation,),
@@ -208,21 +210,19 @@ def _open_labelled(
 
 
 def _lengths_of_run(workdir: str) -> tuple[int, ...]:
-    """Returns the lengths of a run to resume or evaluate; () if there is none.
-
-    Runs of earlier versions have other lengths than would be chosen now.
-    """
+    """Returns the lengths of a run to resume or evaluate; () if there is none."""
     if not has_checkpoints(workdir):
         return ()
     try:
-        return store.load(workdir).data.bucket_lengths
+        return store.load(workdir)["data.bucket_lengths"]
     except UserError:  # the file is corrupt; the checkpoint has the configuration too
         return ()
 
 
-def _check_packing(config: ConfigDict, data: Labelled) -> None:
-    if not data.can_pack or "num_heads" not in config.model:
-        what = "head or these losses" if "num_heads" in config.model else "encoder"
+def _check_packing(config: FinetuningConfig, data: Labelled) -> None:
+    is_transformer = isinstance(config.model, TransformerConfig)
+    if not (data.can_pack and is_transformer):
+        what = "head or these losses" if is_transformer else "encoder"
         raise UserError(
             f"config.data.max_examples_per_row={config.data.max_examples_per_row}: this {what}"
             " would mix the examples of a row:"
@@ -231,7 +231,7 @@ def _check_packing(config: ConfigDict, data: Labelled) -> None:
 
 
 def _describe_batches(
-    config: ConfigDict,
+    config: FinetuningConfig,
     phase: Phase,
     pad_lengths: tuple[int, ...],
     training: tuple[LabelledRows, ...],
@@ -257,7 +257,7 @@ def _fingerprint(
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _vocabulary(config: ConfigDict) -> str:
+def _vocabulary(config: FinetuningConfig) -> str:
     if not config.data.vocab:
         raise UserError(
             "config.init_from is missing: the pre-trained model to start from. (Or name a"

@@ -8,7 +8,7 @@ import platform
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.fields import describe_model, has_corpus, reinitialized_pattern
+from bert_jax.config.run import parse
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.files.atomic import AppendFile
 from bert_jax.files.errors import UserError
@@ -53,14 +53,11 @@ def restore_or_init(
             functools.partial(init_some, task, mesh, key),
             encoder=model.name,
             vocab_size=model.vocab_size,
-            reinit=reinitialized_pattern(
-                model.name, model.num_layers, config.get("reinit_layers", 0)
-            ),
+            reinit=config.reinitialized_pattern(),
             special_tokens=special_tokens(run.tokenizer),
-            renew_special_tokens=MODELS[model.name].renews_special_tokens
-            and not has_corpus(config),
+            renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
         )
-        for line in (*origin, f"as {describe_model(config)}"):
+        for line in (*origin, f"as {config.describe_model()}"):
             listener.line(f"start      {line}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}
     # 3. Random parameters.
@@ -103,7 +100,7 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     Raises:
       UserError: listing what differs.
     """
-    changed = store.differences(store.from_json(meta["config"]), run.config)
+    changed = store.differences(parse(meta["config"]), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
     if meta.get("losses", []) != sorted(run.losses):

@@ -10,28 +10,35 @@ from typing import Any
 import jax
 import optax
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from bert_jax.config import store
-from bert_jax.config.checks import check_corpus, check_labelled
-from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.fields import has_corpus, value_of
-from bert_jax.config.phases import Phase, duration_steps, make_phases, phase_entries
+from bert_jax.config.phases import Phase, duration_steps
+from bert_jax.config.run import (
+    BidirectionalLMConfig,
+    FinetuningConfig,
+    PretrainingConfig,
+    RunConfig,
+)
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
-from bert_jax.optim.make import check_names, make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
+from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
-from bert_jax.tasks.task import Task, TaskData, TaskSettings
+from bert_jax.tasks.task import Task, TaskData
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.state import make_key
 
+# What a task with such a configuration trains on, and an example of one.
+_NEEDS: dict[type[RunConfig], tuple[str, str]] = {
+    PretrainingConfig: ("a corpus", "config.data.source, such as configs/base.py"),
+    BidirectionalLMConfig: ("streams of words", "config.head.softmax, such as configs/elmo.py"),
+    FinetuningConfig: ("labelled examples", "config.head, such as configs/classification.py"),
+}
 # The labels of a run, in the order of their numbers.
 LABELS = "labels.json"
 
@@ -41,7 +48,7 @@ class Run:
     """Everything that training and evaluation need; the same on every process.
 
     Attributes:
-      config: as bert_jax/config/defaults.py describes it.
+      config: of the run.
       workdir: folder of the run.
       mesh: all devices.
       tokenizer: that made the data.
@@ -55,7 +62,7 @@ class Run:
       losses: further losses by name, see `tasks.auxiliary`.
     """
 
-    config: ConfigDict
+    config: RunConfig
     workdir: str
     mesh: Mesh
     tokenizer: Tokenizer
@@ -76,7 +83,7 @@ class Run:
     @functools.cached_property
     def model(self) -> EncoderConfig:
         """Sizes and numerics of the encoder."""
-        return make_model_config(self.config)
+        return self.config.model
 
     @functools.cached_property
     def add_fields(self) -> AddFields:
@@ -128,8 +135,7 @@ class Run:
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in steps."""
         rows = self.training_rows(phase).rows_per_epoch
-        value = value_of(self.config, name)
-        return duration_steps(value, name, phase, rows, self.steps)
+        return duration_steps(self.config[name], phase, rows, self.steps)
 
     def key(self, purpose: str) -> jax.Array:
         """Returns the random key for one purpose (state.PURPOSES)."""
@@ -138,7 +144,7 @@ class Run:
     def optimizer(self) -> tuple[optax.GradientTransformation, optax.Schedule]:
         """Returns the optimizer over the whole run, and its learning rate by step."""
         warmup_steps = self.steps_of("optimizer.warmup", self.phases[0])
-        return make_optimizer(optimizer_config(self.config), self.steps, warmup_steps)
+        return make_optimizer(self.config.optimizer, self.steps, warmup_steps)
 
     def flops_per_token(self, phase: Phase, sequence_length: int) -> float:
         """Returns the FLOPs of a step per position, for rows of this length."""
@@ -154,62 +160,35 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     return 3 * (encoder + task.head_flops_per_token())
 
 
-def make_model_config(config: ConfigDict) -> EncoderConfig:
-    """Returns sizes and numerics of the encoder.
-
-    Raises:
-      UserError: for a model that does not exist, or values that it cannot have.
-    """
-    of_run = {"dtype": config.dtype, "prng_impl": config.prng_impl}
-    return make_encoder_config(config.model.to_dict() | of_run)
-
-
-def optimizer_config(config: ConfigDict) -> OptimizerConfig:
-    """Returns the settings of the optimizer.
-
-    Raises:
-      UserError: for an optimizer or a schedule that does not exist.
-    """
-    values = {k: v for k, v in config.optimizer.to_dict().items() if k != "warmup"}
-    phases = zip(phase_entries(config), values["phase_schedules"], strict=False)
-    values["phase_schedules"] = tuple((phase[1], *restart) for phase, restart in phases)
-    settings = OptimizerConfig(**values, encoder=config.model.name)
-    check_names(settings)
-    return settings
-
-
-def make_task_data(config: ConfigDict, **more: Any) -> TaskData:
+def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData:
     """Returns the host side of the configured task, without labels.
 
     Args:
       config: of the run.
-      more: fields of TaskSettings that no configuration has.
+      untrained: paths of the parameters that an import drew at random.
 
     Raises:
       UserError: for a task that does not exist, or settings that it cannot have.
     """
     row = find_task(config.task)
-    check = check_corpus if has_corpus(row.default_config()) else check_labelled
-    check(config)  # the configuration of another task lacks fields
-    if has_corpus(config) and row.reads_streams != (config.data.segments == "stream"):
-        needed = "needs" if row.reads_streams else "cannot read"
+    kind = type(row.default_config())
+    if not isinstance(config, kind):
+        what, example = _NEEDS[kind]
         raise UserError(
-            f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
-            f" {config.data.segments!r}: change one of the two."
+            f"config.task={config.task!r} trains on {what}: use a configuration with {example}."
         )
-    settings = TaskSettings(
-        model=config.model.to_dict(),
-        data=config.data.to_dict(),
-        head=config.get("head", ConfigDict()).to_dict(),
-        metrics=tuple(config.get("metrics", ())),
-        max_sequence_length=phase_entries(config)[0][0],
-        frozen_encoder=config.optimizer.frozen_layers == -1,
-        **more,
-    )
-    return row.make(settings)
+    if isinstance(config, PretrainingConfig):
+        segments = config.data.segments
+        if row.reads_streams != (segments == "stream"):
+            needed = "needs" if row.reads_streams else "cannot read"
+            raise UserError(
+                f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
+                f" {segments!r}: change one of the two."
+            )
+    return row.make(config).with_untrained(untrained)
 
 
-def make_checked_mesh(config: ConfigDict, devices: Sequence[Any] = ()) -> Mesh:
+def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:
     """Returns the mesh of all devices, over which every batch of the run can be split evenly.
 
     Args:
@@ -220,7 +199,7 @@ def make_checked_mesh(config: ConfigDict, devices: Sequence[Any] = ()) -> Mesh:
       UserError: a batch cannot be split.
     """
     mesh = sharding.make_mesh(**config.mesh.to_dict(), devices=devices)
-    for phase in make_phases(config, steps=0):
+    for phase in config.make_phases(0):
         name = "microbatch_size" if config.microbatch_size else "global_batch_size"
         size = config.microbatch_size or phase.batch_size
         sharding.check_batch_size(mesh, name, size)

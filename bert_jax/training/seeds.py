@@ -9,9 +9,8 @@ import json
 import os
 from collections.abc import Mapping
 
-from ml_collections import ConfigDict
-
 from bert_jax.config import store
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_json
 from bert_jax.scores.spread import summarize_seeds
@@ -21,7 +20,7 @@ from bert_jax.training.train import TrainResult, train
 
 
 def train_seeds(
-    config: ConfigDict,
+    config: RunConfig,
     workdir: str,
     *,
     listener: Listener | None = None,
@@ -46,9 +45,8 @@ def train_seeds(
     """
     listener = listener if listener and processes.is_main() else Listener()
     result, results = None, {}
-    for seed in range(config.seed, config.seed + config.seeds):
-        run = ConfigDict(config.to_dict())
-        run.seed, run.seeds = seed, 1
+    for seed in range(config.seed, config.seed + config["seeds"]):
+        run = config.replace({"seed": seed, "seeds": 1})
         folder = os.path.join(workdir, f"seed-{seed}")
         listener.line("")
         listener.line(f"seed {seed}, in {folder}")
@@ -73,7 +71,7 @@ def train_seeds(
     return result
 
 
-def summarize(config: ConfigDict, results: dict[int, dict]) -> dict:
+def summarize(config: RunConfig, results: dict[int, dict]) -> dict:
     """Returns results.json of several seeds, from that of each."""
     first, metric = next(iter(results.values())), config.metrics[0]
     scores = {seed: result["eval"][metric] for seed, result in results.items()}

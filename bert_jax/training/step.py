@@ -22,17 +22,16 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
-from bert_jax.config.fields import has_corpus
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
-from bert_jax.training.run import Run, optimizer_config
+from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
 
 
@@ -310,18 +309,18 @@ def make_train_step(
         warmup_steps = run.steps_of("optimizer.warmup", run.phases[0])
     return _jit_train_step(
         run.task_at(phase),
-        optimizer_config(config),
+        config.optimizer,
         run.mesh,
         batch_size=batch_size,
         steps=run.steps,
         warmup_steps=warmup_steps,
         num_microbatches=num_microbatches(config, batch_size),
         nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
-        in_two=not has_corpus(config),
+        in_two=not config.has_corpus,
     )
 
 
-def num_microbatches(config: ConfigDict, batch_size: int) -> int:
+def num_microbatches(config: RunConfig, batch_size: int) -> int:
     """Returns batch_size / config.microbatch_size; 1 if not divisible or without microbatches."""
     size = config.microbatch_size
     return batch_size // size if size and batch_size % size == 0 else 1

@@ -9,11 +9,10 @@ import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.config import store
-from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes
 from bert_jax.files.errors import UserError
 from bert_jax.files.prefetch import Prefetcher
@@ -53,7 +52,7 @@ class TrainResult:
 
 
 def train(
-    config: ConfigDict,
+    config: RunConfig,
     workdir: str,
     *,
     listener: Listener | None = None,
@@ -62,7 +61,7 @@ def train(
     """Trains to the end, or until SIGTERM or SIGINT; resumes from the newest checkpoint.
 
     Args:
-      config: as bert_jax/config/defaults.py describes it.
+      config: of the run.
       workdir: folder of the run; created if missing.
       listener: receives progress, metrics and messages in process 0.
       losses: further losses by name, functions (outputs, batch) -> Sum; see `tasks.auxiliary`.
@@ -81,7 +80,7 @@ def train(
             f" --config.init_from={workdir} --workdir=NEW."
         )
     make_task_data(config)  # reports invalid settings before weights are read
-    if config.init_from and not store.has_begun(config, workdir):
+    if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line)
     listener.opened(run)
@@ -198,7 +197,7 @@ def report_chosen(run: Run, checkpoints: Checkpoints, listener: Listener) -> Non
     A run on a corpus writes results.json in --mode=evaluate, unless the best checkpoint is used.
     """
     use = run.config.checkpoint.use
-    if has_corpus(run.config) and use != "best":
+    if run.config.has_corpus and use != "best":
         return
     checkpoints.wait()
     step = checkpoints.chosen_step(use)

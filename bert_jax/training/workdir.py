@@ -9,7 +9,6 @@ from typing import Any
 from bert_jax.config import store
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange import LoadedModel, open_foreign
-from bert_jax.exchange.loaded import encoder_config
 from bert_jax.files.atomic import write_json
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
@@ -49,7 +48,7 @@ def open_workdir(workdir: str) -> LoadedModel:
     config = store.load(workdir)
     if not (vocabulary := find_vocabulary(workdir)):
         raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
-    grows = reads_new_words(encoder_config(config))
+    grows = reads_new_words(config.model)
     with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
     return LoadedModel(
@@ -86,13 +85,14 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
       workdir: the final path of the folder.
       certificate: content of certificate.json.
     """
-    config = loaded.config.copy_and_resolve_references()
-    config.data.vocab = os.path.join(os.path.abspath(workdir), loaded.vocabulary.copy_name)
+    config = loaded.config
+    vocabulary = os.path.join(os.path.abspath(workdir), loaded.vocabulary.copy_name)
+    config = config.replace({"data.vocab": vocabulary})
     store.save(config, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
     if TASKS[config.task].head:
-        is_regression = config.head.problem_type == "regression"
+        is_regression = config["head.problem_type"] == "regression"
         write_labels(folder, () if is_regression else loaded.labels)
     meta = {"config": config.to_dict(), "source": certificate["source"]}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:

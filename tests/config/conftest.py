@@ -1,19 +1,17 @@
 """What the tests of configurations share."""
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
+from bert_jax.config.run import FinetuningConfig, PretrainingConfig
 
 
 @pytest.fixture
 def make_config():
     """Returns a function that makes the defaults of pre-training with other values."""
 
-    def make(**values) -> ConfigDict:
-        config = defaults.pretraining()
-        config.update_from_flattened_dict(values)
-        return config
+    def make(**values) -> PretrainingConfig:
+        return defaults.pretraining().replace(values)
 
     return make
 
@@ -22,9 +20,7 @@ def make_config():
 def make_labelled():
     """Returns a function that makes the defaults of classification with other values."""
 
-    def make(**values) -> ConfigDict:
-        config = defaults.classification()
-        config.update_from_flattened_dict(values)
-        return config
+    def make(**values) -> FinetuningConfig:
+        return defaults.classification().replace(values)
 
     return make

@@ -4,34 +4,11 @@ import dataclasses
 
 import pytest
 
-from bert_jax.config import checks
-from bert_jax.config.data import MAX_WEIGHTS, DataConfig, data_config, parse_weights
-from bert_jax.config.phases import make_phases
+from bert_jax.config.data import MAX_WEIGHTS, DataConfig, parse_weights
 
-CONFIG = DataConfig(
-    source="installed_docs",
-    line_format="paragraphs",
-    document_separator="blank_line",
-    field="text",
-    language="en",
-    on_bad_text="replace",
-    vocab="train:wordpiece",
-    vocab_size=1000,
-    lowercase=True,
-    segments="pairs",
-    mode="dynamic",
-    seed=0,
-    dupe_factor=10,
-    short_seq_prob=0.1,
-    masked_lm_prob=0.15,
-    masking="subword",
-    mask_rounding="half_even",
-    validation_share=0.1,
-    sequence_lengths=(128,),
-    max_predictions_per_seq=(20,),
-)
+CONFIG = DataConfig(vocab_size=1000, sequence_lengths=(128,), num_predictions=(20,))
 FOR_MASKS = {
-    *("masked_lm_prob", "masking", "mask_rounding", "max_predictions_per_seq"),
+    *("masked_lm_prob", "masking", "mask_rounding", "num_predictions"),
     *("mask_share", "keep_share", "random_share"),
 }
 
@@ -39,42 +16,44 @@ FOR_MASKS = {
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"mode": "static", "masking": "span"}, "data.masking=span needs data.mode=dynamic"),
+        ({"mode": "static", "masking": "span"}, "masking='span' needs config.data.mode='dynamic'"),
         (
             {"mode": "static", "mask_rounding": "stochastic"},
-            "data.mask_rounding=stochastic needs data.mode=dynamic: the released program",
+            "mask_rounding='stochastic' needs config.data.mode='dynamic': the released program",
         ),
         (
             {"mode": "static", "mask_rounding": "bernoulli"},
-            "data.mask_rounding=bernoulli needs data.mode=dynamic: the released program",
+            "mask_rounding='bernoulli' needs config.data.mode='dynamic': the released program",
         ),
         (
             {"mode": "static", "segments": "full_sentences"},
-            "data.segments=full_sentences needs data.mode=dynamic: the released program",
+            "segments='full_sentences' needs config.data.mode='dynamic': the released program",
         ),
         (
             {"mask_rounding": "bernoulli", "masking": "whole_word"},
-            "data.mask_rounding=bernoulli, .* needs data.masking=subword, not whole_word.",
+            "mask_rounding='bernoulli', .* needs config.data.masking='subword', not 'whole_word'.",
         ),
-        ({"masking": "phrase"}, "data.masking=phrase needs data.lexicon: a file with a phrase a l"),
+        (
+            {"masking": "phrase"},
+            "masking='phrase' needs config.data.lexicon: a file with a",
+        ),
         (
             {"lexicon": "names.txt"},
-            "data.lexicon='names.txt' has no effect with data.masking=subword: set data.masking=ph",
+            "lexicon='names.txt' has no effect with config.data.masking='subword': set config.dat",
         ),
         (
             {"lexicon_weights": ("person=2",), "masking": "span"},
-            "data.lexicon_weights=.'person=2',. has no effect with data.masking=span",
+            "lexicon_weights=.'person=2',. has no effect with config.data.masking='span'",
         ),
         (
             {"mask_rounding": "bernoulli", "masking": "phrase", "lexicon": "names.txt"},
-            "data.mask_rounding=bernoulli, .* needs data.masking=subword, not phrase.",
+            "mask_rounding='bernoulli', .* needs config.data.masking='subword', not 'phrase'.",
         ),
         (
             {"mask_share": 0.9},
-            "data.mask_share=0.9, data.keep_share=0.1, data.random_share=0.1: they must be at least"
-            " 0 and add up to 1.",
+            "mask_share=0.9, keep_share=0.1, random_share=0.1: they must add up to 1.",
         ),
-        ({"mask_share": 1.1, "keep_share": -0.2}, "data.keep_share=-0.2, .* must be at least 0"),
+        ({"mask_share": 1.1, "keep_share": -0.2}, "keep_share=-0.2 must be at least 0"),
     ],
 )
 def test_invalid_combinations_are_refused(changes, message):
@@ -92,7 +71,11 @@ def test_invalid_combinations_are_refused(changes, message):
     ],
 )
 def test_fields_without_effect(changes, unused):
-    assert dataclasses.replace(CONFIG, **changes).unused == unused
+    config = dataclasses.replace(CONFIG, **changes)
+    everything = DataConfig(mode="static").shard_settings().keys()
+    assert everything - config.shard_settings().keys() == unused
+    assert {"source", "vocab_size", "sequence_lengths"} <= config.shard_settings().keys()
+    assert not {"dir", "num_processes", "eval_masked_lm_prob"} & everything
 
 
 def test_shares_add_up_within_the_precision_of_floats():
@@ -111,31 +94,20 @@ def test_weights_of_classes():
     "entry", ["person", "=2", "person=", "person=-1", "a=nan", "a=inf", "a =1"]
 )
 def test_a_malformed_weight_is_named(entry):
-    with pytest.raises(
-        ValueError, match=f"data.lexicon_weights: '{entry}' is not CLASS=WEIGHT wit"
-    ):
+    with pytest.raises(ValueError, match=f"lexicon_weights: '{entry}' is not CLASS=WEIGHT wit"):
         dataclasses.replace(CONFIG, masking="phrase", lexicon="x", lexicon_weights=(entry,))
-    with pytest.raises(ValueError, match="data.lexicon_weights: 3 is not CLASS=WEIGHT"):
+    with pytest.raises(ValueError, match="lexicon_weights: 3 is not CLASS=WEIGHT"):
         parse_weights((3,))  # pyright: ignore[reportArgumentType]
 
 
 def test_a_class_has_one_weight_and_there_are_numbers_for_all_of_them():
-    with pytest.raises(ValueError, match="data.lexicon_weights gives the class 'a' twice."):
+    with pytest.raises(ValueError, match="lexicon_weights gives the class 'a' twice."):
         parse_weights(("a=1", "a=1"))
     assert len(parse_weights([f"class {i}={i}" for i in range(MAX_WEIGHTS)])) == 125
-    with pytest.raises(ValueError, match="data.lexicon_weights has 126 classes, more than 125: gi"):
+    with pytest.raises(ValueError, match="lexicon_weights has 126 classes, more than 125: gi"):
         parse_weights([f"{i}=1" for i in range(126)])
-
-
-def test_data_are_made_for_each_sequence_length_once(make_config):
-    config = make_config(phases=((128, 0.5, 0, 20), (64, 0.3), (128, 0.2, 8, 20)))
-    data = data_config(config)
-    assert data.sequence_lengths == (64, 128)
-    assert data.max_predictions_per_seq == (10, 20)
-    assert data.vocab_size == config.model.vocab_size
 
 
 def test_without_stored_masks_phases_of_one_length_may_differ_in_predictions(make_config):
     config = make_config(phases=((128, 0.5, 0, 20), (128, 0.5)))
-    checks.check(config)
-    assert [p.max_predictions_per_seq for p in make_phases(config, 10)] == [20, 19]
+    assert [p.max_predictions_per_seq for p in config.make_phases(10)] == [20, 19]

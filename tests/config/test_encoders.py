@@ -8,7 +8,6 @@ from bert_jax.config.encoders import (
     ENCODERS,
     BertConfig,
     GptConfig,
-    default_fields,
     make_encoder_config,
 )
 from bert_jax.files.errors import UserError
@@ -149,6 +148,6 @@ def test_a_configuration_is_made_from_fields():
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_has_a_module_and_defaults_that_it_accepts(name):
     assert MODELS.keys() == ENCODERS.keys() and MODELS[name].config is ENCODERS[name]
-    fields = default_fields(name)
+    fields = ENCODERS[name]().to_dict()
     assert fields["name"] == name and "dtype" not in fields
     assert make_encoder_config(fields) == ENCODERS[name]()

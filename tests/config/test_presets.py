@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from bert_jax.config import checks, defaults, presets, store
-from bert_jax.config.fields import fields, value_of
-from bert_jax.config.phases import make_phases
+from bert_jax.config import defaults, presets, store
 from bert_jax.config.presets import PRESETS
+from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.models.layers.dense import activate
 from bert_jax.models.layers.masks import attention_bias, can_attend
@@ -26,7 +25,7 @@ from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
-from bert_jax.training.run import Run, make_model_config, make_task_data
+from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import init_params
 from bert_jax.training.train import train
 from tests import tiny
@@ -85,10 +84,9 @@ of_each_preset = pytest.mark.parametrize("name, known", KNOWN.items(), ids=KNOWN
 
 
 def make_config(preset: str = "", explicit: tuple[str, ...] = (), **changes):
-    config = defaults.pretraining()
+    config = defaults.pretraining().to_config_dict()
     config.update_from_flattened_dict({"preset": preset, **changes})
-    presets.apply(config, explicit)
-    return config
+    return init_from.resolve(config, explicit)
 
 
 def make_run(name: str, **changes) -> Run:
@@ -110,7 +108,7 @@ def make_run(name: str, **changes) -> Run:
         mesh=cast(Any, None),
         tokenizer=cast(Any, tokenizer),
         vocabulary_path="",
-        phases=make_phases(config, config.steps),
+        phases=config.make_phases(config.steps),
         data=data,
         training=(cast(Any, SimpleNamespace(rows_per_epoch=10**6)),),
         evaluation=((),),
@@ -123,11 +121,10 @@ def make_run(name: str, **changes) -> Run:
 
 
 def test_every_preset_fixes_the_same_fields_and_passes_the_checks():
-    base = dict(fields(make_config()))
-    for name, values in PRESETS.items():
+    base = make_config().fields()
+    for values in PRESETS.values():
         assert values.keys() == PRESETS["paper"].keys() <= base.keys()
         assert all(type(value) is type(base[field]) for field, value in values.items())
-        checks.check(make_config(name))
     assert PRESETS.keys() == KNOWN.keys()
 
 
@@ -142,8 +139,8 @@ def test_a_preset_sets_its_fields_and_no_other(name, known):
     assert config.data.segments == known.segments
     assert config.data.mode == ("static" if known.static else "dynamic")
     assert config.data.mask_rounding == known.counts_masks
-    others = dict(fields(base)).keys() - PRESETS[name].keys() - {"preset"}
-    assert all(value_of(config, field) == value_of(base, field) for field in others)
+    others = base.fields().keys() - PRESETS[name].keys() - {"preset"}
+    assert all(config[field] == base[field] for field in others)
 
 
 def test_without_a_preset_nothing_changes_and_nothing_is_said():
@@ -154,7 +151,7 @@ def test_without_a_preset_nothing_changes_and_nothing_is_said():
 
 def test_the_default_differs_from_google_2019_in_when_masks_are_drawn_only():
     base = make_config()
-    different = {f: v for f, v in PRESETS["google_2019"].items() if value_of(base, f) != v}
+    different = {f: v for f, v in PRESETS["google_2019"].items() if base[f] != v}
     assert different == {"data.mode": "static"}
 
 
@@ -179,10 +176,8 @@ def test_an_unknown_preset_is_refused():
 
 
 def test_a_preset_is_refused_where_its_fields_do_not_exist():
-    config = defaults.bidirectional_lm()
-    config.preset = "paper"
     with pytest.raises(ValueError, match="sets config.model.mask_value, which this configuration"):
-        presets.apply(config, ())
+        init_from.resolve(defaults.bidirectional_lm().replace({"preset": "paper"}).to_dict(), ())
 
 
 def test_the_table_in_the_documentation_has_every_preset_and_field():
@@ -208,7 +203,7 @@ def in_words(value) -> str:
 
 @of_each_preset
 def test_gelu(name, known):
-    config = make_model_config(make_config(name))
+    config = make_config(name).model
     x = np.linspace(-4, 4, 81)
     exact = x * (1 + erf(x / np.sqrt(2))) / 2
     by_tanh = x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
@@ -221,14 +216,14 @@ def test_gelu(name, known):
 def test_layer_norm_of_values_so_small_that_epsilon_counts(name, known):
     x = np.array([[1e-6, -1e-6, 3e-6, -3e-6]])
     expected = x / np.sqrt(x.var() + known.layer_norm_epsilon)
-    module = layer_norm(make_model_config(make_config(name)))
+    module = layer_norm(make_config(name).model)
     found = module.apply({"params": {"scale": jnp.ones(4), "bias": jnp.zeros(4)}}, jnp.float32(x))
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5)
 
 
 @of_each_preset
 def test_what_is_added_to_a_score_that_must_not_be_seen(name, known):
-    config = make_model_config(make_config(name))
+    config = make_config(name).model
     visible = can_attend(jnp.array([[1, 1, 0]]), jnp.arange(3)[None], "bidirectional")
     bias = np.asarray(attention_bias(visible, config.mask_value))[0, 0]
     assert bias[0].tolist() == [0, 0, known.mask_value]
@@ -400,7 +395,6 @@ def test_each_preset_prepares_trains_evaluates_and_answers(name, corpus, tmp_pat
             "log.every": "2",
         },
     )
-    checks.check(config)
     workdir = str(tmp_path / "run")
     train(config, workdir, listener=training_listener())
     shown = capsys.readouterr().out

@@ -11,11 +11,11 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
 from bert_jax.models.reading import HeadConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.classification import Classification
@@ -28,9 +28,7 @@ from tests.tiny import SIZES, make_model, make_task
 NEXT_TOKEN = ("left_to_right", "gpt")
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
-OPTIMIZER = OptimizerConfig(
-    "bert_adam", 1e-3, "constant", 0.01, 0.9, 0.999, 1e-6, 1.0, ("bias",), "bert"
-)
+OPTIMIZER = OptimizerConfig(learning_rate=1e-3, schedule="constant", no_decay=("bias",))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from bert_jax.models.model import Encoded, Encoder, EncoderConfig, Model
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BagConfig(EncoderConfig):
-    context_size: int  # features of the inner layer
+    name: str = "bag"
+    context_size: int = 16  # features of the inner layer
 
 
 class Bag(Encoder):

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.config import store
+from bert_jax.config.run import RunConfig, parse
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.model_configs import BERT
@@ -25,7 +25,6 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import (
     load_workdir_tokenizer,
-    make_model_config,
     make_task_data,
     write_labels,
 )
@@ -44,7 +43,7 @@ FINE_TUNING = {
     "head__doc_stride": 8,
 }
 
-MakeRun = Callable[..., tuple[ConfigDict, str]]
+MakeRun = Callable[..., tuple[RunConfig, str]]
 MakeWorkdir = Callable[..., str]
 
 
@@ -66,19 +65,18 @@ def random_params(like: Any, seed: int = 0) -> Any:
     return jax.tree_util.tree_map_with_path(draw, like)
 
 
-def _small_config(name: str, changes: dict[str, Any]) -> ConfigDict:
+def _small_config(name: str, changes: dict[str, Any]) -> RunConfig:
     name, _, argument = name.partition(":")
     get_config = importlib.import_module(f"configs.{name}").get_config
-    config = get_config(argument) if argument else get_config()
+    config = parse(get_config(argument) if argument else get_config())
     sizes = {
         "model__vocab_size": len(VOCABULARY),
         "model__num_layers": 1,
         "model__max_position_embeddings": 40,
     }
     sizes |= tiny.rows_of(config, 24)
-    sizes |= FINE_TUNING if "head" in config else {}
-    config.update_from_flattened_dict(tiny.make_overrides(**sizes | changes))
-    return config
+    sizes |= {} if config.has_corpus else FINE_TUNING
+    return config.replace(tiny.make_overrides(**sizes | changes))
 
 
 class Lines(Listener):
@@ -96,7 +94,7 @@ class Lines(Listener):
 
 
 def open_model(
-    workdir: str, batch_tokens: int = 4096, config: ConfigDict | None = None
+    workdir: str, batch_tokens: int = 4096, config: RunConfig | None = None
 ) -> Predictor:
     """Returns a predictor of a workdir; `config` replaces the workdir's."""
     return Predictor(load_workdir(config or store.load(workdir), workdir), batch_tokens)
@@ -112,21 +110,21 @@ def make_run(tmp_path_factory) -> MakeRun:
     """
 
     def make(
-        name: str | ConfigDict,
+        name: str | RunConfig,
         labels: tuple[str, ...] = (),
         vocabulary: tuple[str, bytes] = ("vocab.txt", ("\n".join(VOCABULARY) + "\n").encode()),
         **changes: Any,
-    ) -> tuple[ConfigDict, str]:
+    ) -> tuple[RunConfig, str]:
         folder = tmp_path_factory.mktemp("run")
         (folder / vocabulary[0]).write_bytes(vocabulary[1])
-        config = name if isinstance(name, ConfigDict) else _small_config(name, changes)
+        config = name if isinstance(name, RunConfig) else _small_config(name, changes)
         data = make_task_data(config)
         if data.labels is not None:
             names = data.labels or labels or LABELS.get(config.task, ())
             data = dataclasses.replace(data, labels=names)
             write_labels(str(folder), data.labels)
         tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)
-        task = data.make_task(make_model_config(config), tokenizer)
+        task = data.make_task(config.model, tokenizer)
         checkpoints = Checkpoints(str(folder))
         checkpoints.save_params(random_params(abstract_params(task, sharding.make_mesh())), {})
         checkpoints.close()
@@ -137,7 +135,7 @@ def make_run(tmp_path_factory) -> MakeRun:
 
 
 @pytest.fixture(scope="session")
-def classifier(make_run) -> tuple[ConfigDict, str]:
+def classifier(make_run) -> tuple[RunConfig, str]:
     return make_run("classification")
 
 

@@ -151,7 +151,7 @@ def test_a_sample_of_the_held_out_split(make_workdir, tmp_path):
     documents = ["\n".join(" ".join(rng.choices(WORDS, k=9)) for _ in range(6)) for _ in range(40)]
     (tmp_path / "0.txt").write_text("\n\n".join(documents))
     vocab = os.path.join(workdir, "vocab.txt")
-    sizes = {"sequence_lengths": (32, 40), "max_predictions_per_seq": (6, 8)}
+    sizes = {"sequence_lengths": (32, 40), "num_predictions": (6, 8)}
     data = make_config(tmp_path, vocab=vocab, validation_share=0.3, short_seq_prob=0.8, **sizes)
     manifest = prepare(data, os.path.join(workdir, "data"), 1, log=lambda line: None)
 

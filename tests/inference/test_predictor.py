@@ -92,10 +92,10 @@ TEXTS = make_texts(24)
 TASKS = {
     "classification": (("classification", {}), TEXTS),
     "layers": (("classification", {"head__layers": "scalar_mix", "head__pool": "mean"}), TEXTS),
-    "bilstm": (("classification", {"head__type": "bilstm", "head__lstm_size": 4}), TEXTS),
+    "bilstm": (("classification", {"head__classification": "bilstm", "head__lstm_size": 4}), TEXTS),
     "pairs": (("glue:mrpc", {}), list(zip(TEXTS, reversed(TEXTS), strict=True))),
     "tagging": (("tagging", {}), TEXTS),
-    "crf": (("tagging", {"head__type": "crf"}), TEXTS),
+    "crf": (("tagging", {"head__tagging": "crf"}), TEXTS),
     "span": (("span", {}), QUESTIONS),
     "choice": (("multiple_choice", {}), CHOICES),
     "masks": (("base", {}), [*MASKED, *((text, "naive") for text in MASKED)]),

@@ -11,12 +11,12 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.config.groups import OptimizerConfig
+from bert_jax.config.run import parse
 from bert_jax.devices.trees import flatten, path_name, unflatten
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.optimizers import OPTIMIZERS, decay_mask
 from bert_jax.optim.schedules import SCHEDULES
-from bert_jax.optim.settings import OptimizerConfig
-from bert_jax.training.run import optimizer_config
 from bert_jax.training.state import init_params
 from configs import large_batch
 from tests.tiny import make_task
@@ -127,7 +127,7 @@ def test_a_run_may_be_all_warmup(name):
 
 def test_a_schedule_that_begins_anew_in_each_phase():
     """Of configs/large_batch.py: 7,038 and 1,563 updates, each as if it were a run by itself."""
-    config = optimizer_config(large_batch.get_config())
+    config = parse(large_batch.get_config()).optimizer
     _, rate = make_optimizer(config, 8601, 10_000)
     for first, steps, peak, warmup in ((0, 7038, 6e-3, 0.2843), (7038, 1563, 4e-3, 0.128)):
         risen = round(warmup * steps)

@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from bert_jax.config.groups import OptimizerConfig  # noqa: E402
 from bert_jax.optim.make import make_optimizer  # noqa: E402
-from bert_jax.optim.settings import OptimizerConfig  # noqa: E402
 
 SHAPES = {"kernel": (160, 130), "embedding": (300, 128), "bias": (7,)}
 

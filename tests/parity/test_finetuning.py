@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config import checks
+from bert_jax.config.run import parse
 from bert_jax.devices.trees import flatten
 from bert_jax.training.open import open_run
 from bert_jax.training.state import TrainState, init_params
@@ -121,10 +121,9 @@ def make_run(task, write, changes, folder):
     path = folder / f"examples{suffix}"
     write(path, random.Random(0), NUM_EXAMPLES)
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    config = importlib.import_module(f"configs.{task}").get_config()
+    config = parse(importlib.import_module(f"configs.{task}").get_config())
     files = {"data.train": str(path), "data.eval": str(path), "data.vocab": f"{folder}/vocab.txt"}
-    config.update_from_flattened_dict(VALUES | files | changes)
-    checks.check(config)
+    config = config.replace(VALUES | files | changes)
     return open_run(config, str(folder / "run"))
 
 

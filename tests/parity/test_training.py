@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.losses import loss_names
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import train_step

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bert_jax.config.run import parse
 from bert_jax.training.train import train
 from tests import tiny
 
@@ -62,8 +63,8 @@ class Run:
         """The configuration, for bert_jax.train.train."""
         from configs import tiny
 
-        config = tiny.get_config()
-        config.update_from_flattened_dict(self.values)
+        config = parse(tiny.get_config())
+        config = config.replace(self.values)
         return config
 
     def start(self, *flags: str, mode: str = "train", **environment: str) -> subprocess.Popen:

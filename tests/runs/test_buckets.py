@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.config.data import data_config
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import buckets
@@ -180,6 +179,6 @@ def test_other_settings_are_not_mixed_with_what_another_machine_prepares(
     copy = buckets.local(folder)
     buckets.claim(f"{copy}/preparing.json", b'{"settings": {"seed": 7}}')
     with pytest.raises(ValueError, match=r"Other settings are being prepared in .*preparing.json"):
-        prepare(data_config(config), copy, 1, log=lambda line: None)
+        prepare(config.data, copy, 1, log=lambda line: None)
     with pytest.raises(ValueError, match="use a shared file system"):
-        prepare(data_config(config), copy, 1, log=lambda line: None, task=(0, 2))
+        prepare(config.data, copy, 1, log=lambda line: None, task=(0, 2))

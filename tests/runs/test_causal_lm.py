@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import checks, store
+from bert_jax.config import store
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
@@ -71,15 +71,18 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 def make_config(name: str, folder: pathlib.Path):
     config = (gpt if name == "gpt" else left_to_right).get_config("tiny")
-    config.update_from_flattened_dict(tiny.make_overrides() | COMMON)
-    config.data.source = f"text:{folder}/corpus.txt"
-    config.data.vocab = str(folder / "vocab.txt")
-    config.data.dir = str(folder / name)
-    config.optimizer.name = "gpt_adam" if name == "gpt" else "adamw"
-    config.optimizer.schedule = "gpt_cosine" if name == "gpt" else "constant"
+    config = config.replace(tiny.make_overrides() | COMMON)
+    config = config.replace(
+        {
+            "data.source": f"text:{folder}/corpus.txt",
+            "data.vocab": str(folder / "vocab.txt"),
+            "data.dir": str(folder / name),
+            "optimizer.name": "gpt_adam" if name == "gpt" else "adamw",
+            "optimizer.schedule": "gpt_cosine" if name == "gpt" else "constant",
+        }
+    )
     if name == "gpt":
-        config.checkpoint.best_metric = "bits_per_character"
-    checks.check(config)
+        config = config.replace({"checkpoint.best_metric": "bits_per_character"})
     return config
 
 
@@ -204,9 +207,16 @@ def test_it_gives_features(run):
 @pytest.mark.slow
 def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(folder, tmp_path):
     config = make_config("left_to_right", folder)
-    config.data.segments, config.data.dir = "full_sentences", str(tmp_path / "data")
-    config.model.positions, config.metrics, config.steps = "sinusoidal", (), 24
-    config.optimizer.learning_rate = 2e-2
+    config = config.replace(
+        {
+            "data.segments": "full_sentences",
+            "data.dir": str(tmp_path / "data"),
+            "model.positions": "sinusoidal",
+            "metrics": (),
+            "steps": 24,
+            "optimizer.learning_rate": 2e-2,
+        }
+    )
     result = train(config, str(tmp_path / "run"))
     state = result.state
     assert "position_embeddings" not in state.params["bert"]["embeddings"]

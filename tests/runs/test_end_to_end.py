@@ -209,7 +209,7 @@ def test_the_last_part_of_a_batch_counts_exactly(static_run):
     config = store.load(static_run.workdir)
     found = {}
     for batch_size in (8, 16, 24):
-        config.eval.batch_size = batch_size
+        config = config.replace({"eval.batch_size": batch_size})
         found[batch_size] = evaluate_lib.evaluate(config, static_run.workdir)
     held_out = Manifest.load(config.data.dir or f"{static_run.workdir}/data")
     assert held_out.num_rows("validation", 24) % 24  # a part is left over
@@ -219,9 +219,9 @@ def test_the_last_part_of_a_batch_counts_exactly(static_run):
 
 def test_evaluation_can_stop_after_some_batches(static_run):
     config = store.load(static_run.workdir)
-    config.eval.batch_size = 8
+    config = config.replace({"eval.batch_size": 8})
     whole = evaluate_lib.evaluate(config, static_run.workdir)
-    config.eval.max_batches = 1
+    config = config.replace({"eval.max_batches": 1})
     assert evaluate_lib.evaluate(config, static_run.workdir) != whole
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import checks, store
-from bert_jax.config.data import data_config
+from bert_jax.config import store
+from bert_jax.config.run import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.init_from import resolve
@@ -24,7 +24,6 @@ from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.initial import check_source, initial_params, special_tokens
-from bert_jax.training.run import make_model_config
 from bert_jax.training.state import TrainState, abstract_params
 from bert_jax.training.train import train
 from configs import classification, gpt, mini
@@ -79,13 +78,15 @@ def num_pieces(files) -> int:
 
 
 def pretraining_config(files, num_pieces):
-    config = gpt.get_config("tiny")
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config.model.vocab_size = num_pieces
-    config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
-    config.data.vocab, config.data.num_processes = str(files), 1
-    config.data.validation_share = 0.0
-    checks.check(config)
+    config = parse(gpt.get_config("tiny"))
+    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
+    config = config.replace({"model.vocab_size": num_pieces})
+    config = config.replace(
+        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
+    )
+    config = config.replace(
+        {"data.vocab": str(files), "data.num_processes": 1, "data.validation_share": 0.0}
+    )
     return config
 
 
@@ -102,13 +103,17 @@ def params_of(workdir):
 
 
 def finetuning_config(files, source, workdir):
-    config = classification.get_config()
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config.init_from = source
-    config.data.train, config.data.eval = f"{files}/train.tsv", f"{files}/eval.tsv"
-    config.data.bucket_lengths = (16,)
+    config = parse(classification.get_config())
+    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
+    config = config.replace(
+        {
+            "init_from": source,
+            "data.train": f"{files}/train.tsv",
+            "data.eval": f"{files}/eval.tsv",
+            "data.bucket_lengths": (16,),
+        }
+    )
     resolve(config, (), str(workdir))
-    checks.check(config)
     return config
 
 
@@ -129,17 +134,17 @@ def test_data_are_found_again_by_any_name_of_the_vocabulary(pretrained, files, n
     folder, lines = f"{pretrained}/data", []
     before = Manifest.load(folder).fingerprint
     for name in ("vocab_40000.bpe", "encoder_bpe_40000.json"):
-        config.data.vocab = str(files / name)
-        assert prepare(data_config(config), folder, 1, lines.append).fingerprint == before
-    config.data.vocab = f"{pretrained}/vocab.gpt"
-    assert prepare(data_config(config), folder, 1, lines.append).fingerprint == before
+        config = config.replace({"data.vocab": str(files / name)})
+        assert prepare(config.data, folder, 1, lines.append).fingerprint == before
+    config = config.replace({"data.vocab": f"{pretrained}/vocab.gpt"})
+    assert prepare(config.data, folder, 1, lines.append).fingerprint == before
 
 
 @pytest.mark.parametrize("segments", ["full_sentences", "pairs"])
 def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_path):
     config = pretraining_config(files, num_pieces)
-    config.data.segments = segments
-    manifest = prepare(data_config(config), str(tmp_path), 1, [].append)
+    config = config.replace({"data.segments": segments})
+    manifest = prepare(config.data, str(tmp_path), 1, [].append)
     tokenizer = manifest.tokenizer()
     rows = manifest.rows("train", 16)
     batch = rows.read(np.arange(len(rows)))
@@ -153,8 +158,8 @@ def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_pat
 
 def test_running_text_may_have_a_byte_pair_vocabulary_of_its_own(files, num_pieces, tmp_path):
     config = pretraining_config(files, num_pieces)
-    config.data.vocab = "train:bpe"
-    manifest = prepare(data_config(config), str(tmp_path), 1, [].append)
+    config = config.replace({"data.vocab": "train:bpe"})
+    manifest = prepare(config.data, str(tmp_path), 1, [].append)
     tokenizer = manifest.tokenizer()
     rows = manifest.rows("train", 16)
     ids = rows.read(np.arange(len(rows)))["input_ids"]
@@ -178,7 +183,7 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
 
 def start(source, config, tokenizer, renew):
     """Returns the initial parameters of a run of next-token prediction, the random ones, lines."""
-    task, rng = CausalLM(make_model_config(config)), np.random.default_rng(1)
+    task, rng = CausalLM(config.model), np.random.default_rng(1)
     like = abstract_params(task, make_mesh())
     random_ones = flatten(jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like))
     initial, lines = initial_params(
@@ -214,7 +219,7 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     pretrained, files, num_pieces, tmp_path
 ):
     config = store.load(pretrained)
-    config.model.pad_vocab_to_multiple_of = 1
+    config = config.replace({"model.pad_vocab_to_multiple_of": 1})
     config.model.vocab_size = size = num_pieces - 3
     params = params_of(pretrained)
     params[TABLE] = params[TABLE][:size]
@@ -235,16 +240,18 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     np.testing.assert_array_equal(initial[TABLE][:size], params_of(source)[TABLE])
     np.testing.assert_array_equal(initial[TABLE][size:], random_ones[TABLE][size:])
 
-    config.model.vocab_size = num_pieces + 1
+    config = config.replace({"model.vocab_size": num_pieces + 1})
     with pytest.raises(ValueError, match="do not fit the configuration"):
         check_source(config)
 
 
 def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
-    config = mini.get_config()
-    config.update_from_flattened_dict(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config.model.vocab_size = num_pieces
-    config.data.source, config.data.line_format = f"text:{files}/corpus.txt", "sentences"
-    config.data.vocab, config.data.num_processes = str(files), 1
+    config = parse(mini.get_config())
+    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
+    config = config.replace({"model.vocab_size": num_pieces})
+    config = config.replace(
+        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
+    )
+    config = config.replace({"data.vocab": str(files), "data.num_processes": 1})
     with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
         train(config, str(tmp_path), listener=training_listener())

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.models.reading import HeadConfig
@@ -16,7 +17,6 @@ from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.task import TaskSettings
 from bert_jax.training.state import init_params, init_state, parameter_rules
 from bert_jax.training.step import train_step
 from tests.tiny import make_batch, make_model, make_task
@@ -211,8 +211,8 @@ def test_losses_that_have_no_sense_are_refused():
     task = Classification(make_model(), "single", 2)
     with pytest.raises(ValueError, match="lm_weight=0.5 adds the loss of the next token, which th"):
         Losses(lm_weight=0.5).add_to(task)
-    settings = TaskSettings({}, {}, {"lm_weight": 0.5}, (), 16, frozen_encoder=True)
+    values = {"head.lm_weight": 0.5, "optimizer.frozen_layers": -1}
     with pytest.raises(ValueError, match="lm_weight=0.5 trains the encoder, which .*=-1 freezes"):
-        Losses.make(settings)
+        Losses.make(defaults.classification().replace(values))
     causal = dataclasses.replace(task, model=make_model(attention_pattern="causal"))
     assert isinstance(Losses(lm_weight=0.5).add_to(causal), WithLosses)

@@ -24,11 +24,11 @@ from bert_jax.models.elmo import ElmoConfig
 from bert_jax.models.heads import WordScores
 from bert_jax.models.sampled_softmax import Sample, sampled_cross_entropy
 from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM, BidirectionalLMData
-from bert_jax.tasks.task import TaskSettings, add_answers, in_order
+from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 from bert_jax.training.run import make_task_data
 from bert_jax.training.state import abstract_state
-from tests.tiny import PRNG_IMPL
+from tests.tiny import PRNG_IMPL, make_model
 
 WORDS = "the cat sat on a mat".split()
 TOKENIZER = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False)
@@ -201,16 +201,10 @@ def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
 # ------------------------------------------------------------------ the host side
 
 
-def make_settings(**changes) -> TaskSettings:
-    config = defaults.bidirectional_lm()
-    config.update_from_flattened_dict({"model.vocab_size": SIZE, **changes})
-    groups = {name: config[name].to_dict() for name in ("model", "data", "head")}
-    return TaskSettings(**groups, metrics=tuple(config.metrics), max_sequence_length=20)
-
-
 def make_data(**changes) -> BidirectionalLMData:
     changes = {"head.softmax": "full"} | changes
-    return BidirectionalLMData.make(make_settings(**changes))
+    config = defaults.bidirectional_lm().replace({"model.vocab_size": SIZE, **changes})
+    return BidirectionalLMData.make(config)
 
 
 def test_metrics_follow_from_the_losses():
@@ -281,12 +275,7 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"model.name": "bert"},
-            "config.task='bidirectional_lm' needs an encoder that carries a state in both"
-            " directions, such as config.model.name='elmo', not 'bert'.",
-        ),
-        ({"head.softmax": "half"}, "config.head.softmax='half' is none of full, sampled."),
+        ({"head.softmax": "half"}, "config.head.softmax='half' must be one of full, sampled."),
         ({"metrics": ("f1",)}, f"config.metrics: 'f1' is none of {', '.join(METRICS)}."),
     ],
 )
@@ -294,6 +283,12 @@ def test_settings_that_do_not_exist_are_refused(changes, message):
     with pytest.raises(ValueError) as raised:
         make_data(**changes)
     assert str(raised.value) == message
+
+
+def test_the_encoder_carries_a_state():
+    config = defaults.bidirectional_lm().replace({}, model=make_model())
+    with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
+        BidirectionalLMData.make(config)
 
 
 def test_a_sample_has_fewer_words_than_the_vocabulary():
@@ -311,9 +306,8 @@ def test_a_sample_has_fewer_words_than_the_vocabulary():
     [("bidirectional_lm", "pairs", "needs"), ("pretraining", "stream", "cannot read")],
 )
 def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
-    config = getattr(defaults, task)()
-    config.data.segments = segments
-    config.model.next_sentence = False
+    changes = {"data.segments": segments, "model.next_sentence": False}
+    config = getattr(defaults, task)().replace(changes)
     message = (
         f"config.task='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
     )

@@ -33,11 +33,8 @@ def make_data():
     """Returns a function that makes the host side; `changes` are fields of the configuration."""
 
     def make(**changes: Any):
-        config = defaults.causal_lm()
-        metrics = changes.pop("metrics", config.metrics)
-        config.update_from_flattened_dict(tiny.make_overrides(**changes))
-        config.metrics = metrics
-        return make_task_data(config)
+        values = tiny.make_overrides(**{"phases": ((16, 1.0),)} | changes)
+        return make_task_data(defaults.causal_lm().replace(values))
 
     return make
 

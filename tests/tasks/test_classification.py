@@ -6,24 +6,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.task import TaskSettings
-
-DATA = {
-    "bucket_lengths": (16,),
-    "published": "",
-    "text_a": "text_a",
-    "text_b": "",
-    "label": "label",
-    "label_separator": "|",
-    "id": "",
-}
 
 
 def make(kind="single", metrics=("accuracy",), **changes):
-    settings = TaskSettings({}, DATA | changes, {"problem_type": kind}, metrics, 16)
-    return ClassificationData.make(settings)
+    values = {"head.problem_type": kind, "metrics": metrics, "checkpoint.best_metric": "loss"}
+    values |= {
+        f"data.{name}": value for name, value in ({"label_separator": "|"} | changes).items()
+    }
+    return ClassificationData.make(defaults.classification().replace(values))
 
 
 def examples(*labels):

@@ -2,15 +2,17 @@
 
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import TAGGING_HEADS
 from bert_jax.tasks.head_settings import check_head, make_head
-from bert_jax.tasks.task import TaskSettings
 from tests.tiny import make_model
 
 
 def make(frozen=False, **head):
-    return make_head(TaskSettings({}, {}, head, (), 16, frozen), "classification")
+    values = {f"head.{name}": value for name, value in head.items()}
+    values["optimizer.frozen_layers"] = -int(frozen)
+    return make_head(defaults.classification().replace(values), "classification")
 
 
 def test_fields_are_taken_and_missing_ones_are_those_of_bert():
@@ -50,8 +52,8 @@ def test_a_frozen_encoder_gives_features_unless_it_has_a_pooler():
     for changes in ({"pooler": False}, {"layers": "sum_all"}, {"classification": "bilstm"}):
         assert make(frozen=True, **changes).frozen
         assert not make(**changes).frozen
-    settings = TaskSettings({}, {}, {}, (), 16, frozen_encoder=True)
-    assert make_head(settings, "tagging", TAGGING_HEADS).frozen
+    config = defaults.tagging().replace({"optimizer.frozen_layers": -1})
+    assert make_head(config, "tagging", TAGGING_HEADS).frozen
 
 
 def test_a_causal_model_pools_elsewhere_than_at_its_first_token():

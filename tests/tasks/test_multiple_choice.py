@@ -3,22 +3,15 @@
 import numpy as np
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tasks.task import TaskSettings
-
-DATA = {
-    "bucket_lengths": (16,),
-    "text_a": "sent1",
-    "text_b": "",
-    "endings": (),
-    "label": "label",
-    "id": "",
-}
 
 
 def make(metrics=("accuracy",), **changes):
-    return MultipleChoiceData.make(TaskSettings({}, DATA | changes, {}, metrics, 16))
+    values = {"metrics": metrics, "checkpoint.best_metric": "loss", "data.text_b": ""}
+    values |= {f"data.{name}": value for name, value in changes.items()}
+    return MultipleChoiceData.make(defaults.multiple_choice().replace(values))
 
 
 def test_the_most_probable_ending_of_an_example_is_chosen():

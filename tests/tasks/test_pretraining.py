@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
-from bert_jax.config.phases import Phase, most_masks
+from bert_jax.config.phases import Phase, max_masks
 from bert_jax.training.run import make_task_data
 from tests import tiny
 
@@ -24,7 +24,7 @@ def make_task(prob, evaluation_prob, evaluate, final_prob=0.0):
     config = defaults.pretraining()
     fields = {"masked_lm_prob": prob, "eval_masked_lm_prob": evaluation_prob}
     config.data.update(fields | {"final_masked_lm_prob": final_prob})
-    phase = Phase(64, 4, most_masks(64, prob, "half_even"), 1.0, 0, 1)
+    phase = Phase(64, 4, max_masks(64, prob, "half_even"), 1.0, 0, 1)
     data = make_task_data(config)
     return cast(Any, data.make_task(tiny.make_model(), TOKENIZER, phase, evaluate))
 

@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import Question
 from bert_jax.tasks.span import SpanData
-from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenizers import load_tokenizer
 
 HEAD = {
@@ -28,8 +28,9 @@ GOLD = [
 
 
 def make(metrics=("f1", "exact"), published="", **head):
-    data = {"published": published, "bucket_lengths": (9,)}
-    return SpanData.make(TaskSettings({}, data, HEAD | head, metrics, 9))
+    values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
+    values |= {f"head.{name}": value for name, value in (HEAD | head).items()}
+    return SpanData.make(defaults.span().replace(values | {"data.published": published}))
 
 
 @pytest.fixture

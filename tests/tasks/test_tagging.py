@@ -6,21 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.tasks.tagging import TaggingData
-from bert_jax.tasks.task import TaskSettings
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
 
-DATA = {"bucket_lengths": (9,), "text_a": "", "label": "", "published": ""}
-HEAD = {
-    "entities": True,
-    "tagging": "linear",
-    "layers": "last",
-    "lstm_size": 4,
-    "lstm_layers": 1,
-    "document_context": False,
-}
 GOLD = [
     TaggedExample("x", "0", ("ann", "bob", "saw", "rome"), ("B-PER", "I-PER", "O", "B-LOC")),
     TaggedExample("x", "1", tuple("abcdefghij"), ("B-LOC", *"OOOOOOOOO")),
@@ -28,8 +19,10 @@ GOLD = [
 
 
 def make(metrics=("f1", "precision"), frozen=False, published="", **head):
-    data = DATA | {"published": published}
-    return TaggingData.make(TaskSettings({}, data, HEAD | head, metrics, 9, frozen))
+    values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
+    values |= {"optimizer.frozen_layers": -int(frozen), "data.published": published}
+    values |= {f"head.{name}": value for name, value in head.items()}
+    return TaggingData.make(defaults.tagging().replace(values))
 
 
 def with_labels(data):

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from bert_jax.config import checks, store
+from bert_jax.config import store
 from bert_jax.data import init_from
 from bert_jax.devices.trees import flatten
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
@@ -102,8 +102,7 @@ class Run:
     def evaluate(self, **changes):
         """Evaluates as --mode=evaluate, with changes of config.json."""
         config = store.load(str(self.workdir))
-        config.update_from_flattened_dict(changes)
-        checks.check(config)
+        config = config.replace(changes)
         with contextlib.redirect_stdout(io.StringIO()):
             return evaluate(config, str(self.workdir), listener=evaluation_listener())
 
@@ -163,9 +162,7 @@ def new_run(tmp_path_factory, files):
             values["data.vocab"] = str(files["vocab"])
         config.update_from_flattened_dict(SMALL | values | (changes or {}))
         workdir = str(workdir or tmp_path_factory.mktemp("run"))
-        init_from.resolve(config, (), workdir)
-        checks.check(config)
-        return Run(config, workdir)
+        return Run(init_from.resolve(config, (), workdir), workdir)
 
     return make
 

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.config import checks, store
+from bert_jax.config import store
+from bert_jax.config.run import parse
 from bert_jax.data import init_from
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.tools.outputs.predictions import predict
@@ -52,9 +53,8 @@ class ElmoRun(Run):
 
     @property
     def config(self):
-        config = elmo.get_config("small")
-        config.update_from_flattened_dict(self.values)
-        checks.check(config)
+        config = parse(elmo.get_config("small"))
+        config = config.replace(self.values)
         return config
 
     def start(self, *flags: str, mode: str = "train", **environment: str) -> subprocess.Popen:
@@ -166,7 +166,7 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_run(finished, tmp_pa
         f"w{i % 7} {'B-PER' if i % 7 == 3 else 'O'}\n" + "\n" * (i % 5 == 4) for i in range(60)
     ]
     (tmp_path / "train.conll").write_text("".join(lines))
-    config = tagging.get_config()
+    config = parse(tagging.get_config())
     values = {
         **{"init_from": str(finished.workdir), "prng_impl": PRNG_IMPL, "steps": 6, "epochs": 0.0},
         **{"data.train": str(tmp_path / "train.conll"), "max_length": 16},
@@ -176,9 +176,8 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_run(finished, tmp_pa
         **{"head.lstm_size": 8, "head.lstm_layers": 1, "data.batch_by": "rows"},
         **{"optimizer.schedule": "constant", "optimizer.warmup": "0"},
     }
-    config.update_from_flattened_dict(values)
-    init_from.resolve(config, values.keys(), str(tmp_path / "tagger"))
-    checks.check(config)
+    config = config.replace(values)
+    config = init_from.resolve(config.to_dict(), values.keys(), str(tmp_path / "tagger"))
     result = train(config, str(tmp_path / "tagger"), listener=training_listener())
     state, is_complete = result.state, result.is_complete
     assert is_complete and "without softmax" in capfd.readouterr().out

@@ -51,7 +51,7 @@ def test_a_run_learns_the_rule_and_records_its_data(finished, name, metrics, lea
     assert (results["task"], results["seed"], results["init_from"]) == (task, 0, "")
     sizes = {"train": NUM_TRAIN, "eval": NUM_EVAL}
     for split, size in sizes.items():
-        path = run.config.data[split]
+        path = run.config[f"data.{split}"]
         expected = {"source": path, "sha256": file_sha256(path), "examples": size}
         assert results["data"][split] == expected
     assert "health: good" in run.printed
@@ -199,9 +199,8 @@ def test_a_begun_run_refuses_other_training_data(finished, new_run, tmp_path):
     first = finished("multiple_choice")
     path = tmp_path / "train.csv"
     write_choices(path, random.Random(5), 20)
-    config = first.config.copy_and_resolve_references()
-    config.data.train = str(path)
-    config.checkpoint.allow_changes = False
+    changes = {"data.train": str(path), "checkpoint.allow_changes": False}
+    config = first.config.replace(changes)
     with pytest.raises(ValueError, match="was trained with other settings"):
         Run(config, first.workdir).train()
 
@@ -212,9 +211,9 @@ def test_a_begun_run_refuses_other_training_data(finished, new_run, tmp_path):
 def evaluate_in(finished_run, batch_size, lengths, mesh):
     """Returns (predictions, loss) of the newest parameters on the evaluation file."""
     config = store.load(str(finished_run.workdir))
-    config.data.bucket_lengths = lengths
+    config = config.replace({"data.bucket_lengths": lengths})
     run = open_run(config, str(finished_run.workdir), to_train=False)
-    config.eval.batch_size = batch_size
+    config = config.replace({"eval.batch_size": batch_size})
     run = dataclasses.replace(run, mesh=mesh)
     params = jax.device_put(finished_run.state.params, sharding.replicated(mesh))
     evaluation = make_evaluator(run, run.phases[0])(params)

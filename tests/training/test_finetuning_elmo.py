@@ -36,7 +36,7 @@ def run(tmp_path_factory):
     convert(str(write_folder(folder / "bilm")), str(folder / "elmo"))
     config = defaults.tagging()
     data = write_conll(folder / "train.conll")
-    config.update_from_flattened_dict(
+    config = config.replace(
         {
             "init_from": str(folder / "elmo"),
             "data.train": data,
@@ -52,7 +52,7 @@ def run(tmp_path_factory):
         }
     )
     # A BiLSTM would take longest to compile.
-    resolve(config, ("head.tagging",), str(folder / "run"))
+    config = resolve(config.to_dict(), ("head.tagging",), str(folder / "run"))
     train(config, str(folder / "run"))
     return config, folder
 

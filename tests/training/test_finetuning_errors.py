@@ -110,7 +110,7 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"checkpoint.best_metric": "f1"}, "best_metric='f1' is none of loss, accuracy"),
+        ({"checkpoint.best_metric": "f1"}, "best_metric='f1' must be one of loss, accuracy"),
         (
             {"data.bucket_lengths": (24, 8)},
             r"lengths=\(24, 8\) are not ascending, positive sequence",
@@ -119,9 +119,12 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
             {"head.mix_layer_norm": True, "head.layers": "scalar_mix", "microbatch_size": 4},
             "mix_layer_norm=True normalizes over a whole batch, which config.microbatch_size=4",
         ),
-        ({"head.dropout_rate": -0.5}, r"head\.dropout_rate=-0\.5 must be 0 or above"),
-        ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be below 1"),
-        ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be 0 or above"),
+        (
+            {"head.dropout_rate": -0.5},
+            r"head\.dropout_rate=-0\.5 must be at least 0 and below",
+        ),
+        ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be at least 0 and below 1"),
+        ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be at least 0"),
         ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
         ({"reinit_layers": 3}, "config.reinit_layers=3 is above config.model.num_layers=2"),
         (

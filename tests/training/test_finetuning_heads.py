@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config import store
+from bert_jax.config.encoders import GptConfig
 from bert_jax.devices.trees import flatten
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import reporting
@@ -184,12 +185,7 @@ def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run,
 def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypatch, tmp_path):
     """Its model, its head, its loss and its optimizer, from one field."""
     source = make_source(
-        model__name="gpt",
-        model__attention_pattern="causal",
-        model__lm_head="tied",
-        model__next_sentence=False,
-        model__mask_value=-1e9,
-        without=("model.type_vocab_size",),
+        model=GptConfig(initializer="truncated_normal", layer_norm_epsilon=1e-12),
     )
     changes = {"init_from": str(source), "epochs": 0.0, "steps": 4}
     for field in ("name", "schedule", "learning_rate", "warmup"):
@@ -201,7 +197,7 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypa
         }[field]  # the defaults of fine-tuning
     run = new_run("multiple_choice", changes).train()
     config = run.config
-    assert config.model.name == "gpt" and "type_vocab_size" not in config.model
+    assert config.model.name == "gpt" and not hasattr(config.model, "type_vocab_size")
     assert (config.head.pool, config.head.pooler, config.head.lm_weight) == ("last", False, 0.5)
     assert (config.optimizer.name, config.optimizer.schedule) == ("gpt_adam", "gpt_linear")
     assert config.optimizer.learning_rate == 6.25e-5 and config.model.dropout_rate == 0.1

@@ -16,7 +16,6 @@ from bert_jax.formats.safetensors_file import read_safetensors, write_safetensor
 from bert_jax.tasks.classification import Classification
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
-from bert_jax.training.run import make_model_config
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
 from tests.tools.convert.conftest import VOCABULARY
@@ -26,7 +25,7 @@ TEXT = "\n".join(" ".join("the quick fox jumps".split()[i % 4 :]) for i in range
 
 
 def like_of(config):
-    task = make_pretraining(make_model_config(config), config.model.next_sentence)
+    task = make_pretraining(config.model, config.model.next_sentence)
     mesh = make_mesh()
     params = abstract_params(task, mesh)
     return params, new_params(task), config.model.vocab_size
@@ -72,7 +71,7 @@ def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):
 
 
 def test_some_parameters_are_those_that_all_have(make_workdir):
-    task = make_pretraining(make_model_config(store.load(str(make_workdir()))), True)
+    task = make_pretraining(store.load(str(make_workdir())).model, True)
     make_all = jax.jit(functools.partial(init_params, task))
     everything = flatten(make_all(make_key(5, "init")))
     paths = ["masked_lm/transform/kernel", "bert/pooler/kernel"]
@@ -86,7 +85,7 @@ def test_a_head_of_other_classes_is_new_and_reported(make_workdir):
     workdir = make_workdir(
         heads={"classifier__kernel": (16, 3), "classifier__bias": (3,)}, task="classification"
     )
-    model = make_model_config(store.load(str(workdir)))
+    model = store.load(str(workdir)).model
     task = Classification(model, "single", 2)
     like = abstract_params(task, make_mesh())
     make_new = new_params(task)
@@ -119,7 +118,7 @@ def test_heads_that_the_source_lacks_are_new_and_reported(make_workdir):
 def test_without_next_sentence_the_pooler_is_left_out(make_workdir):
     workdir = make_workdir()
     config = store.load(str(workdir))
-    config.model.next_sentence = False
+    config = config.replace({"model.next_sentence": False})
     params, lines = initial_params_of(workdir, config)
     assert "pooler" not in params["bert"]
     assert lines[1:] == ("without bert/pooler, next_sentence",)
@@ -130,12 +129,12 @@ def test_a_table_is_padded(make_workdir, random_params):
     workdir = make_workdir(model__vocab_size=60)
     config = store.load(str(workdir))
     expected = random_params(config)["bert/embeddings/word_embeddings/embedding"]
-    config.model.pad_vocab_to_multiple_of = 32
+    config = config.replace({"model.pad_vocab_to_multiple_of": 32})
     params, _ = initial_params_of(workdir, config)
     table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
     np.testing.assert_array_equal(table, np.concatenate([expected, np.zeros((4, 16))]))
     assert params["masked_lm"]["bias"].shape == (64,)
-    config.model.vocab_size = 64
+    config = config.replace({"model.vocab_size": 64})
     with pytest.raises(
         ValueError, match=r"- bert/embeddings/word_embeddings/embedding: \[60, 16\]"
     ):
@@ -145,7 +144,7 @@ def test_a_table_is_padded(make_workdir, random_params):
 def test_an_encoder_of_another_size_is_refused(make_workdir):
     workdir = make_workdir()
     config = store.load(str(workdir))
-    config.model.num_layers = 3
+    config = config.replace({"model.num_layers": 3})
     with pytest.raises(ValueError, match=r"do not fit.*\+ bert/encoder/layer_2/.*; and 4 more"):
         initial_params_of(workdir, config)
 
@@ -156,16 +155,18 @@ def short_run(theirs, tmp_path):
     for i in range(3):
         (tmp_path / f"text{i}.txt").write_text(TEXT + f"\n{'abc'[i]} dog")
     config = new_config(theirs, steps=2, global_batch_size=8, data__num_processes=1)
-    config.data.source, config.data.document_separator = f"text:{tmp_path}/text*.txt", "file"
-    config.data.validation_share = 0.0
-    config.optimizer.warmup = "1"
-    config.checkpoint.keep_best = 0
+    config = config.replace(
+        {"data.source": f"text:{tmp_path}/text*.txt", "data.document_separator": "file"}
+    )
+    config = config.replace(
+        {"data.validation_share": 0.0, "optimizer.warmup": "1", "checkpoint.keep_best": 0}
+    )
     return config
 
 
 @pytest.mark.slow
 def test_pretraining_starts_from_a_foreign_folder(short_run, theirs, tmp_path, capsys):
-    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    short_run = resolve(short_run.to_dict(), (), str(tmp_path / "new"))
     result = train(short_run, str(tmp_path / "new"), listener=training_listener())
     state = result.state
     assert int(state.step) == 2
@@ -192,7 +193,7 @@ NAN = np.full(16, np.nan, np.float32)
 def test_a_corrupt_folder_is_refused_before_data_are_prepared(
     short_run, theirs, tmp_path, array, message
 ):
-    resolve(short_run, frozenset(), str(tmp_path / "new"))
+    short_run = resolve(short_run.to_dict(), (), str(tmp_path / "new"))
     replace_tensor(theirs, "bert.pooler.dense.bias", array)
     with pytest.raises(ValueError, match=message):
         train(short_run, str(tmp_path / "new"), listener=training_listener())
@@ -202,17 +203,18 @@ def test_a_corrupt_folder_is_refused_before_data_are_prepared(
 def test_an_encoder_that_does_not_fit_is_refused_before_data_are_prepared(
     short_run, make_workdir, tmp_path
 ):
-    short_run.init_from = str(make_workdir(vocabulary=VOCABULARY))
-    resolve(short_run, frozenset(), str(tmp_path / "new"))
-    short_run.model.intermediate_size = 64
+    short_run = short_run.replace({"init_from": str(make_workdir(vocabulary=VOCABULARY))})
+    short_run = resolve(short_run.to_dict(), (), str(tmp_path / "new"))
+    short_run = short_run.replace({"model.intermediate_size": 64})
     with pytest.raises(ValueError, match=r"do not fit.*intermediate/kernel"):
         train(short_run, str(tmp_path / "new"), listener=training_listener())
     assert not (tmp_path / "new").exists()
 
 
 def test_a_run_resumes_without_its_source(short_run, theirs, tmp_path):
-    resolve(short_run, frozenset(), str(tmp_path / "new"))
-    short_run.data.vocab = str(shutil.copy(short_run.data.vocab, tmp_path / "vocab.txt"))
+    short_run = resolve(short_run.to_dict(), (), str(tmp_path / "new"))
+    vocabulary = shutil.copy(short_run.data.vocab, tmp_path / "vocab.txt")
+    short_run = short_run.replace({"data.vocab": str(vocabulary)})
     train(short_run, str(tmp_path / "new"), listener=training_listener())
     shutil.rmtree(theirs)
     result = train(short_run, str(tmp_path / "new"), listener=training_listener())

@@ -8,8 +8,7 @@ import statistics
 
 import pytest
 
-from bert_jax.config import checks, store
-from bert_jax.data import init_from
+from bert_jax.config.run import parse
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.report.evaluated import spread_of
 from bert_jax.tools.report.workdir import load
@@ -41,8 +40,8 @@ def config(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
     for seed, (name, count) in enumerate((("train", 40), ("eval", 12))):
         write_texts(tmp_path / f"{name}.tsv", random.Random(seed), count)
-    config = classification.get_config()
-    config.update_from_flattened_dict(
+    config = parse(classification.get_config())
+    config = config.replace(
         tiny.make_overrides(model__vocab_size=len(pieces), model__num_layers=1)
         | {
             "seeds": 3,
@@ -59,8 +58,6 @@ def config(tmp_path):
             "optimizer.learning_rate": 3e-3,
         }
     )
-    init_from.resolve(config, (), str(tmp_path / "run"))
-    checks.check(config)
     return config
 
 
@@ -75,8 +72,7 @@ def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_pa
     for compiled in (_jit_train_step, jitted_eval_step):
         assert compiled.cache_info().misses == 1  # for all seeds
 
-    alone = store.from_json(json.loads(json.dumps(config.to_dict())))
-    alone.seed, alone.seeds = 5, 1
+    alone = config.replace({"seed": 5, "seeds": 1})
     train(alone, str(tmp_path / "alone"), listener=training_listener())
     expected = read_results(tmp_path / "alone")
     assert read_results(tmp_path / "run" / "seed-5") == expected
@@ -101,7 +97,7 @@ def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(config, tmp_pa
 
 def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
     """Whatever has become of its results.json, and whichever checkpoint is chosen."""
-    config.seeds, config.epochs, config.checkpoint.use = 2, 1.0, "newest"
+    config = config.replace({"seeds": 2, "epochs": 1.0, "checkpoint.use": "newest"})
     train_seeds(config, str(tmp_path / "run"), listener=training_listener())
     summary = read_results(tmp_path / "run")
     assert summary["seeds"]["4"]["step"] == 5
@@ -112,7 +108,7 @@ def test_scores_of_a_seed_are_those_of_its_checkpoint(config, tmp_path):
 
 
 def test_a_run_stopped_in_the_second_seed_resumes_there(config, tmp_path, monkeypatch, capsys):
-    config.seeds, config.epochs = 2, 1.0
+    config = config.replace({"seeds": 2, "epochs": 1.0})
     train_seeds(config, str(tmp_path / "whole"), listener=training_listener())
     push, trained = reporting.Reporter.push, []
 

@@ -10,9 +10,9 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.training.state import abstract_state, init_params, init_state, make_key
 from bert_jax.training.step import _jit_train_step, eval_step, train_step
 from tests.tiny import make_batch, make_task

@@ -37,7 +37,7 @@ from bert_jax.data.corpus.request import (
 )
 from bert_jax.data.corpus.stages import Work
 from bert_jax.files.beam import Beam
-from bert_jax.files.buckets import UNFINISHED, address_of, refresh, remove
+from bert_jax.files.buckets import UNFINISHED, address_of, local, refresh, remove
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
@@ -76,6 +76,7 @@ def prepare(
             f"{data_dir}: tasks pass their work on through files that all of them see, which a"
             " bucket is not: use a shared file system, or one program (without --task)."
         )
+    config = dataclasses.replace(config, lexicon=local(config.lexicon))
     vocabulary = check_files(config)
     if manifest := find_prepared(config, data_dir, log):
         return manifest

@@ -5,7 +5,6 @@ text. A folder has data for one request.
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import hashlib
 import json
@@ -18,7 +17,7 @@ from typing import Any
 from bert_jax.config.data import DataConfig, parse_weights
 from bert_jax.data.corpus.manifest import NAME, Manifest
 from bert_jax.files.atomic import read_json, write_json
-from bert_jax.files.buckets import UNFINISHED, claim
+from bert_jax.files.buckets import UNFINISHED, claim, local
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import Share
@@ -66,15 +65,13 @@ def make_request(config: DataConfig, source: Source) -> dict[str, Any]:
 
 def _settings(config: DataConfig) -> dict[str, Any]:
     """Returns the settings that determine the data, with the hash of a given vocabulary."""
-    settings = dataclasses.asdict(config)
+    settings = config.shard_settings()
     if config.mode == "dynamic" and config.lexicon_weights:
         # Rows store the numbers of these classes; the weights are used when masks are drawn.
         settings["lexicon_classes"] = tuple(parse_weights(settings.pop("lexicon_weights")))
-    for name in config.unused & settings.keys():
-        del settings[name]
     if config.lexicon:
         name = os.path.basename(config.lexicon)
-        settings["lexicon"] = f"{name} (SHA-256 {file_sha256(config.lexicon)})"
+        settings["lexicon"] = f"{name} (SHA-256 {file_sha256(local(config.lexicon))})"
     if not config.vocab.startswith(TRAIN):
         given = read_vocabulary(config.vocab)
         settings["vocab"] = f"{given.name} (SHA-256 {hashlib.sha256(given.content).hexdigest()})"

@@ -100,7 +100,7 @@ def make_form(
     return RowFormat(
         sequence_length,
         examples_per_row=config.max_examples_per_row,
-        max_predictions=config.max_predictions_per_seq[index] if is_static else 0,
+        max_predictions=config.num_predictions[index] if is_static else 0,
         vocab_size=vocab_size,
         **ids,
         end_id=tokenizer.end_id,

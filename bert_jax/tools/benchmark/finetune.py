@@ -19,9 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from bert_jax.config.fields import value_of
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.scores.significance import welch
 from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
@@ -81,7 +80,7 @@ NUMBERS = ("score", "examples_per_second", "seconds")
 _COLUMNS = "{:32} {:>18} {:>10} {:>8} {:>10}  {}"
 
 
-def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
+def run(config: RunConfig, arguments: Sequence[str], seeds: int) -> None:
     """Prints the table.
 
     Args:
@@ -94,19 +93,20 @@ def run(config: ConfigDict, arguments: Sequence[str], seeds: int) -> None:
     """
     check(config)
     print(describe_machine())
-    print(f"{config.data.train}, scored on {config.data.eval}: {config.metrics[0]}")
+    files = config["data.train"], config["data.eval"]
+    print(f"{files[0]}, scored on {files[1]}: {config.metrics[0]}")
     for line in measure(config.to_dict(), arguments, seeds):
         print(line, flush=True)
 
 
-def check(config: ConfigDict) -> None:
+def check(config: RunConfig) -> None:
     """Raises UserError for settings that the compared program does not support."""
     if not config.init_from:
         raise UserError("config.init_from is missing: a folder of Hugging Face, for both sides.")
     if config.task not in _ONLY_OF:
         raise UserError(f"config.task={config.task!r}: the other program has no such task.")
     for name, value in (_ONLY | _ONLY_OF[config.task]).items():
-        found = config.metrics[0] if name == "metrics.0" else value_of(config, name)
+        found = config.metrics[0] if name == "metrics.0" else config[name]
         if found != value:
             raise UserError(f"config.{name}={found!r}: the other program has only {value!r}.")
     if not config.optimizer.warmup.endswith("%"):

@@ -18,10 +18,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from bert_jax.config.fields import has_corpus
-from bert_jax.config.phases import phase_entries
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Rows
 from bert_jax.files.errors import UserError
 from bert_jax.tools.benchmark.machine import describe_machine
@@ -50,7 +48,7 @@ class Side:
         return [speed * self.fill for speed in self.speeds]
 
 
-def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> None:
+def run(config: RunConfig, words: Sequence[str], steps: int, rounds: int) -> None:
     """Prints the table.
 
     Args:
@@ -67,8 +65,8 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
             f"config.data.max_examples_per_row={config.data.max_examples_per_row} does not pack:"
             " give 2 or more."
         )
-    if len(phase_entries(config)) > 1:
-        raise UserError(f"config.phases={config.phases} has several phases: give one.")
+    if len(config.phase_entries) > 1:
+        raise UserError(f"config.phases={config.phase_entries} has several phases: give one.")
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
         shorter = [
@@ -79,11 +77,11 @@ def run(config: ConfigDict, words: Sequence[str], steps: int, rounds: int) -> No
         sides = {}
         for name, pack in ((SINGLE, 1), (PACKED, config.data.max_examples_per_row)):
             more = [*words, *shorter, f"--config.data.max_examples_per_row={pack}"]
-            config.data.max_examples_per_row = pack
-            if has_corpus(config):
-                config.data.dir = os.path.join(folder, f"data-{pack}")
-                more.append(f"--config.data.dir={config.data.dir}")
-            opened = open_run(config, os.path.join(folder, f"run-{pack}"))
+            values: dict[str, object] = {"data.max_examples_per_row": pack}
+            if config.has_corpus:
+                values["data.dir"] = os.path.join(folder, f"data-{pack}")
+                more.append(f"--config.data.dir={values['data.dir']}")
+            opened = open_run(config.replace(values), os.path.join(folder, f"run-{pack}"))
             rows = opened.training_rows(opened.phases[0])
             sides[name] = (more, Side(fill_rate(rows, steps, 2 * steps), []))
         for i in range(rounds):

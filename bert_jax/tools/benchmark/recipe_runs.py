@@ -119,9 +119,9 @@ def count_rival_updates(recipe: Recipe, seconds: float, reference: str, output: 
     """
     config = store.load(reference)
     if (
-        len(config.phases) > 1
+        len(config.phase_entries) > 1
         or config.data.max_examples_per_row > 1
-        or not config.data.validation_share
+        or not config["data.validation_share"]
     ):
         raise UserError(
             f"{recipe.config} takes the rows of the first recipe, which must have one phase,"

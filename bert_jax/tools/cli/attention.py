@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
         _write_arrays(arrays, flags.output)
 
 
-def _check(config: ConfigDict, flags: argparse.Namespace) -> None:
+def _check(config: RunConfig, flags: argparse.Namespace) -> None:
     if not flags.workdir:
         raise UserError("--workdir is missing: the folder of a trained run.")
     if len(flags.text) > 2:
@@ -84,7 +85,7 @@ def _check(config: ConfigDict, flags: argparse.Namespace) -> None:
     if os.path.splitext(flags.output)[1] not in ENDINGS:
         raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     check_files(flags.input, flags.output)
-    if "num_heads" not in config.model:
+    if not isinstance(config.model, TransformerConfig):
         raise UserError(
             f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
             " workdir of a Transformer."
@@ -118,9 +119,10 @@ def _compute(
     )
 
 
-def _describe(config: ConfigDict) -> str:
+def _describe(config: RunConfig) -> str:
     """Returns "bert for pretraining: 12 layers of 12 heads, ..."."""
     model = config.model
+    assert isinstance(model, TransformerConfig)
     mask = (
         f"{model.attention_pattern} of {model.attention_window}"
         if model.attention_window

@@ -21,8 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import Parser
@@ -60,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
-def _compile(config: ConfigDict, target: Any, flags: argparse.Namespace) -> Iterator[Any]:
+def _compile(config: RunConfig, target: Any, flags: argparse.Namespace) -> Iterator[Any]:
     """Yields what was compiled, as soon as it is."""
     from bert_jax.tools.compile.largest import largest_microbatch
     from bert_jax.tools.compile.plan import plan, programs

@@ -19,8 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value
 from bert_jax.tools.doctor import machine
@@ -53,7 +52,7 @@ def _sets_fields(argv: Sequence[str]) -> bool:
     return any(word.lstrip("-").startswith("config.") for word in argv)
 
 
-def findings(config: ConfigDict | None, flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
+def findings(config: RunConfig | None, flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     """Yields (group, finding) of the machine and, with a configuration, of its run."""
     yield from (("machine", finding) for finding in machine.before_jax(flags.workdir))
     from bert_jax.devices import allocator

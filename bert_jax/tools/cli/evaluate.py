@@ -8,8 +8,7 @@ The checkpoint is the newest or the best one, as config.checkpoint.use says.
 import argparse
 from collections.abc import Sequence
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -20,7 +19,7 @@ def main(argv: Sequence[str]) -> None:
     run(*configuration.parse_config(parser, argv, workdir_is_enough=True))
 
 
-def run(config: ConfigDict, flags: argparse.Namespace) -> None:
+def run(config: RunConfig, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:

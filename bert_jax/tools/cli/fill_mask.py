@@ -8,7 +8,6 @@ The second form masks frequent words of held-out sentences, and prints the maske
 
 from collections.abc import Sequence
 
-from bert_jax.config.fields import data_dir
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
@@ -43,7 +42,7 @@ def main(argv: Sequence[str]) -> None:
     predictor = TaskPredictor(Predictor(model), flags.top_k)
     texts = [(text, "") for text in flags.text]
     if flags.held_out:
-        manifest = Manifest.load(data_dir(config, flags.workdir))
+        manifest = Manifest.load(config.data_dir(flags.workdir))
         texts += held_out_sentences(manifest, flags.held_out)
     examples = [Text(text) for text, _ in texts]
     for example in examples:

@@ -20,8 +20,7 @@ The result depends on the text and the settings, not on who does the work.
 import itertools
 from collections.abc import Sequence
 
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.request import has_unfinished
@@ -50,19 +49,19 @@ def main(argv: Sequence[str]) -> None:
         raise UserError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
     if flags.runner and flags.task:
         raise UserError(f"--runner and --task={flags.task} exclude each other: leave one out.")
-    if not has_corpus(config):
+    if not isinstance(config, PretrainingConfig):
         print(f"task        {config.task}: its files are read when training starts")
         return
     if not (flags.data_dir or flags.workdir or config.data.dir):
         raise UserError("--data_dir is missing: the folder for vocabulary and shards.")
-    folder = flags.data_dir or data_dir(config, flags.workdir)
+    folder = flags.data_dir or config.data_dir(flags.workdir)
     if flags.merge and flags.task:
         raise UserError(f"--merge and --task={flags.task} exclude each other: leave one out.")
     if flags.merge and not has_unfinished(folder):
         raise UserError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
     task = parse_share(flags.task) if flags.task else (0, 1)
     beam = Beam(flags.runner, beam_flags) if flags.runner else None
-    manifest = prepare(data_config(config), folder, config.data.num_processes, task=task, beam=beam)
+    manifest = prepare(config.data, folder, config.data.num_processes, task=task, beam=beam)
     if flags.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])

@@ -13,7 +13,6 @@ import os
 from collections.abc import Sequence
 
 from bert_jax.config import store
-from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
@@ -78,12 +77,12 @@ def _sentences(workdir: str, count: int) -> list[Section]:
 
     config = store.load(workdir)
     row = find_task(config.task)
-    if not (has_corpus(config) and (row.fills_masks or row.reads_forward)):
+    if not (config.has_corpus and (row.fills_masks or row.reads_forward)):
         raise UserError(
             f"--held_out shows sentences to models that predict masked or next words, and"
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
         )
-    texts = held_out_sentences(Manifest.load(data_dir(config, workdir)), count)
+    texts = held_out_sentences(Manifest.load(config.data_dir(workdir)), count)
     predictor, found = Predictor(load_workdir(config, workdir)), []
     if row.fills_masks:
         windows = TaskPredictor(predictor).predict([Text(text) for text, _ in texts])

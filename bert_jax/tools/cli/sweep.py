@@ -17,9 +17,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from ml_collections import ConfigDict
-
-from bert_jax.config import checks
+from bert_jax.config.run import RunConfig, parse, unflatten
 from bert_jax.data import init_from
 from bert_jax.files.atomic import write_text
 from bert_jax.files.buckets import address_of
@@ -148,7 +146,7 @@ def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
     return Plan(sweep.title, sweep.note, made, sweep.tables, source)
 
 
-def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> ConfigDict:
+def resolve(file: str, values: Mapping[str, str], source: RunConfig | None) -> RunConfig:
     """Returns the configuration of a run, parsed and validated as the run will do it.
 
     Args:
@@ -159,12 +157,11 @@ def resolve(file: str, values: Mapping[str, str], source: ConfigDict | None) -> 
     Raises:
       UserError: as `configuration.resolve`; or the source has another kind of model.
     """
-    config = ConfigDict(configuration.resolve(file, values).to_dict())
-    if source is not None:
-        fields = init_from.model_fields(config, source.model, values)
-        config.update_from_flattened_dict({k: v for k, v in fields.items() if k not in values})
-        checks.check(config)
-    return config
+    config = configuration.resolve(file, values)
+    if source is None:
+        return config
+    model = source.model.to_dict()
+    return parse(unflatten(init_from.with_model(config.fields(), model, values)))
 
 
 def _check_tasks(made: Sequence[jobs.Job]) -> None:
@@ -173,15 +170,15 @@ def _check_tasks(made: Sequence[jobs.Job]) -> None:
     Raises:
       UserError: with the name of the run.
     """
-    from bert_jax.training.run import make_model_config, make_task_data, optimizer_config
+    from bert_jax.optim.make import check_names
+    from bert_jax.training.run import make_task_data
 
     for job in made:
         if job.kind == "train":
-            config = ConfigDict(job.settings)
+            config = parse(job.settings)
             try:
-                optimizer_config(config)
+                check_names(config.optimizer)
                 make_task_data(config)
-                make_model_config(config)
             except UserError as error:
                 raise UserError(f"Run {job.name}: {error}") from error
 

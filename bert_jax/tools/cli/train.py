@@ -10,8 +10,7 @@ The same command continues a run that was stopped, with exactly the same results
 import argparse
 from collections.abc import Sequence
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.tools.cli.flags import configuration, run_flags
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -22,7 +21,7 @@ def main(argv: Sequence[str]) -> None:
     run(*configuration.parse_config(parser, argv))
 
 
-def run(config: ConfigDict, flags: argparse.Namespace) -> None:
+def run(config: RunConfig, flags: argparse.Namespace) -> None:
     """Runs the command with its parsed flags.
 
     Raises:

@@ -12,16 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import has_corpus
-from bert_jax.config.phases import Phase, make_phases
+from bert_jax.config.phases import Phase
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.shards import make_form
 from bert_jax.devices import sharding
 from bert_jax.devices.memory import bytes_of
 from bert_jax.models import reads_new_words
-from bert_jax.optim.make import make_optimizer
+from bert_jax.optim.make import check_names, make_optimizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
@@ -33,9 +31,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.run import (
     Run,
     flops_per_token,
-    make_model_config,
     make_task_data,
-    optimizer_config,
 )
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import make_train_step, num_microbatches
@@ -79,18 +75,18 @@ class Program:
         return self.step.lower(*self.arguments)
 
 
-def plan(config: ConfigDict, mesh: Mesh) -> Run:
+def plan(config: RunConfig, mesh: Mesh) -> Run:
     """Returns the run of a configuration on a mesh, without rows if it has a corpus.
 
     Raises:
       UserError: for settings, a vocabulary or labelled files that cannot be used.
     """
-    optimizer_config(config)
+    check_names(config.optimizer)
     data = make_task_data(config)
-    if not has_corpus(config):
+    if not config.has_corpus:
         with tempfile.TemporaryDirectory(prefix="bert_jax_compile_") as folder:
             return open_run(config, folder, mesh=mesh)
-    model = make_model_config(config)
+    model = config.model
     tokenizer = _tokenizer(config, reads_new_words(model))
     run = Run(
         config=config,
@@ -98,7 +94,7 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
         mesh=mesh,
         tokenizer=tokenizer,
         vocabulary_path="",
-        phases=make_phases(config, config.steps or _STEPS),
+        phases=config.make_phases(config.steps or _STEPS),
         data=data,
         training=(),
         evaluation=(),
@@ -110,7 +106,7 @@ def plan(config: ConfigDict, mesh: Mesh) -> Run:
     return run
 
 
-def _tokenizer(config: ConfigDict, of_words: bool) -> Tokenizer:
+def _tokenizer(config: RunConfig, of_words: bool) -> Tokenizer:
     """Returns the tokenizer of a vocabulary file, or one with as many pieces as will be trained."""
     path, size = config.data.vocab, config.model.vocab_size
     if not path.startswith("train:"):
@@ -131,8 +127,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
       microbatch: rows of a microbatch of updates, in place of the configuration's.
     """
     if microbatch:
-        config = ConfigDict(run.config.to_dict())
-        config.microbatch_size = microbatch
+        config = run.config.replace({"microbatch_size": microbatch})
         run = dataclasses.replace(run, config=config)
     found = []
     for phase in run.phases:
@@ -145,7 +140,7 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     batch = _training_batch(run, phase)
     rows, length = batch["input_ids"].shape
     step = make_train_step(run, phase, warmup_steps=_WARMUP)
-    tx, _ = make_optimizer(optimizer_config(run.config), run.steps, _WARMUP)
+    tx, _ = make_optimizer(run.config.optimizer, run.steps, _WARMUP)
     state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
     keys = {purpose: _abstract_key(run, purpose) for purpose in ("dropout", "masking")}
     sizes = {
@@ -184,7 +179,8 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
         longest = shapes(run, phase)[-1]
         batch = host_batch(run, phase, phase.first_step + longest.number)
         return _abstract(run, run.add_fields(batch))
-    form = make_form(data_config(run.config), run.tokenizer, phase.sequence_length)
+    assert isinstance(run.config, PretrainingConfig)
+    form = make_form(run.config.data, run.tokenizer, phase.sequence_length)
     batch = run.add_fields(form.make_batch([form.padding]))
     return _with_rows(_abstract(run, batch), phase.batch_size)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch, token_fields
 from bert_jax.devices.trees import unflatten
 from bert_jax.exchange import LoadedModel
@@ -92,11 +92,13 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
     return Outputs(program, without_padding(values, batch))
 
 
-def _is_linear(config: ConfigDict, tree: Any, encoder: str) -> bool:
+def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
     has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
     read = {"layers": "last", "pool": "cls", "pooler": True, "both_orders": False}
-    return has_one_head and all(config.head.get(n, value) == value for n, value in read.items())
+    return has_one_head and all(
+        config.get(f"head.{n}", value) == value for n, value in read.items()
+    )
 
 
 def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:

@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.tools.doctor import words
 from bert_jax.tools.doctor.finding import Finding, in_bytes, note, ok, problem, warning
@@ -30,7 +29,7 @@ _PADDING_ROWS = 128
 _WORDS_BYTES = 1 << 19
 
 
-def check(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
     """Yields findings about the corpus of a run.
 
     Args:
@@ -49,7 +48,7 @@ def check(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         counted = words.count(_some_sentences(text), tokenizer)
         yield from words.check(counted, tokenizer, "The text")
     else:
-        yield from check_unknown(manifest, config.phases[0][0])
+        yield from check_unknown(manifest, config.make_phases(0)[0].sequence_length)
     yield from check_rows(config, trial)
     yield from check_held_out(config, trial)
 
@@ -95,7 +94,7 @@ def check_prepared(manifest: Manifest) -> Iterator[Finding]:
     yield from check_duplicates(counts.get("duplicate_documents", 0), counts["documents"])
 
 
-def check_vocabulary(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_vocabulary(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
     """Compares the sizes of the vocabulary, of the text and of the embedding table."""
     assert trial.manifest is not None
     entries, rows = len(trial.run.tokenizer.pieces), config.model.vocab_size
@@ -146,7 +145,7 @@ def _some_sentences(text: Sample) -> Iterator[str]:
             return
 
 
-def check_rows(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_rows(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
     """Yields findings about the rows of each length: padding, and pairs without a next sentence."""
     assert trial.manifest is not None
     for phase, rows in zip(trial.run.phases, trial.rows, strict=True):
@@ -167,7 +166,8 @@ def check_rows(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         else:
             yield ok(f"{what}.")
     if config.data.segments == "pairs" and config.model.next_sentence:
-        yield from check_pairs(trial.manifest.statistics(TRAIN, config.phases[0][0]), trial.text)
+        length = trial.run.phases[0].sequence_length
+        yield from check_pairs(trial.manifest.statistics(TRAIN, length), trial.text)
 
 
 def check_pairs(statistics: dict[str, Any], text: Sample | None) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def check_pairs(statistics: dict[str, Any], text: Sample | None) -> Iterator[Fin
         yield ok(f"{what}.")
 
 
-def check_held_out(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_held_out(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
     """Yields a finding about the held-out split."""
     assert trial.manifest is not None
     share = config.data.validation_share

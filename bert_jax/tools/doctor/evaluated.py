@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 
-from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
 from bert_jax.devices import sharding
 from bert_jax.devices.memory import bytes_of, free_memory, peak_of_program, used_memory, zeros_like
@@ -68,7 +67,7 @@ def measure_evaluation(trial: Trial, phase: Phase, executes: bool) -> Evaluated:
                 arguments = zeros_like(like), on_device, key, 0, carry
                 seconds[batch.length] = _seconds(compiled, arguments)
     total = sum(seconds[length] * count for length, count in counts.items())
-    if has_corpus(config) and counts:
+    if config.has_corpus and counts:
         batches = -(-trial.held_out[run.phases.index(phase)] // size)
         total *= min(batches, config.eval.max_batches or batches) / counts.total()
     return Evaluated(memory, compiling, total, program)

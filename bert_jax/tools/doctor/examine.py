@@ -3,11 +3,10 @@
 import tempfile
 from collections.abc import Callable, Iterator
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.fields import has_corpus
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
 from bert_jax.models import reads_new_words
+from bert_jax.optim.make import check_names
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.doctor import corpus, duration, labelled, labelled_files, origin, recipe, space
 from bert_jax.tools.doctor.evaluated import Evaluated, measure_evaluation
@@ -22,16 +21,14 @@ from bert_jax.tools.doctor.trial import (
 )
 from bert_jax.training.run import (
     make_checked_mesh,
-    make_model_config,
     make_task_data,
-    optimizer_config,
 )
 
 # (group, finding)
 Grouped = tuple[str, Finding]
 
 
-def examine(config: ConfigDict, workdir: str, steps: int) -> Iterator[Grouped]:
+def examine(config: RunConfig, workdir: str, steps: int) -> Iterator[Grouped]:
     """Yields findings about a run, in groups: settings, data, recipe, updates, memory, disk,
     time.
 
@@ -48,8 +45,12 @@ def examine(config: ConfigDict, workdir: str, steps: int) -> Iterator[Grouped]:
         return
     with tempfile.TemporaryDirectory(prefix="bert_jax_doctor_") as folder:
         opened: list[Trial] = []
-        examine_data = _corpus if has_corpus(config) else _labelled
-        yield from _in("data", examine_data(config, workdir, folder, opened))
+        if isinstance(config, PretrainingConfig):
+            found = _corpus(config, workdir, folder, opened)
+        else:
+            assert isinstance(config, FinetuningConfig)
+            found = _labelled(config, workdir, folder, opened)
+        yield from _in("data", found)
         if not opened:
             yield "recipe", note("The recipe, memory and time need data that can be opened.")
             return
@@ -68,7 +69,7 @@ def _has_problem(findings: list[Finding]) -> bool:
     return any(finding.level == "problem" for finding in findings)
 
 
-def _settings(config: ConfigDict, workdir: str, begun: origin.Begun) -> Iterator[Finding]:
+def _settings(config: RunConfig, workdir: str, begun: origin.Begun) -> Iterator[Finding]:
     """Yields problems of the settings, of the folder and of the weights to start from."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         lambda: _calls(config),
@@ -80,17 +81,16 @@ def _settings(config: ConfigDict, workdir: str, begun: origin.Begun) -> Iterator
         yield from guarded(check())
 
 
-def _calls(config: ConfigDict) -> Iterator[Finding]:
+def _calls(config: RunConfig) -> Iterator[Finding]:
     """Makes what training makes of settings alone, which raises what it raises; yields nothing."""
-    optimizer_config(config)
+    check_names(config.optimizer)
     make_task_data(config)
-    make_model_config(config)
     make_checked_mesh(config)
     yield from ()
 
 
 def _corpus(
-    config: ConfigDict, workdir: str, folder: str, opened: list[Trial]
+    config: PretrainingConfig, workdir: str, folder: str, opened: list[Trial]
 ) -> Iterator[Finding]:
     if is_prepared(config, workdir):
         trial = open_prepared(config, workdir, folder)
@@ -101,7 +101,7 @@ def _corpus(
 
 
 def _labelled(
-    config: ConfigDict, workdir: str, folder: str, opened: list[Trial]
+    config: FinetuningConfig, workdir: str, folder: str, opened: list[Trial]
 ) -> Iterator[Finding]:
     data = make_task_data(config)
     files, problems = labelled_files.read(data, config)  # pyright: ignore[reportArgumentType]
@@ -109,10 +109,10 @@ def _labelled(
     is_classes = bool(data.labels) or any(
         labelled_files.class_names(example) for file in files for example in file.examples[:1]
     )
-    is_classes = is_classes and config.head.get("problem_type") != "regression"
+    is_classes = is_classes and config.head.problem_type != "regression"
     yield from labelled.check(files, is_classes)
     if config.data.vocab:
-        grows = reads_new_words(make_model_config(config))
+        grows = reads_new_words(config.model)
         tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase, grows)
         yield from labelled.check_words(files, tokenizer)
     finds_classes = is_classes and not data.labels  # those of the training file
@@ -128,7 +128,7 @@ def _labelled(
 
 
 def _measured(
-    config: ConfigDict, workdir: str, trial: Trial, steps: int, begun: origin.Begun
+    config: RunConfig, workdir: str, trial: Trial, steps: int, begun: origin.Begun
 ) -> Iterator[Grouped]:
     """Yields findings about memory, disk and time."""
     found: list[Measured] = []

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import FinetuningConfig
 from bert_jax.files.buckets import local
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tools.doctor.finding import Finding, guarded, problem
@@ -67,7 +66,7 @@ def has(example: Any, name: str) -> bool:
     return getattr(example, name, None) is not None
 
 
-def sources(config: ConfigDict) -> dict[str, str]:
+def sources(config: FinetuningConfig) -> dict[str, str]:
     """Returns the files of a configuration by name; a missing one is the empty text."""
     named = {"train": config.data.train, "eval": config.data.eval}
     more = (entry.partition("=") for entry in config.data.more_eval)
@@ -75,7 +74,7 @@ def sources(config: ConfigDict) -> dict[str, str]:
     return {name: local(source) for name, source in named.items()}
 
 
-def read(data: Labelled, config: ConfigDict) -> tuple[list[File], list[Finding]]:
+def read(data: Labelled, config: FinetuningConfig) -> tuple[list[File], list[Finding]]:
     """Returns the files of a configuration that can be read, and a problem for each other one."""
     files, problems = [], []
     for name, source in sources(config).items():

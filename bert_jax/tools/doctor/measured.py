@@ -31,7 +31,7 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.doctor.footprint import Memory
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.feed import Shape, host_batch, shapes
-from bert_jax.training.run import Run, optimizer_config
+from bert_jax.training.run import Run
 from bert_jax.training.state import abstract_state
 from bert_jax.training.step import TrainStep, make_train_step
 
@@ -84,7 +84,7 @@ class Workbench:
     def __init__(self, trial: Trial, steps: int):
         self._trial, self._steps = trial, steps
         run = trial.run
-        self._optimizer = optimizer_config(run.config)
+        self._optimizer = run.config.optimizer
         self._warmup = trial.steps_of("optimizer.warmup", run.phases[0])
         self._keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
         self._speed = (peak_flops() or 0) * _PART_OF_PEAK or _cpu_flops()

@@ -5,9 +5,8 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
-from ml_collections import ConfigDict
-
 from bert_jax.config import store
+from bert_jax.config.run import RunConfig
 from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.tools.doctor.finding import Finding, listed, note, ok, problem, warning
@@ -39,7 +38,7 @@ def read_begun(workdir: str) -> Begun:
     return Begun(step, bool(meta.get("ended_early")))
 
 
-def check_folder(config: ConfigDict, workdir: str, begun: Begun) -> Iterator[Finding]:
+def check_folder(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding]:
     """Yields findings about the folder of a run: other settings, imported weights.
 
     Args:
@@ -86,7 +85,7 @@ def check_progress(begun: Begun, steps: int) -> Iterator[Finding]:
         )
 
 
-def check_weights(config: ConfigDict) -> Iterator[Finding]:
+def check_weights(config: RunConfig) -> Iterator[Finding]:
     """Compares the encoder in config.init_from with the configuration.
 
     Raises:
@@ -97,7 +96,7 @@ def check_weights(config: ConfigDict) -> Iterator[Finding]:
         yield ok(f"The parameters in {config.init_from} fit config.model.")
 
 
-def check_labels(config: ConfigDict, labels: Sequence[str], workdir: str) -> Iterator[Finding]:
+def check_labels(config: RunConfig, labels: Sequence[str], workdir: str) -> Iterator[Finding]:
     """Compares the labels of the data with those of the run and of config.init_from.
 
     Classes have numbers, and a head of as many classes is taken over from config.init_from with the
@@ -130,7 +129,7 @@ def check_labels(config: ConfigDict, labels: Sequence[str], workdir: str) -> Ite
         )
 
 
-def source_labels(config: ConfigDict) -> tuple[str, ...]:
+def source_labels(config: RunConfig) -> tuple[str, ...]:
     """Returns the labels of the head in config.init_from; () if it has none for this task."""
     if not (path := local(config.init_from)):
         return ()

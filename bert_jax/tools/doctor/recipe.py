@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.fields import has_corpus
-from bert_jax.config.phases import make_phases
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.tools.doctor import known
 from bert_jax.tools.doctor.finding import Finding, note, ok, problem, warning
 from bert_jax.tools.doctor.trial import Trial
@@ -18,7 +15,7 @@ _FEW_STEPS = 20
 _MANY_EPOCHS = 200
 
 
-def check(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Yields findings about a run.
 
     Args:
@@ -30,37 +27,37 @@ def check(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
     yield from check_batch(config, trial)
     yield from check_length(config, trial)
     yield from check_rhythm(config, trial)
-    if not has_corpus(config):
+    if not config.has_corpus:
         yield from check_small_set(config, trial)
 
 
-def kind(config: ConfigDict) -> str:
+def kind(config: RunConfig) -> str:
     """Returns which limits of known.py apply: those of `pretraining` or of `finetuning`."""
-    return "pretraining" if has_corpus(config) else "finetuning"
+    return "pretraining" if config.has_corpus else "finetuning"
 
 
-def known_rates(config: ConfigDict) -> tuple[str, known.Range | None]:
+def known_rates(config: RunConfig) -> tuple[str, known.Range | None]:
     """Returns what kind of training a run is, in words, and the rates that are known for it."""
     if config.optimizer.frozen_layers == -1:
         what, rows = "a head on a frozen encoder", known.FROZEN
-    elif has_corpus(config):
+    elif config.has_corpus:
         what = "continued pre-training" if config.init_from else "pre-training"
         rows = known.CONTINUED if config.init_from else known.PRETRAINING
     else:
         what = "fine-tuning" if config.init_from else "training from random parameters"
         rows = known.FINETUNING if config.init_from else known.FROM_SCRATCH
-    hidden, place = config.model.hidden_size, config.model.get("norm_place", "post")
+    hidden, place = config.model.hidden_size, config.get("model.norm_place", "post")
     name, batch = config.optimizer.name, config.global_batch_size
     return f"{what} at hidden size {hidden}", known.rates(rows, name, hidden, place, batch)
 
 
-def check_rate(config: ConfigDict) -> Iterator[Finding]:
+def check_rate(config: RunConfig) -> Iterator[Finding]:
     """Compares the learning rate, or that of each phase, with those that are known to work."""
-    phases = make_phases(config, steps=0)
+    phases = config.make_phases(0)
     for phase, (peak, _) in zip(phases, config.optimizer.phase_schedules, strict=False):
-        part = ConfigDict(config.to_dict())
-        part.optimizer.learning_rate = peak
-        part.global_batch_size = phase.batch_size
+        part = config.replace(
+            {"optimizer.learning_rate": peak, "global_batch_size": phase.batch_size}
+        )
         field = f"The peak of {peak:g} of the phase of {phase.sequence_length} tokens"
         yield from _check_rate(part, field, "Change it in config.optimizer.phase_schedules.")
     if not config.optimizer.phase_schedules:
@@ -69,7 +66,7 @@ def check_rate(config: ConfigDict) -> Iterator[Finding]:
         )
 
 
-def _check_rate(config: ConfigDict, field: str, fix: str = "") -> Iterator[Finding]:
+def _check_rate(config: RunConfig, field: str, fix: str = "") -> Iterator[Finding]:
     rate, name = config.optimizer.learning_rate, config.optimizer.name
     named = f"{field} with {name}"
     if rate == 0:
@@ -80,8 +77,8 @@ def _check_rate(config: ConfigDict, field: str, fix: str = "") -> Iterator[Findi
         yield note(f"{named}: no rate of this optimizer is known for {what}.")
         return
     known_to_work = f"known to work for {what} is {_span(found)} ({found.sources})"
-    place = config.model.get("norm_place", "post")
-    if place == "pre" or has_corpus(config):
+    place = config.get("model.norm_place", "post")
+    if place == "pre" or config.has_corpus:
         known_to_work = known_to_work.replace(" (", f", norm_place={place} (", 1)
     fix = fix or f"--config.optimizer.learning_rate={_nearest(rate, found):g}"
     if rate > found.highest * _TOO_FAR:
@@ -106,7 +103,7 @@ def _nearest(rate: float, found: known.Range) -> float:
     return float(f"{min(max(rate, found.lowest), found.highest):.2g}")
 
 
-def check_warmup(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_warmup(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Compares the warm-up with the length of the run."""
     if config.optimizer.phase_schedules:
         return  # its values were chosen for each phase
@@ -133,7 +130,7 @@ def check_warmup(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         yield ok(f"{named} ({share:.1%}); usual is {usual}.")
 
 
-def check_batch(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_batch(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Compares the batches of all phases with those that are known to work."""
     fewest, most, source = known.BATCHES[kind(config)]
     sizes = sorted({phase.batch_size for phase in trial.run.phases})
@@ -141,17 +138,17 @@ def check_batch(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
     is_lamb = known.FAMILIES.get(config.optimizer.name) == "lamb"
     if sizes[-1] > most and not is_lamb:
         fix = f"--config.global_batch_size={most}"
-        if has_corpus(config):
+        if config.has_corpus:
             fix += ", or --config.optimizer.name=lamb with its rate"
         yield warning(f"{named} are large; known to work are {source}.", fix)
     elif sizes[0] < fewest:
         fix = f"--config.global_batch_size={fewest}"
-        if has_corpus(config):
+        if config.has_corpus:
             fix += f" (with --config.microbatch_size={sizes[0]} where memory is short)"
         yield warning(f"{named} are small, their gradient is noisy; known are {source}.", fix)
     else:
         yield ok(f"{named}; known to work are {source}.")
-    if has_corpus(config) and (short := [n for n in trial.rows if n < sizes[-1]]):
+    if config.has_corpus and (short := [n for n in trial.rows if n < sizes[-1]]):
         yield warning(
             f"An epoch has {short[0]:,} sequences, fewer than a batch: a sequence is in it several"
             " times.",
@@ -159,7 +156,7 @@ def check_batch(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         )
 
 
-def check_length(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_length(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Yields how many epochs the run takes."""
     phases = trial.run.phases
     updates = [phase.last_step - phase.first_step for phase in phases]
@@ -168,7 +165,7 @@ def check_length(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         for n, phase, rows in zip(updates, phases, trial.rows, strict=True)
     )
     named = f"{trial.run.steps:,} updates are {epochs:.3g} epochs of the training data"
-    if has_corpus(config):
+    if isinstance(config, PretrainingConfig):
         repeats = config.data.dupe_factor if config.data.segments == "pairs" else 1
         if repeats > 1:
             named += f", in which each document is {repeats} times (data.dupe_factor)"
@@ -190,7 +187,7 @@ def check_length(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         yield ok(f"{named}; BERT's are 2 to 4, up to {most:g} on small sets.")
 
 
-def check_rhythm(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_rhythm(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Yields findings about evaluations and checkpoints."""
     evaluations = sum(map(trial.evaluations, trial.run.phases))
     checkpoints = trial.checkpoints()
@@ -212,7 +209,7 @@ def check_rhythm(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
         yield ok(f"{evaluations:,} evaluations and {checkpoints:,} checkpoints.")
 
 
-def check_small_set(config: ConfigDict, trial: Trial) -> Iterator[Finding]:
+def check_small_set(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     """Small sets need bias correction (Mosbach et al. 2021, section 5)."""
     examples = len(trial.run.training_rows(trial.run.phases[0]).examples)  # pyright: ignore[reportAttributeAccessIssue]
     if examples < known.FEW_EXAMPLES and config.optimizer.name == "bert_adam":

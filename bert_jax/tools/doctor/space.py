@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 import jax
-from ml_collections import ConfigDict
 
-from bert_jax.config.fields import data_dir, has_corpus
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.memory import device_memory, free_memory, used_memory
 from bert_jax.tools.doctor.evaluated import Evaluated
@@ -102,13 +101,13 @@ def _less_memory(trial: Trial, largest: Measured, of_evaluation: int, free: int)
     room = now * (free - memory.state) / (copies * max(1, memory.step - memory.state))
     shards = sharding.batch_shards(mesh)
     sizes = [n for n in range(shards, now, shards) if rows % n == 0 and n <= room]
-    if has_corpus(config) or config.data.batch_by == "rows":
+    if config.get("data.batch_by", "rows") == "rows":
         if sizes:
             return f"--config.microbatch_size={sizes[-1]}"
     return "--config.model.remat=true, a smaller --config.global_batch_size or shorter phases."
 
 
-def check_disk(config: ConfigDict, workdir: str, trial: Trial, state: int) -> Iterator[Finding]:
+def check_disk(config: RunConfig, workdir: str, trial: Trial, state: int) -> Iterator[Finding]:
     """Yields whether the disks have room for checkpoints and data.
 
     Args:
@@ -125,7 +124,7 @@ def check_disk(config: ConfigDict, workdir: str, trial: Trial, state: int) -> It
     places = {file_system(workdir): workdir or "."}
     wanted = {file_system(workdir): needed}
     if trial.prepare_bytes:
-        folder = data_dir(config, workdir)
+        folder = config.data_dir(workdir)
         place = file_system(folder)
         places.setdefault(place, folder)
         data = trial.prepare_bytes * _WHILE_PREPARING

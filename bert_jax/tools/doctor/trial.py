@@ -9,11 +9,8 @@ import dataclasses
 import os
 import time
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import data_dir, value_of
-from bert_jax.config.phases import Phase, duration_steps, make_phases, total_steps
+from bert_jax.config.phases import Phase, duration_steps
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.request import find_prepared
@@ -54,8 +51,7 @@ class Trial:
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in updates; as `Run.steps_of`, of all data."""
-        value = value_of(self.run.config, name)
-        return duration_steps(value, name, phase, self.rows_of(phase), self.run.steps)
+        return duration_steps(self.run.config[name], phase, self.rows_of(phase), self.run.steps)
 
     def evaluations(self, phase: Phase) -> int:
         """Returns how often a phase evaluates."""
@@ -72,13 +68,13 @@ class Trial:
         return due | ({last} if last == self.run.steps > first else set())
 
 
-def is_prepared(config: ConfigDict, workdir: str) -> bool:
+def is_prepared(config: PretrainingConfig, workdir: str) -> bool:
     """Returns whether a corpus is prepared in the folder that the run would use."""
-    folder = data_dir(config, workdir) if workdir or config.data.dir else ""
+    folder = config.data_dir(workdir) if workdir or config.data.dir else ""
     return bool(folder) and os.path.isfile(os.path.join(folder, MANIFEST))
 
 
-def open_labelled(config: ConfigDict, folder: str) -> Trial:
+def open_labelled(config: RunConfig, folder: str) -> Trial:
     """Opens the run of a configuration on labelled files.
 
     Args:
@@ -96,17 +92,15 @@ def open_labelled(config: ConfigDict, folder: str) -> Trial:
     return Trial(run, rows, held_out)
 
 
-def open_prepared(config: ConfigDict, workdir: str, folder: str) -> Trial:
+def open_prepared(config: PretrainingConfig, workdir: str, folder: str) -> Trial:
     """Opens the run of a configuration on a prepared corpus, whose checksums are verified.
 
     Raises:
       UserError: the data have other settings, or are corrupt; what training would raise.
     """
-    place = data_dir(config, workdir)
-    find_prepared(data_config(config), place, lambda _: None)
-    changed = ConfigDict(config.to_dict())
-    changed.data.dir = place
-    run = open_run(changed, folder)
+    place = config.data_dir(workdir)
+    find_prepared(config.data, place, lambda _: None)
+    run = open_run(config.replace({"data.dir": place}), folder)
     lengths = [phase.sequence_length for phase in run.phases]
     manifest = Manifest.load(place)
     rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
@@ -114,37 +108,38 @@ def open_prepared(config: ConfigDict, workdir: str, folder: str) -> Trial:
     return Trial(run, rows, held_out, manifest)
 
 
-def open_sample(config: ConfigDict, folder: str) -> Trial:
+def open_sample(config: PretrainingConfig, folder: str) -> Trial:
     """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`.
 
     Raises:
       UserError: there is no text, or too little; what training would raise.
     """
     started = time.monotonic()
-    text = sample.take(data_config(config))
+    text = sample.take(config.data)
     reading = time.monotonic() - started
     path = os.path.join(folder, "sample.txt")
     text.write(path)
-    changed = ConfigDict(config.to_dict())
-    changed.data.update(
-        source=f"text:{path}",
-        line_format="sentences",
-        document_separator="blank_line",
-        dupe_factor=1,
-        dir=os.path.join(folder, "data"),
-        num_processes=1,
+    changed = config.replace(
+        {
+            "data.source": f"text:{path}",
+            "data.line_format": "sentences",
+            "data.document_separator": "blank_line",
+            "data.dupe_factor": 1,
+            "data.dir": os.path.join(folder, "data"),
+            "data.num_processes": 1,
+        }
     )
     started = time.monotonic()
     run = open_run(changed, folder)
     preparing = time.monotonic() - started
     manifest = Manifest.load(changed.data.dir)
     rows, held_out = _scaled_rows(config, run, manifest, text.scale)
-    steps = total_steps(config, rows)
+    steps = config.total_steps(rows)
     cores = config.data.num_processes or os.cpu_count() or 1
     repeats = _repeats(config)
     shards = repeats * _row_bytes(manifest, TRAIN) + _row_bytes(manifest, VALIDATION)
     return Trial(
-        run=dataclasses.replace(run, phases=make_phases(config, steps)),
+        run=dataclasses.replace(run, phases=config.make_phases(steps)),
         rows=rows,
         held_out=held_out,
         manifest=manifest,
@@ -155,7 +150,7 @@ def open_sample(config: ConfigDict, folder: str) -> Trial:
 
 
 def _scaled_rows(
-    config: ConfigDict, run: Run, manifest: Manifest, scale: float
+    config: PretrainingConfig, run: Run, manifest: Manifest, scale: float
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the rows to train on and the held-out ones of the whole corpus, for each phase."""
     share = config.data.validation_share
@@ -168,7 +163,7 @@ def _scaled_rows(
     return tuple(rows), tuple(held_out)
 
 
-def _repeats(config: ConfigDict) -> int:
+def _repeats(config: PretrainingConfig) -> int:
     """Returns how often each document is in the data; the sample has each once."""
     return config.data.dupe_factor if config.data.segments == "pairs" else 1
 

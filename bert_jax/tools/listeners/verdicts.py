@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.config.fields import has_corpus
-
 # A difference from chance of fewer standard errors than this may be luck.
 _STANDARD_ERRORS = 3
 
@@ -13,7 +11,7 @@ def verdict(run: Any, step: int, values: Mapping[str, float]) -> list[str]:
     """Returns lines that compare the metrics after `step` steps with those of simple baselines."""
     phase = run.phase_at(step - 1)
     evaluation = run.evaluation_rows(phase)
-    if not has_corpus(run.config):
+    if not run.config.has_corpus:
         examples = next(rows.examples for rows in evaluation if rows.name == "eval")
         metric = run.data.metrics[0]
         return labelled_verdict(metric, values[metric], run.data.baseline(examples))

@@ -16,8 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.files.atomic import AppendFile, move_file, read_json, write_bytes, write_json
 from bert_jax.inference.loading import (
     TrainedModel,
@@ -31,7 +30,6 @@ from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.outputs.progress import Progress
 from bert_jax.tools.outputs.published import published_writer
 from bert_jax.training.listener import Listener
-from bert_jax.training.run import make_model_config
 from bert_jax.training.workdir import untrained_params
 
 # Fields of the configuration that predictions depend on, in addition to the parameters.
@@ -39,7 +37,7 @@ _DECIDING_FIELDS = ("data", "head", "model", "phases", "max_length", "dtype")
 
 
 def predict(
-    config: ConfigDict,
+    config: RunConfig,
     workdir: str,
     input_path: str,
     output_path: str,
@@ -55,7 +53,7 @@ def predict(
       UserError: for a workdir without a checkpoint, an example that cannot be read, or an output
         whose form the task does not have.
     """
-    data, encoder = make_labelled_data(config, workdir), make_model_config(config)
+    data, encoder = make_labelled_data(config, workdir), config.model
     data.check_trained(untrained_params(workdir), workdir)
     is_dataset = input_path.startswith("tfds:") and data.labels is not None
     check_files("" if is_dataset else input_path, output_path)

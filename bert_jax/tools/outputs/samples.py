@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.config.fields import data_dir, has_corpus
 from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
@@ -91,10 +90,10 @@ def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Ba
       UserError: there is no such split or file, or nothing in it.
     """
     config, data = model.config, model.data
-    if not path and has_corpus(config):
+    if not path and config.has_corpus:
         yield from _corpus_batches(model, max_rows)
         return
-    source = path or buckets.local(config.data.eval)
+    source = path or buckets.local(config["data.eval"])
     if not source:
         raise UserError(f"{model.folder} has no config.data.eval: give a file, --input=FILE.")
     count = sum(1 for _ in data.read(source, Counter(), labelled=not path))
@@ -117,7 +116,7 @@ def _evenly(count: int, maximum: int) -> np.ndarray:
 
 
 def _corpus_batches(model: TrainedModel, max_rows: int) -> Iterator[Batch]:
-    manifest = Manifest.load(data_dir(model.config, model.folder))
+    manifest = Manifest.load(model.config.data_dir(model.folder))
     if VALIDATION not in manifest.splits:
         raise UserError(f"{manifest.folder} has no held-out split: give a file, --input=FILE.")
     length = manifest.sequence_lengths[-1]

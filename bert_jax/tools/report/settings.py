@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from bert_jax.config import defaults, presets
-from bert_jax.config.fields import fields
+from bert_jax.config.run import RunConfig
 from bert_jax.tools.pages.markup import Content, tag
 from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.report.workdir import Workdir, names_of, shown
@@ -24,8 +22,8 @@ _DEFAULTS = (
 
 def settings(run: Workdir) -> list[Content]:
     """Returns the section of one run."""
-    usual = dict(fields(_defaults_of(run.config)))
-    found = dict(fields(run.config))
+    usual = _defaults_of(run.config).fields()
+    found = run.config.fields()
     changed = [
         [name, shown(value), shown(usual[name]) if name in usual else "-"]
         for name, value in found.items()
@@ -35,7 +33,7 @@ def settings(run: Workdir) -> list[Content]:
     everything = [[name, shown(value)] for name, value in found.items()]
     return [
         [tag("p", line) for line in presets.describe(run.config)],
-        tag("p.note", "The fields that differ from bert_jax/config/defaults.py."),
+        tag("p.note", "The fields that differ from the defaults of the task."),
         table(header, changed, caption="Changed settings", text_columns=3, copy=True),
         opened(
             f"All {len(everything)} settings",
@@ -48,7 +46,7 @@ def settings(run: Workdir) -> list[Content]:
 
 def differences(runs: Sequence[Workdir]) -> Content:
     """Returns a table of the fields in which runs differ; none if they do not."""
-    flat = [dict(fields(run.config)) for run in runs]
+    flat = [run.config.fields() for run in runs]
     names = sorted({name for values in flat for name in values})
     rows = [
         [name, *(shown(values[name]) if name in values else "-" for values in flat)]
@@ -61,12 +59,12 @@ def differences(runs: Sequence[Workdir]) -> Content:
     return table(header, rows, caption="Settings that differ", text_columns=len(header), copy=True)
 
 
-def _defaults_of(config: ConfigDict) -> ConfigDict:
+def _defaults_of(config: RunConfig) -> RunConfig:
     """Returns the defaults of the task; of a task that others added, the nearest."""
     made = [make() for make in _DEFAULTS]
     same = [usual for usual in made if usual.task == config.task] or made
-    found = set(dict(fields(config)))
-    return min(same, key=lambda usual: len(found ^ set(dict(fields(usual)))))
+    found = set(config.fields())
+    return min(same, key=lambda usual: len(found ^ set(usual.fields())))
 
 
 def _starts(run: Workdir) -> Content:

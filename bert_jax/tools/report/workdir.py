@@ -8,11 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from bert_jax.config import store
-from bert_jax.config.fields import data_dir, has_corpus
-from bert_jax.config.phases import Phase, make_phases
+from bert_jax.config.phases import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.data.corpus import manifest
 from bert_jax.files.atomic import read_json, read_json_lines
 from bert_jax.files.checksums import file_sha256
@@ -40,7 +38,7 @@ class Workdir:
     """
 
     name: str
-    config: ConfigDict
+    config: RunConfig
     rows: tuple[dict[str, Any], ...]
     starts: tuple[dict[str, Any], ...]
     evaluation: dict[str, Any]
@@ -62,11 +60,11 @@ class Workdir:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return make_phases(self.config, self.all_steps)
+        return self.config.make_phases(self.all_steps)
 
     @property
     def has_corpus(self) -> bool:
-        return has_corpus(self.config)
+        return self.config.has_corpus
 
     def split(self, name: str) -> list[dict[str, Any]]:
         """Returns the lines of a split."""
@@ -102,7 +100,7 @@ class Workdir:
 
     def statistics(self, split: str) -> dict[str, Any]:
         """Returns the statistics of the rows of a split at the last phase; {} without them."""
-        if not (self.manifest and self.config.phases):
+        if not self.manifest:
             return {}
         parts = self.manifest["splits"].get(split, {}).get("sequence_lengths", {})
         return parts.get(str(self.phases[-1].sequence_length), {}).get("statistics", {})
@@ -165,8 +163,8 @@ def _json(path: pathlib.Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _manifest(config: ConfigDict, workdir: str) -> dict[str, Any] | None:
-    path = os.path.join(data_dir(config, workdir), manifest.NAME) if has_corpus(config) else ""
+def _manifest(config: RunConfig, workdir: str) -> dict[str, Any] | None:
+    path = os.path.join(config.data_dir(workdir), manifest.NAME) if config.has_corpus else ""
     return _json(pathlib.Path(path)) or None if path else None
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, encode_text
 from bert_jax.files.errors import UserError
@@ -190,7 +190,7 @@ def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"similarity": np.clip(units @ units.T, -1, 1).tolist()}
 
 
-def describe_model(config: ConfigDict) -> str:
+def describe_model(config: RunConfig) -> str:
     """Returns "bert for pretraining: 12 layers, hidden size 768"."""
     model = config.model
     return (

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
@@ -68,7 +67,7 @@ class Service:
       missing: what the model cannot be asked for, and why.
     """
 
-    def __init__(self, config: ConfigDict, workdir: str, limits: Limits, top_k: int = 5):
+    def __init__(self, config: RunConfig, workdir: str, limits: Limits, top_k: int = 5):
         """Loads the model.
 
         Args:

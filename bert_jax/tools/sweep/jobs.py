@@ -4,7 +4,6 @@ A run with several seeds becomes a job for each. Runs on a corpus with the same 
 one folder of prepared data, which a job of its own prepares.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -15,16 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from bert_jax.config.data import data_config
-from bert_jax.config.fields import has_corpus
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import Run, Sweep
 
 # (config file, dotted field -> text, configuration of the run whose parameters it takes or None) ->
 # the resolved configuration.
-Resolve = Callable[[str, Mapping[str, str], ConfigDict | None], ConfigDict]
+Resolve = Callable[[str, Mapping[str, str], RunConfig | None], RunConfig]
 WORKDIR = "{workdir}"
 _REFERENCE = re.compile(r"\{(run|data):([^}]*)\}")
 
@@ -83,7 +79,7 @@ class _Expansion:
     jobs: dict[str, Job] = field(default_factory=dict)
     of_run: dict[str, list[str]] = field(default_factory=dict)
     data: dict[str, tuple[str, str]] = field(default_factory=dict)  # job -> folder, its preparation
-    configs: dict[str, ConfigDict] = field(default_factory=dict)  # of runs
+    configs: dict[str, RunConfig] = field(default_factory=dict)  # of runs
 
 
 def make_jobs(
@@ -118,15 +114,17 @@ def _expand(known: _Expansion, run: Run) -> None:
         source = known.configs.get(run.after)
         config = known.resolve(run.config, _without_future(overrides), source)
         if several:
-            config.seed += index
+            config = config.replace({"seed": config.seed + index})
             overrides["seed"] = str(config.seed)
         if "init_from" in overrides:
-            config.init_from = overrides["init_from"]
+            config = config.replace({"init_from": overrides["init_from"]})
         name = f"{run.name}-seed{config.seed}" if several else run.name
         if name in known.jobs:
             raise UserError(f"two jobs have the name {name!r}: rename one of the runs.")
-        if has_corpus(config):
-            needed.append(_share_data(known, run, name, config, overrides, needed))
+        if isinstance(config, PretrainingConfig):
+            job, folder = _share_data(known, run, name, config, overrides, needed)
+            needed.append(job)
+            config = config.replace({"data.dir": folder})
         known.jobs[name] = Job(
             name=name,
             kind="train",
@@ -184,13 +182,12 @@ def _share_data(
     known: _Expansion,
     run: Run,
     name: str,
-    config: ConfigDict,
+    config: PretrainingConfig,
     overrides: dict[str, str],
     needed: list[str],
-) -> str:
-    """Sets data.dir, adds the job that prepares the data if it is new, and returns its name."""
-    data = data_config(config)
-    values = {k: v for k, v in dataclasses.asdict(data).items() if k not in data.unused}
+) -> tuple[str, str]:
+    """Adds the job that prepares the data if it is new; returns its name and the folder."""
+    values = config.data.shard_settings()
     if not config.data.vocab or config.init_from:
         values["init_from"] = config.init_from  # brings its vocabulary
     if config.data.dir:
@@ -198,7 +195,7 @@ def _share_data(
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
     job, folder = f"data-{digest}", config.data.dir or f"{WORKDIR}/data/{digest}"
     known.data[name] = folder, job
-    overrides["data.dir"] = config.data.dir = folder
+    overrides["data.dir"] = folder
     if job not in known.jobs:
         known.jobs[job] = Job(
             name=job,
@@ -209,7 +206,7 @@ def _share_data(
             needs=tuple(dict.fromkeys(needed)),
             stage=_stage(known, needed),
         )
-    return job
+    return job, folder
 
 
 def _stage(known: _Expansion, needed: list[str]) -> int:

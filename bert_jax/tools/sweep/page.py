@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bert_jax.config.run import flatten
 from bert_jax.files.atomic import write_text
 from bert_jax.tools.pages.bars import Dots, dot_plot
 from bert_jax.tools.pages.document import Section, columns, document, note
@@ -139,7 +140,7 @@ def _beginning(job: Job) -> tuple[str, str]:
 def _numbers_of(job: Job) -> dict[str, Any]:
     numbers = {
         name: value
-        for name, value in record.flat(job.settings).items()
+        for name, value in flatten(job.settings)
         if isinstance(value, int | float) and not isinstance(value, bool) and name != "seed"
     }
     return numbers | ({_PRETRAINING: job.snapshot[1]} if job.snapshot else {})

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
+from bert_jax.config.run import flatten, parse
 from bert_jax.files.atomic import read_json, read_json_lines, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
@@ -141,19 +142,10 @@ def origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
 
 
 def _digest(job: Job, jobs: Mapping[str, Job]) -> str:
-    free = {name for name in flat(job.settings) if store.is_free_to_change(name)}
-    settings = {name: value for name, value in flat(job.settings).items() if name not in free}
+    free = parse(job.settings).free_fields() if job.kind == "train" else set()
+    settings = {name: value for name, value in flatten(job.settings) if name not in free}
     text = json.dumps([settings, origin(job, jobs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns dotted field -> value of nested settings."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        is_group = isinstance(value, Mapping)
-        found |= flat(value, f"{prefix}{name}.") if is_group else {prefix + name: value}
-    return found
 
 
 def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
@@ -168,7 +160,7 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
     started = read_json(path)
     changed = []
     if job.kind == "train":  # the name of prepared data is a digest of its settings
-        old, new = (store.from_json(values) for values in (started["settings"], _json(job)))
+        old, new = (parse(values) for values in (started["settings"], _json(job)))
         changed = store.differences(old, new)
     now = origin(job, jobs)
     changed += [

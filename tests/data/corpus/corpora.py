@@ -34,24 +34,13 @@ def make_config(folder: pathlib.Path, **changes) -> DataConfig:
     values = {
         "source": f"text:{folder}/[0-9].txt",
         "line_format": "sentences",
-        "document_separator": "blank_line",
-        "field": "text",
-        "language": "en",
-        "on_bad_text": "replace",
         "vocab": str(folder / "vocab.txt"),
         "vocab_size": 100,
-        "lowercase": True,
-        "segments": "pairs",
-        "mode": "dynamic",
         "seed": 1,
         "dupe_factor": 2,
-        "short_seq_prob": 0.1,
-        "masked_lm_prob": 0.15,
-        "masking": "subword",
-        "mask_rounding": "half_even",
         "validation_share": 0.1,
         "sequence_lengths": (32, 64),
-        "max_predictions_per_seq": (6, 11),
+        "num_predictions": (6, 11),
     }
     return DataConfig(**values | changes)
 

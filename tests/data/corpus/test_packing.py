@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_jax.config.phases import most_masks
+from bert_jax.config.phases import max_masks
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
@@ -133,5 +133,5 @@ def test_a_row_has_room_for_the_masks_of_all_its_examples(rounding, prob):
     rng = np.random.default_rng(0)
     for _ in range(2000):
         lengths = rng.integers(3, 20, MOST)
-        masks = [most_masks(n, prob, rounding) for n in lengths.tolist()]
-        assert sum(masks) <= most_masks(int(lengths.sum()), prob, rounding, MOST)
+        masks = [max_masks(n, prob, rounding) for n in lengths.tolist()]
+        assert sum(masks) <= max_masks(int(lengths.sum()), prob, rounding, MOST)

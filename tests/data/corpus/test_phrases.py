@@ -165,7 +165,7 @@ def test_weights_of_dynamic_data_can_change_but_neither_classes_nor_phrases(text
 def test_shares_of_masks_are_settings_of_static_data_only(text, tmp_path):
     for mode in ("dynamic", "static"):
         config = make_config(
-            text, mode=mode, dupe_factor=1, sequence_lengths=(32,), max_predictions_per_seq=(6,)
+            text, mode=mode, dupe_factor=1, sequence_lengths=(32,), num_predictions=(6,)
         )
         folder = str(tmp_path / mode)
         manifest = prepare(config, folder, 1)
@@ -235,7 +235,7 @@ def test_names_in_novels_are_units_wherever_they_occur(shared_data, tmp_path):
         lexicon_weights=("name=4",),
         validation_share=0.0,
         sequence_lengths=(128,),
-        max_predictions_per_seq=(20,),
+        num_predictions=(20,),
     )
     units = prepare(config, str(tmp_path / "data"), 2).statistics("train", 128)["mask_units"]
 

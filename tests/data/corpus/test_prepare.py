@@ -102,7 +102,7 @@ def test_a_second_run_finds_the_data(text, prepared):
     """Also with other masks, which are drawn in training."""
     before, lines = contents(pathlib.Path(prepared.folder)), []
     other = make_config(
-        text, masking="span", masked_lm_prob=0.3, max_predictions_per_seq=(9, 20), vocab_size=200
+        text, masking="span", masked_lm_prob=0.3, num_predictions=(9, 20), vocab_size=200
     )
     for config in (make_config(text), other):
         again = prepare(config, prepared.folder, 1, lines.append)
@@ -214,7 +214,7 @@ def test_a_corpus_that_cannot_be_used_is_refused(content, message, tmp_path):
 
 def test_settings_that_cannot_work_are_refused_before_anything_is_built(text, tmp_path):
     folder = tmp_path / "data"
-    with pytest.raises(ValueError, match="masking=span needs data.mode=dynamic"):
+    with pytest.raises(ValueError, match="masking='span' needs config.data.mode='dynamic'"):
         prepare(make_config(text, mode="static", masking="span"), str(folder))
     with pytest.raises(ValueError, match="has 22 entries.* set model.vocab_size=22"):
         prepare(make_config(text, vocab_size=21), str(folder))
@@ -330,7 +330,7 @@ def test_preparation_does_not_import_jax():
 
 def test_rows_of_full_sentences_hold_the_text_once_in_order(text, tmp_path):
     """Joined, the rows of a unit are its documents with a [SEP] between them, or a new row."""
-    lengths = {"sequence_lengths": (32,), "max_predictions_per_seq": (6,)}
+    lengths = {"sequence_lengths": (32,), "num_predictions": (6,)}
     config = make_config(text, segments="full_sentences", **lengths)
     manifest = prepare(config, str(tmp_path / "full"), 1)
     pairs = prepare(make_config(text, dupe_factor=1, **lengths), str(tmp_path / "pairs"), 1)

@@ -9,7 +9,7 @@ from bert_jax.data.corpus.pairs import running_text
 from bert_jax.data.corpus.prepare import prepare
 from tests.data.corpus.corpora import make_config, quiet
 
-ONE_LENGTH = {"sequence_lengths": (32,), "max_predictions_per_seq": (6,)}
+ONE_LENGTH = {"sequence_lengths": (32,), "num_predictions": (6,)}
 
 
 class Lengths:

@@ -103,7 +103,7 @@ def test_instances_are_those_of_the_released_program(case, tmp_path):
         validation_share=0.0,
         # Each length is a separate run, with the same seed.
         sequence_lengths=(16, length),
-        max_predictions_per_seq=(3, round(0.15 * length) + 1),
+        num_predictions=(3, round(0.15 * length) + 1),
     )
     manifest = prepare(config, str(tmp_path / "data"), 1, log=quiet)
     instances = []

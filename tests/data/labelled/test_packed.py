@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.config import checks
+from bert_jax.config.run import parse
 from bert_jax.data.labelled.batching import PackedLoader
 from bert_jax.training import metrics
 from bert_jax.training.open import open_run
@@ -78,9 +78,8 @@ def make_config(tmp_path):
             data__eval=str(path),
             data__vocab=str(tmp_path / "vocab.txt"),
         )
-        config = importlib.import_module(f"configs.{task}").get_config()
-        config.update_from_flattened_dict(values | changes)
-        checks.check(config)
+        config = parse(importlib.import_module(f"configs.{task}").get_config())
+        config = config.replace(values | changes)
         return config
 
     return make

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_jax.config.run import parse
 from bert_jax.tools.benchmark import finetune
 from bert_jax.tools.benchmark.rivals import finetune_jax
 from configs import classification, multiple_choice, ner, squad
@@ -36,7 +37,7 @@ def test_the_table_has_mean_deviation_and_ratio_to_ours():
 
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match="config.init_from is missing: a folder of Hugging"):
-        finetune.check(ner.get_config("wikigold"))
+        finetune.check(parse(ner.get_config("wikigold")))
     for name, value, message in (
         ("init_from", "minilm", ""),
         ("head.tagging", "crf", "config.head.tagging='crf': the other program has only 'linear'"),
@@ -47,8 +48,8 @@ def test_what_cannot_be_compared_is_refused():
         ),
         ("optimizer.warmup", "10", "config.optimizer.warmup='10' is not a percentage"),
     ):
-        config = ner.get_config("wikigold")
-        config.update_from_flattened_dict({"init_from": "minilm", name: value})
+        config = parse(ner.get_config("wikigold"))
+        config = config.replace({"init_from": "minilm", name: value})
         if not message:
             finetune.check(config)
             continue
@@ -148,8 +149,8 @@ def test_both_sides_learn_a_file_by_heart(small_task, task, dtype, tmp_path):
     }
     if task == "span":
         changes["head.doc_stride"] = 16
-    config = module.get_config(*argument)
-    config.update_from_flattened_dict(changes)
+    config = parse(module.get_config(*argument))
+    config = config.replace(changes)
     finetune.check(config)
     path = ":".join((module.__file__, *argument))
     arguments = [f"--config={path}", *(f"--config.{n}={v}" for n, v in changes.items())]

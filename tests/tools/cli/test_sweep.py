@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from bert_jax.config.run import parse
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.scores import squad
 from bert_jax.scores.classification import micro
@@ -207,7 +208,7 @@ def bert_folder(tmp_path_factory):
     from configs import base
 
     folder = tmp_path_factory.mktemp("bert")
-    store.save(base.get_config(), str(folder))
+    store.save(parse(base.get_config()), str(folder))
     (folder / "checkpoints").mkdir()
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     return folder

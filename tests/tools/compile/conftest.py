@@ -4,9 +4,8 @@ import importlib
 from typing import Any
 
 import pytest
-from ml_collections import ConfigDict
 
-from bert_jax.config import checks
+from bert_jax.config.run import RunConfig, parse
 from bert_jax.tools.compile.plan import plan
 from bert_jax.training.run import make_checked_mesh
 
@@ -48,22 +47,13 @@ CONFIGS = {
 _CONFIG_OF = {"modernbert": "fast:tiny"}
 
 
-def small_config(name: str, **changes: Any) -> ConfigDict:
+def small_config(name: str, **changes: Any) -> RunConfig:
     """Returns a small configuration; `changes` have "__" instead of dots."""
     module, _, argument = _CONFIG_OF.get(name, name).partition(":")
-    config = importlib.import_module(f"configs.{module}").get_config(*filter(None, [argument]))
+    arguments = filter(None, [argument])
+    config = parse(importlib.import_module(f"configs.{module}").get_config(*arguments))
     dotted = {field.replace("__", "."): value for field, value in changes.items()}
-    for field, value in (SMALL | CONFIGS[name] | dotted).items():
-        _set(config, field, value)
-    checks.check(config)
-    return config
-
-
-def _set(config: ConfigDict, field: str, value: Any) -> None:
-    *groups, name = field.split(".")
-    for group in groups:
-        config = config[group]
-    config[name] = value
+    return config.replace(SMALL | CONFIGS[name] | dotted)
 
 
 @pytest.fixture(scope="session")

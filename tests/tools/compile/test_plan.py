@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.config.run import parse
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.compile.plan import plan, programs
 from bert_jax.training.feed import shapes
 from bert_jax.training.open import open_run
-from bert_jax.training.run import make_checked_mesh, optimizer_config
+from bert_jax.training.run import make_checked_mesh
 from bert_jax.training.state import init_state
 from tests import tiny
 from tests.tools.compile.conftest import CONFIGS
@@ -28,7 +29,7 @@ def bytes_on_a_device(tree) -> int:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_sizes_are_those_of_real_arrays(name, make_plan):
     run = make_plan(name)
-    tx, _ = make_optimizer(optimizer_config(run.config), 100, 10)
+    tx, _ = make_optimizer(run.config.optimizer, 100, 10)
     phase = run.phases[0]
     state = init_state(run.task_at(phase), tx, run.mesh, jax.random.key(0), None, phase.batch_size)
     first = programs(run)[0]
@@ -103,7 +104,7 @@ def test_a_vocabulary_of_another_size_is_refused(make_config, tmp_path):  # noqa
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_parameters_are_the_papers(size):
     """110M and 340M in the paper; the numbers are those of its released checkpoints' shapes."""
-    config = importlib.import_module(f"configs.{size}").get_config()
+    config = parse(importlib.import_module(f"configs.{size}").get_config())
     first = programs(plan(config, make_checked_mesh(config)))[0]
     expected = {"base": 110_106_428, "large": 336_226_108}[size]
     assert first.sizes["parameters"] == 4 * expected

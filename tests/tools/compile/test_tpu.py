@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.config import checks
+from bert_jax.config.run import parse
 from bert_jax.tools.compile import target
 from bert_jax.tools.compile.plan import plan, programs
 from bert_jax.tools.compile.program import Compiled, compile_program
@@ -26,9 +26,8 @@ pytestmark = pytest.mark.skipif(
 
 def compile_update(config, topology: str, mesh: tuple[int, int, int]) -> Compiled:
     """The update of the first phase."""
-    config.mesh.data, config.mesh.fsdp, config.mesh.tensor = mesh
-    config.dtype = "bfloat16"
-    checks.check(config)
+    axes = dict(zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), mesh, strict=True))
+    config = config.replace({"dtype": "bfloat16", **axes})
     run = plan(config, make_checked_mesh(config, target.find(topology).devices))
     return compile_program(programs(run)[0])
 
@@ -73,10 +72,10 @@ def test_small_models_are_split_over_all_axes(name, topology):
 @pytest.mark.parametrize("name", ["base", "large"])
 def test_base_and_large_send_what_their_mesh_makes_them(name, topology, mesh):
     """With blocks in a loop: one is compiled, instead of 12 or 24."""
-    config = importlib.import_module(f"configs.{name}").get_config()
-    config.model.scan_layers = True
+    config = parse(importlib.import_module(f"configs.{name}").get_config())
+    config = config.replace({"model.scan_layers": True})
     # libtpu 0.0.42.1 crashes with both for 64 x 2 x 2 chips of a v6e.
-    config.model.remat = not topology.startswith("v6e")
+    config = config.replace({"model.remat": not topology.startswith("v6e")})
     found = compile_update(config, topology, mesh)
     assert not found.no_room
     if mesh[0] == 4:  # each gradient is sent once; some are bfloat16

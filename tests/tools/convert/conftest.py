@@ -26,11 +26,10 @@ VOCABULARY = "\n".join(
 def random_params() -> Callable[..., dict]:
     """Returns a function that draws parameters by path; every bias and every scale is random."""
     from bert_jax.exchange.loaded import pretraining_shapes
-    from bert_jax.training.run import make_model_config
 
     def make(config, **heads: tuple[int, ...]) -> dict:
         """`heads` are shapes of further parameters, "/" written as "__"."""
-        leaves = pretraining_shapes(make_model_config(config), config.model.next_sentence)
+        leaves = pretraining_shapes(config.model, config.model.next_sentence)
         shapes = {name: leaf.shape for name, leaf in leaves.items()}
         if heads:
             shapes = {name: shape for name, shape in shapes.items() if name.startswith("bert/")}
@@ -48,21 +47,22 @@ def random_params() -> Callable[..., dict]:
 def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     """Returns a function (**changes of the configuration, dots as __) -> folder of a run."""
     from bert_jax.config import store
+    from bert_jax.config.encoders import BertConfig
     from bert_jax.devices.trees import unflatten
     from bert_jax.tasks import TASKS
     from bert_jax.training.checkpoints import Checkpoints
     from bert_jax.training.state import TrainState
     from tests import tiny
 
-    def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, without=(), **changes):
+    def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, **changes):
         workdir = tmp_path / "run"
         workdir.mkdir()
         config = TASKS.get(changes.get("task", ""), TASKS["pretraining"]).default_config()
-        config.model.update(SIZES)
-        config.update(tiny.rows_of(config, config.model.max_position_embeddings))
-        config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
-        for field in without:
-            del config[field.partition(".")[0]][field.partition(".")[2]]
+        model = changes.pop("model", BertConfig())
+        values = {f"model.{name}": size for name, size in SIZES.items()}
+        values |= {name.replace("__", "."): value for name, value in changes.items()}
+        values |= tiny.rows_of(config, values["model.max_position_embeddings"])
+        config = config.replace(values, model=model)
         store.save(config, str(workdir))
         if isinstance(vocabulary, str):
             (workdir / "vocab.txt").write_text(vocabulary, encoding="utf-8")

@@ -4,9 +4,9 @@ import json
 import pathlib
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.exchange import LoadedModel
 from bert_jax.tools.cli import convert
 from bert_jax.training.workdir import open_workdir
@@ -58,13 +58,11 @@ CLASSES = {
 NUM_LABELS = {"BertForMultipleChoice": 1, "BertForQuestionAnswering": 2}
 
 
-def new_config(init_from: pathlib.Path, **changes) -> ConfigDict:
+def new_config(init_from: pathlib.Path, **changes) -> PretrainingConfig:
     """Returns a configuration of pre-training with `init_from`; dots of fields as __."""
-    config = defaults.pretraining()
-    config.init_from = str(init_from)
-    config.phases = ((16, 1.0),)
-    config.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
-    return config
+    values = {k.replace("__", "."): v for k, v in changes.items()}
+    values = {"init_from": str(init_from), "phases": ((16, 1.0),)} | values
+    return defaults.pretraining().replace(values)
 
 
 def write_gpt_vocabulary(folder: pathlib.Path, pieces: str, merges: str) -> None:

@@ -3,15 +3,13 @@
 import dataclasses
 
 import pytest
-from ml_collections import ConfigDict
 
-from bert_jax.config.encoders import default_fields
 from bert_jax.exchange.loaded import encoder_shapes, pretraining_shapes
 from bert_jax.formats import FORMATS
 from bert_jax.formats.names import NAMES
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
-from bert_jax.training.run import make_model_config
+from tests import tiny
 
 # What an encoder needs beside the fields that have defaults.
 SIZES = {
@@ -22,8 +20,6 @@ SIZES = {
     "intermediate_size": 32,
     "max_position_embeddings": 40,
 }
-# What not every encoder has a default for.
-REST = {"pad_vocab_to_multiple_of": 1, "dropout_rate": 0.1, "initializer_range": 0.02}
 # The programs with models that are fine-tuned for every task.
 WITH_ALL_HEADS = [("bert", "huggingface"), ("bert", "google")]
 # Their tables have names for more filters and highway layers than any model has.
@@ -38,11 +34,11 @@ LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}
 def test_formats_of_a_model_exist_and_name_every_parameter(model):
     config = TASKS["pretraining"].default_config()
     if model != config.model.name:
-        fields = default_fields(model)
         names = {field.name for field in dataclasses.fields(MODELS[model].config)}
         sizes = {name: value for name, value in SIZES.items() if name in names}
-        config.model = ConfigDict(REST | fields | sizes | {"next_sentence": False})
-    model_config = make_model_config(config)
+        sizes |= {"next_sentence": False}
+        config = config.replace(tiny.rows_of(config, 8), model=MODELS[model].config(**sizes))
+    model_config = config.model
     paths = set(encoder_shapes(model_config))
     if model in WITH_MASKED_LM:
         paths = set(pretraining_shapes(model_config, config.model.next_sentence))

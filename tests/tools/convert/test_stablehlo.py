@@ -17,7 +17,6 @@ from bert_jax.exchange import stablehlo
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
 from bert_jax.tools.cli import convert
 from bert_jax.tools.convert import conversions
-from bert_jax.training.run import make_model_config
 from tests.tools.convert.documented import documented_code
 
 
@@ -58,8 +57,8 @@ def test_any_size_gives_our_numbers(export, random_params, next_sentence):
     )
     config = store.load(str(workdir))
     params = random_params(config)
-    config.dtype = "float32"
-    model = PreTrainingModel(make_model_config(config), next_sentence)
+    config = config.replace({"dtype": "float32"})
+    model = PreTrainingModel(config.model, next_sentence)
     program, weights = load(folder)
     assert weights.keys() == params.keys()
     for batch, seq, predictions in [(1, 1, 1), (3, 7, 2), (2, 40, 5)]:
@@ -93,7 +92,7 @@ def test_a_left_to_right_model_gives_the_logits_of_next_words(export, random_par
         model__vocab_size=60,
     )
     config = store.load(str(workdir))
-    params, model = random_params(config), CausalLMModel(make_model_config(config))
+    params, model = random_params(config), CausalLMModel(config.model)
     program, weights = load(folder)
     description = json.loads((folder / "model.json").read_text())
     assert description["inputs"].keys() == {"input_ids", "token_type_ids", "attention_mask"}

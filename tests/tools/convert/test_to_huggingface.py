@@ -17,7 +17,6 @@ from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.cli import convert
 from bert_jax.tools.convert import conversions
-from bert_jax.training.run import make_model_config
 from bert_jax.training.workdir import open_model, open_workdir
 from tests.tools.convert.hf_folders import from_hf, worst
 
@@ -79,7 +78,7 @@ def load(folder: pathlib.Path, auto: str):
 
 
 def our_config(workdir: pathlib.Path):
-    return make_model_config(store.load(str(workdir)))
+    return store.load(str(workdir)).model
 
 
 def our_batch(theirs) -> dict[str, np.ndarray]:

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from bert_jax.config.data import data_config
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tools.doctor import corpus, sample
 from tests.tools.doctor.conftest import WORDS, bad, found, sentence, write_corpus
@@ -53,7 +52,7 @@ def test_a_sample_has_about_the_rows_of_the_whole_corpus(make_config, monkeypatc
     (tmp_path / "trial").mkdir()
     trial = open_sample(config, str(tmp_path / "trial"))
     assert 3 < trial.text.scale < 6
-    manifest = prepare(data_config(config), str(tmp_path / "data"), 1, lambda _: None)
+    manifest = prepare(config.data, str(tmp_path / "data"), 1, lambda _: None)
     assert trial.rows[0] == pytest.approx(manifest.num_rows("train", 32), rel=0.1)
     assert trial.held_out[0] == pytest.approx(manifest.num_rows("validation", 32), rel=0.1)
     written = sum(file.stat().st_size for file in (tmp_path / "data").rglob("*.array*"))
@@ -66,7 +65,7 @@ def test_a_part_of_a_long_text_is_read(make_config, monkeypatch, tmp_path):
     monkeypatch.setattr("bert_jax.text.sources.RANGE_BYTES", 1000)
     monkeypatch.setattr(sample, "READ_BYTES", 40_000)
     config = make_config(data__source=f"text:{tmp_path}/*.txt")
-    taken = sample.take(data_config(config))
+    taken = sample.take(config.data)
     total = sum(path.stat().st_size for path in tmp_path.glob("*.txt"))
     assert not taken.is_whole
     assert taken.num_documents < 400
@@ -79,7 +78,7 @@ def test_compressed_text_is_not_read_to_its_end(make_config, monkeypatch, tmp_pa
         file.write((tmp_path / "corpus.txt").read_bytes())
     monkeypatch.setattr(sample, "_MOST_BYTES", 40_000)
     config = make_config(data__source=f"text:{tmp_path / 'corpus.txt.gz'}")
-    taken = sample.take(data_config(config))
+    taken = sample.take(config.data)
     assert not taken.is_whole and taken.num_documents < 400
     assert taken.text_bytes == pytest.approx((tmp_path / "corpus.txt").stat().st_size, rel=0.3)
 
@@ -157,7 +156,7 @@ def test_malformed_text(lines, level, look, tmp_path):
 
 def test_prepared_data_are_used(look, make_config, tmp_path):
     config = make_config()
-    prepare(data_config(config), str(tmp_path / "data"), 1, lambda _: None)
+    prepare(config.data, str(tmp_path / "data"), 1, lambda _: None)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     findings = look(data__dir=str(tmp_path / "data"))
     found(findings, "ok", f"Prepared data in {tmp_path / 'data'}: 300 documents")
@@ -169,7 +168,7 @@ def test_prepared_data_are_used(look, make_config, tmp_path):
 
 
 def test_prepared_data_that_are_corrupt_are_a_problem(look, make_config, tmp_path):
-    prepare(data_config(make_config()), str(tmp_path), 1, lambda _: None)
+    prepare(make_config().data, str(tmp_path), 1, lambda _: None)
     shard = next(path for path in tmp_path.iterdir() if "train" in path.name)
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1

@@ -29,7 +29,7 @@ def copy(finished, tmp_path):
 
 def look_at(workdir, **changes):
     config = store.load(str(workdir))
-    config.update_from_flattened_dict(changes)
+    config = config.replace(changes)
     with mock.patch("bert_jax.tools.doctor.examine.all_shapes", lambda _: []):
         return list(examine(config, str(workdir), 0))
 
@@ -71,8 +71,8 @@ def test_files_with_other_labels_than_the_run_are_a_problem(copy, files, tmp_pat
         changed[f"data.{'train' if name == 'train' else 'eval'}"] = str(path)
     assert "\tbad" in text
     config = store.load(str(copy))
-    config.update_from_flattened_dict(changed)
-    config.checkpoint.allow_changes = True
+    config = config.replace(changed)
+    config = config.replace({"checkpoint.allow_changes": True})
     store.save(config, str(copy))
     findings = look_at(copy)
     found(findings, "problem", "the checkpoint's numbers would mean other labels")
@@ -112,7 +112,7 @@ def test_a_head_of_other_labels_is_really_taken_over(make_config, finished, tmp_
 
 def test_weights_that_do_not_fit_are_a_problem(make_config, finished):
     config = make_config("classification", init_from=str(finished))
-    config.model.intermediate_size = 48
+    config = config.replace({"model.intermediate_size": 48})
     found(examine(config, "", 0), "problem", "do not fit the configuration")
 
 

@@ -5,8 +5,7 @@ import importlib
 
 import pytest
 
-from bert_jax.config import checks
-from bert_jax.config.phases import make_phases
+from bert_jax.config.run import parse
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.tools.doctor import known, recipe
 from bert_jax.tools.doctor.trial import Trial
@@ -15,10 +14,9 @@ from tests.tools.doctor.conftest import bad, found
 
 def make(name="base", argument=None, **changes):
     arguments = [argument] if argument else []
-    config = importlib.import_module(f"configs.{name}").get_config(*arguments)
+    config = parse(importlib.import_module(f"configs.{name}").get_config(*arguments))
     named = {field.replace("__", "."): value for field, value in changes.items()}
-    config.update_from_flattened_dict(named)
-    checks.check(config)
+    config = config.replace(named)
     return config
 
 
@@ -38,7 +36,7 @@ class Opened:
 
 
 def trial(config, steps, rows=1_000_000):
-    run = Opened(config, make_phases(config, steps))
+    run = Opened(config, config.make_phases(steps))
     return Trial(run, (rows,) * len(run.phases), (1000,) * len(run.phases))  # pyright: ignore
 
 
@@ -258,5 +256,5 @@ def test_small_sets_and_adam_without_bias_correction():
 
     opened.run.training_rows = lambda _: Rows  # pyright: ignore
     assert "adamw" in found(recipe.check_small_set(config, opened), "note", "500 examples").fix
-    config.optimizer.name = "adamw"
+    config = config.replace({"optimizer.name": "adamw"})
     assert not list(recipe.check_small_set(config, opened))

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from bert_jax.config import defaults, store
+from bert_jax.config.run import RunConfig
 
 # In every place where a corpus, a user or a file system can put a text.
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>"
@@ -36,10 +35,13 @@ def write_pretraining(
     folder: pathlib.Path, steps: int = 600, every: int = 20, rate: float = 5e-4
 ) -> list[dict[str, Any]]:
     """Writes a run on a corpus, which resumed and skipped an update; returns its rows."""
-    config = defaults.pretraining()
-    config.phases = ((64, 0.9), (128, 0.1))
-    config.optimizer.learning_rate = rate
-    config.data.source = f"text:{HOSTILE}"
+    config = defaults.pretraining().replace(
+        {
+            "phases": ((64, 0.9), (128, 0.1)),
+            "optimizer.learning_rate": rate,
+            "data.source": f"text:{HOSTILE}",
+        }
+    )
     rows = []
     for step in range(every, steps + 1, every):
         speed = {"seconds": step / 4 + 2.0, "tokens": step * 2048, "tokens_per_second": 8192.0}
@@ -94,10 +96,9 @@ def write_pretraining(
 
 def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
     """Writes a classification with several seeds."""
-    config = defaults.classification()
-    config.seeds = seeds
-    config.published_score = 0.85
-    config.published_in = f"Table 5 {HOSTILE}"
+    config = defaults.classification().replace(
+        {"seeds": seeds, "published_score": 0.85, "published_in": f"Table 5 {HOSTILE}"}
+    )
     for seed in range(seeds):
         rows = [
             {"step": 10, "split": "train", "loss": 0.7, "task_loss": 0.7, "speed": _speed(10)},
@@ -136,8 +137,7 @@ def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
             ],
         }
         results = {"eval": {"accuracy": 0.8 + seed / 100, "loss": 0.5}, "baseline": 0.6}
-        one = ConfigDict(config.to_dict())
-        one.seed, one.seeds = seed, 1
+        one = config.replace({"seed": seed, "seeds": 1})
         _write(folder / f"seed-{seed}", one, rows, review, results)
         start = {"step": 0, "steps": 20, **_PLACE}
         (folder / f"seed-{seed}" / "starts.jsonl").write_text(json.dumps(start) + "\n")
@@ -157,7 +157,7 @@ def _speed(step: int) -> dict[str, float]:
 
 def _write(
     folder: pathlib.Path,
-    config: ConfigDict,
+    config: RunConfig,
     rows: list[dict[str, Any]],
     evaluation: dict[str, Any],
     results: dict[str, Any] | None = None,

@@ -38,7 +38,7 @@ def opened(service: Any, limits: Limits | None = None) -> Iterator[TestClient]:
 
 
 def load(workdir: str, limits: Limits | None = None) -> Service:
-    return Service(store.load(workdir).lock(), workdir, limits or Limits(rate=0))
+    return Service(store.load(workdir), workdir, limits or Limits(rate=0))
 
 
 @pytest.fixture(scope="session")

@@ -125,7 +125,7 @@ def test_predictions_are_those_of_predict(name, make_run, tmp_path):
 def test_vectors_and_similarities_are_those_of_features(workdir, tmp_path, make_workdir):
     texts = [*TEXTS, "the list"]
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
-    config = store.load(workdir).lock()
+    config = store.load(workdir)
     extractor = FeatureExtractor(Predictor(load_workdir(config, workdir)), Choice(level="sentence"))
     extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
     expected = np.load(tmp_path / "out.npz")["embeddings"]

@@ -1,14 +1,15 @@
 """Models with GPT's byte pairs and ELMo's words: all that they can do, and what they cannot."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
+from bert_jax.config.run import RunConfig, parse
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.sampling import Sampling
@@ -48,40 +49,34 @@ def elmo_vocabulary() -> tuple[str, bytes]:
     return "vocab.txt", "".join(f"{word}\n" for word in WORDS).encode()
 
 
-def _make(task: str, pretraining: ConfigDict, sizes: Mapping[str, Any]) -> ConfigDict:
+def _make(task: str, pretraining: RunConfig, sizes: Mapping[str, Any]) -> RunConfig:
     """Returns the configuration of a task with the encoder of a pre-training, made small."""
-    config = pretraining
+    config = pretraining if task == "text" else getattr(defaults, task)()
+    length = sizes["max_position_embeddings"]
+    values = {"prng_impl": tiny.PRNG_IMPL} | tiny.rows_of(config, length)
     if task != "text":
-        config = getattr(defaults, task)()
-        config.model = ConfigDict(pretraining.model.to_dict())
-        config.max_length = 48
-        config.data.bucket_lengths = (24,)
-        config.data.lowercase = pretraining.data.lowercase
-        config.update_from_flattened_dict(
-            {"head.max_query_length": 16, "head.doc_stride": 8} if task == "span" else {}
-        )
-        if "pool" in config.head:
-            config.head.pool, config.head.pooler = "last", False
-        if task == "classification":
-            config.data.text_b = "text_b"
-    config.prng_impl = tiny.PRNG_IMPL
-    config.model.update(sizes)
-    return config
+        values |= {"data.bucket_lengths": (24,), "data.lowercase": pretraining.data.lowercase}
+        values |= {"head.pool": "last", "head.pooler": False}
+    if task == "span":
+        values |= {"head.max_query_length": 16, "head.doc_stride": 8}
+    if task == "classification":
+        values["data.text_b"] = "text_b"
+    return config.replace(values, model=dataclasses.replace(pretraining.model, **sizes))
 
 
-def make_gpt(make_run, task: str, positions: int = 48) -> tuple[ConfigDict, str]:
+def make_gpt(make_run, task: str, positions: int = 48) -> tuple[RunConfig, str]:
     sizes = tiny.SIZES | {"vocab_size": len(PIECES) + 3, "max_position_embeddings": positions}
-    config = _make(task, gpt.get_config("tiny"), sizes)
-    config.update(tiny.rows_of(config, positions))
+    config = _make(task, parse(gpt.get_config("tiny")), sizes)
     return make_run(config, ("bad", "good") if task != "tagging" else (), gpt_vocabulary())
 
 
-def make_elmo(make_run, task: str) -> tuple[ConfigDict, str]:
+def make_elmo(make_run, task: str) -> tuple[RunConfig, str]:
     sizes = {"vocab_size": len(WORDS), "hidden_size": 8, "cell_size": 6, "num_layers": 2}
     sizes |= {"filters": ((1, 3), (2, 4)), "max_position_embeddings": 48}
-    config = _make(task, elmo.get_config("small"), sizes)
+    config = _make(task, parse(elmo.get_config("small")), sizes)
     if task == "text":
-        config.head.softmax = "full"  # there are fewer words than `sampled` would draw
+        # There are fewer words than `sampled` would draw.
+        config = config.replace({"head.softmax": "full"})
     return make_run(config, ("bad", "good") if task != "tagging" else (), elmo_vocabulary())
 
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from bert_jax.config import store
 from bert_jax.tools.cli.sweep import resolve
 from bert_jax.tools.sweep import jobs
 from bert_jax.tools.sweep.plan import Run, Sweep
@@ -173,9 +172,3 @@ def test_only_some_runs_and_what_they_need_are_selected():
     ):
         with pytest.raises(ValueError, match=message):
             jobs.select(made, pattern)
-
-
-def test_fields_that_may_change_are_those_of_a_resumed_run():
-    free = ("log.every", "mesh.data", "data.dir", "checkpoint.keep", "seeds")
-    assert all(map(store.is_free_to_change, free))
-    assert not any(map(store.is_free_to_change, ("steps", "data.source", "model.name")))

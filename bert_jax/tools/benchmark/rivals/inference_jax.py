@@ -31,8 +31,7 @@ def build(
     keep_freed_memory()
     with open(texts, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]
-    config = store.load(model)
-    config.dtype = dtype
+    config = store.load(model).replace({"dtype": dtype})
     compute = _classes(config, model) if classifies else _vectors(config, model)
 
     def measure() -> list[float]:

@@ -133,8 +133,8 @@ def make_model(name: str, run: Run) -> Any:
         "vocab_size": len(tokenizer.pieces),
         "hidden_size": sizes.hidden_size,
         "num_hidden_layers": sizes.num_layers,
-        "num_attention_heads": sizes.num_heads,
-        "intermediate_size": sizes.intermediate_size,
+        "num_attention_heads": run.config["model.num_heads"],
+        "intermediate_size": run.config["model.intermediate_size"],
         "max_position_embeddings": sizes.max_position_embeddings,
         "pad_token_id": tokenizer.pad_id,
         "cls_token_id": tokenizer.cls_id,
@@ -158,8 +158,8 @@ def build(
         `mlm_probability` and `tail` as `recipe` describes them.
     """
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
-    config, steps = store.load(reference), settings["steps"]
-    config.seed = settings["seed"]
+    steps = settings["steps"]
+    config = store.load(reference).replace({"seed": settings["seed"]})
     run = open_run(config, reference)
     arguments, phase = dict(settings["arguments"]), run.phases[0]
     collator = transformers.DataCollatorForLanguageModeling(

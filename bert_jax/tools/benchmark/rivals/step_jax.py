@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.devices.chips import peak_flops
 from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.optim.settings import OptimizerConfig
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tools.benchmark.workload import (

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import checks, experiments, presets, store
-from bert_jax.config.fields import value_of
-from bert_jax.config.overrides import set_fields, type_of
+from bert_jax.config import experiments, presets, store
+from bert_jax.config.overrides import set_fields, type_of, value_of
+from bert_jax.config.run import RunConfig, flatten, parse
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value
 
@@ -21,7 +21,7 @@ _OVERRIDE = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 def parse_config(
     parser: Parser, argv: Sequence[str], *, workdir_is_enough: bool = False
-) -> tuple[ConfigDict, argparse.Namespace]:
+) -> tuple[RunConfig, argparse.Namespace]:
     """Parses a command line with a configuration, which is resolved and checked.
 
     Args:
@@ -39,7 +39,7 @@ def parse_config(
         "config",
         "",
         "Configuration file, such as configs/base.py, or configs/glue.py:mrpc with an argument."
-        " bert_jax/config/defaults.py describes all fields.",
+        " docs/configuration.md describes all fields.",
         metavar="FILE",
     )
     parser.add_argument("--config.FIELD", metavar="VALUE", help="Value that replaces a field's.")
@@ -49,7 +49,7 @@ def parse_config(
         store.check_workdir(workdir)
         config = experiments.load(path)
     elif workdir_is_enough and workdir:
-        config = store.load(workdir).lock()
+        config = store.load(workdir).to_config_dict()
     else:
         or_run = ", or --workdir=DIR of a run" if workdir_is_enough else ""
         raise UserError(
@@ -59,15 +59,14 @@ def parse_config(
     flags = parser.parse(rest)
     set_fields(config, texts)
     if path:
-        _complete(config, texts, workdir, flag_value(argv, "data_dir"))
-    else:
-        if "preset" in texts:  # otherwise the run has the values of its preset already
-            presets.apply(config, texts)
-        checks.check(config)
-    return config, flags
+        return _resolve(config, texts, workdir, flag_value(argv, "data_dir")), flags
+    if "preset" in texts:  # otherwise the run has the values of its preset already
+        values = presets.values_of(config.preset, dict(flatten(config)))
+        config.update_from_flattened_dict({k: v for k, v in values.items() if k not in texts})
+    return parse(config.to_dict()), flags
 
 
-def resolve(path: str, texts: Mapping[str, str]) -> ConfigDict:
+def resolve(path: str, texts: Mapping[str, str]) -> RunConfig:
     """Returns the configuration that `--config=PATH --config.NAME=TEXT ...` gives.
 
     Raises:
@@ -75,14 +74,13 @@ def resolve(path: str, texts: Mapping[str, str]) -> ConfigDict:
     """
     config = experiments.load(path)
     set_fields(config, texts)
-    _complete(config, texts, "", "")
-    return config
+    return _resolve(config, texts, "", "")
 
 
-def _complete(config: ConfigDict, given: Collection[str], workdir: str, data_dir: str) -> None:
+def _resolve(config: ConfigDict, given: Collection[str], workdir: str, data_dir: str) -> RunConfig:
     from bert_jax.data import init_from  # takes time: --help does without it
 
-    init_from.complete(config, given, workdir, data_dir)
+    return init_from.resolve(config.to_dict(), given, workdir, data_dir)
 
 
 def _split(argv: Sequence[str], config: ConfigDict) -> tuple[dict[str, str], list[str]]:

@@ -2,8 +2,7 @@
 
 import argparse
 
-from ml_collections import ConfigDict
-
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import Parser
 
@@ -29,7 +28,7 @@ def check(flags: argparse.Namespace) -> None:
         raise UserError("--workdir is missing: the folder that the run is kept in.")
 
 
-def check_trained(config: ConfigDict, flags: argparse.Namespace) -> None:
+def check_trained(config: RunConfig, flags: argparse.Namespace) -> None:
     """Raises UserError if --workdir is not the folder of one trained run."""
     check(flags)
     if config.get("seeds", 1) > 1:

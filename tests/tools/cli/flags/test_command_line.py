@@ -81,7 +81,7 @@ INVALID = {
     ),
     "a preset and what it excludes": (
         ["--config.preset=google_2019", "--config.data.mask_rounding=bernoulli"],
-        "data.mask_rounding=bernoulli needs data.mode=dynamic",
+        "config.data.mask_rounding='bernoulli' needs config.data.mode='dynamic'",
     ),
     "no pairs to guess about": (
         ["--config.preset=hf", "--config.model.next_sentence=true"],
@@ -97,7 +97,7 @@ INVALID = {
     ),
     "nothing like it": (
         ["--config.zzz=3"],
-        "There is no configuration field 'zzz': bert_jax/config/defaults.py has them all.",
+        "There is no configuration field 'zzz': docs/configuration.md has them all.",
     ),
     "text for a number": (["--config.steps=abc"], "takes a value of type int, such as "),
     "fraction for a count": (["--config.steps=1.5"], "takes a value of type int, such as "),
@@ -130,7 +130,7 @@ INVALID = {
     "no duration": (["--config.eval.every=often"], "config.eval.every='often' is not a duration"),
     "no choice": (
         ["--config.nonfinite=ignore"],
-        "config.nonfinite='ignore' is none of abort, skip.",
+        "config.nonfinite='ignore' must be one of abort, skip.",
     ),
     "no phases": (["--config.phases=128"], "config.phases=(128,) is not a tuple of"),
     "an item of a tuple": (

@@ -1,0 +1,208 @@
+"""The groups of a run's configuration, other than its encoder and its data."""
+
+import dataclasses
+import re
+from typing import Any
+
+from bert_jax.config.group import Group, setting
+from bert_jax.config.phases import parse_duration
+from bert_jax.files.errors import UserError
+
+
+def _check_patterns(name: str, patterns: tuple[Any, ...]) -> None:
+    try:
+        re.compile("|".join(patterns))
+    except (re.error, TypeError) as error:
+        raise UserError(f"{name}={patterns!r} are no regular expressions: {error}.") from None
+
+
+def _check_phase_schedules(name: str, entries: tuple[Any, ...]) -> None:
+    pairs = [entry for entry in entries if isinstance(entry, tuple) and len(entry) == 2]
+    numbers = [number for pair in pairs for number in pair]
+    if (
+        len(pairs) < len(entries)
+        or not all(isinstance(number, int | float) for number in numbers)
+        or not all(peak > 0 and 0 <= warmup < 1 for peak, warmup in pairs)
+    ):
+        raise UserError(bad_phase_schedules(name, entries))
+
+
+def bad_phase_schedules(name: str, entries: tuple[Any, ...]) -> str:
+    """Returns the message about schedules that are malformed or not one for each phase."""
+    return (
+        f"{name}={entries!r} is not a pair of a learning rate and a fraction below 1 of warm-up for"
+        " each of config.phases, such as ((6e-3, 0.28), (4e-3, 0.13)): correct it, or () for one"
+        " schedule over the whole run."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerConfig(Group):
+    """The optimizer and the learning rate."""
+
+    # A row of bert_jax.optim.optimizers.OPTIMIZERS: bert_adam, adamw, gpt_adam, adagrad,
+    # adafactor, lamb, muon.
+    name: str = setting("bert_adam")
+    # Peak of the schedule.
+    learning_rate: float = setting(1e-4, minimum=0)
+    # A row of bert_jax.optim.schedules.SCHEDULES: bert_linear, linear, trapezoid, constant,
+    # cosine, root, gpt_linear, gpt_cosine.
+    schedule: str = setting("bert_linear")
+    # Duration in which the learning rate rises.
+    warmup: str = setting("10000", check=parse_duration)
+    # Schedule `trapezoid`: fraction of the run, at its end, in which the rate falls to 0.
+    decay_fraction: float = setting(0.5, below=1)
+    # The schedule begins anew in each phase: (peak, fraction of the phase that is warm-up), ..., in
+    # place of `learning_rate` and `warmup`; (): one schedule over the whole run.
+    phase_schedules: tuple[tuple[float, float], ...] = setting((), check=_check_phase_schedules)
+    # Factor of the parameters in the update (decoupled weight decay).
+    weight_decay: float = setting(0.01, minimum=0)
+    # Decay rate of the average of gradients.
+    beta1: float = setting(0.9, minimum=0, below=1)
+    # Decay rate of the average of squared gradients.
+    beta2: float = setting(0.999, below=1)
+    # Added to the root of the average of squared gradients.
+    epsilon: float = setting(1e-6)
+    # Adagrad: what the sums of squared gradients start from.
+    initial_accumulator: float = setting(1.0)
+    # Maximum global norm of the gradient; 0: no clipping.
+    clip_norm: float = setting(1.0, minimum=0)
+    # Parameters without weight decay: regular expressions searched in their paths.
+    no_decay: tuple[str, ...] = setting(("layer_norm", "bias"), check=_check_patterns)
+    # Factor of the learning rate from each layer to the layer below; 1: none.
+    layer_decay: float = setting(1.0)
+    # Freezes the embeddings and this many layers; 0: none.
+    frozen_layers: int = setting(0, minimum=0, also=(-1, "all layers"))
+    # Top-level name of the encoder's parameters.
+    encoder: str = setting("bert", of_run=True)
+    # Share of the steps of each phase.
+    phase_shares: tuple[float, ...] = setting((), of_run=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeshConfig(Group):
+    """The number of devices along each axis of the mesh."""
+
+    # Data parallelism: parameters are replicated.
+    data: int = setting(-1, minimum=1, also=(-1, "all remaining devices"), free=True)
+    # Data parallelism with sharded parameters and optimizer state.
+    fsdp: int = setting(1, minimum=1, also=(-1, "all remaining devices"), free=True)
+    # Tensor parallelism: matrices are sharded.
+    tensor: int = setting(1, minimum=1, also=(-1, "all remaining devices"), free=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogConfig(Group):
+    """The logging of training metrics."""
+
+    # Duration between two lines of metrics; "0": none.
+    every: str = setting("100", check=parse_duration, free=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalConfig(Group):
+    """The evaluation on held-out data."""
+
+    # Duration between two evaluations; "0": none but the last.
+    every: str = setting("10000", check=parse_duration, free=True)
+    # Pre-training: batches of the held-out split to evaluate; 0: all. (Of labelled examples all are
+    # evaluated.)
+    max_batches: int = setting(0, minimum=0, free=True)
+    # Sequences of an evaluation batch; 0: the training batch size.
+    batch_size: int = setting(0, minimum=0, free=True)
+    # Early stopping: evaluations without improvement; 0: train to the end.
+    patience: int = setting(0, minimum=0, free=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointConfig(Group):
+    """The checkpoints of a run."""
+
+    # Duration between two checkpoints; "0": none but the last.
+    every: str = setting("10000", check=parse_duration, free=True)
+    # Number of newest checkpoints to keep.
+    keep: int = setting(3, free=True)
+    # Number of best checkpoints to keep in addition.
+    keep_best: int = setting(1, minimum=0, free=True)
+    # Metric of the held-out split that selects the best: the lowest loss, perplexity or bits per
+    # character, otherwise the highest value.
+    best_metric: str = setting("loss", free=True)
+    # Checkpoint for evaluation, prediction and export. With `best`, an evaluation with the best
+    # metric so far is saved in addition to `every`.
+    use: str = setting("newest", choices=("newest", "best"), free=True)
+    # Resume even if configuration or data differ from the checkpoint's.
+    allow_changes: bool = setting(False, free=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SoftmaxConfig(Group):
+    """The softmax over words of ELMo's pre-training."""
+
+    # While training, a word is told apart from all words (`full`), or from `num_samples` random
+    # words of a vocabulary that is sorted by frequency (`sampled`). Evaluations use all words.
+    softmax: str = setting("sampled", choices=("full", "sampled"))
+    # Random words of a step.
+    num_samples: int = setting(8192)
+    # Whether the gradient is that of the loss times the length of a row, as in bilm-tf, which
+    # matters for clipping and Adagrad; otherwise that of the loss, a mean over all words.
+    sum_over_time: bool = setting(True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadConfig(Group):
+    """The head of a fine-tuned task, and what it reads of the encoder."""
+
+    # Classification: `single`, `multi` (any number of labels) or `regression`.
+    problem_type: str = setting("single")
+    # Tagging: whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
+    entities: bool = setting(True)
+    # Tagging: linear, crf, bilstm, bilstm_crf.
+    tagging: str = setting("linear")
+    # Classification: linear, or bilstm, a randomly initialized BiLSTM on top of the encoder (paper,
+    # section 5.1).
+    classification: str = setting("linear")
+    # Question answering: linear, bilstm.
+    span: str = setting("linear")
+    # Multiple choice: linear, bilstm.
+    multiple_choice: str = setting("linear")
+    # Features of the BiLSTM in each direction.
+    lstm_size: int = setting(768)
+    # Layers of the BiLSTM.
+    lstm_layers: int = setting(2)
+    # What the head reads: last, embeddings, second_to_last, sum_last_4, concat_last_4, sum_all
+    # (paper, Table 7); with learned weights: scalar_mix (all layers), mix_last_4,
+    # mix_with_embeddings (every layer and the embeddings, as ELMo).
+    layers: str = setting("last")
+    # Learned weights: normalize each layer first, over all tokens of the batch.
+    mix_layer_norm: bool = setting(False)
+    # Learned weights: factor of their squares in the loss.
+    mix_l2: float = setting(0.0, minimum=0)
+    # Classification, multiple choice: the vector of an example: cls (its first token), last (its
+    # last token, for causal models), mean, max (over its tokens).
+    pool: str = setting("cls")
+    # Classification, multiple choice: whether BERT's pooler (dense, tanh) follows. It reads the
+    # last layer: with a BiLSTM, or with other layers, there is none.
+    pooler: bool = setting(True)
+    # Dropout rate in the head.
+    dropout_rate: float = setting(-1.0, minimum=0, below=1, also=(-1, "model.dropout_rate"))
+    # Multiple choice: one dropout mask for all choices of an example, as GPT's released code.
+    share_dropout: bool = setting(False)
+    # Classification of pairs: encode both orders of a pair, and add the two vectors.
+    both_orders: bool = setting(False)
+    # Causal models: the factor of the loss of the next token, added to the task's.
+    lm_weight: float = setting(0.0, minimum=0)
+    # Tagging: fill rows with the sentences before and after (paper, section 5.3).
+    document_context: bool = setting(False)
+    # Question answering: stride in tokens between the windows of a long text.
+    doc_stride: int = setting(128)
+    # Question answering: tokens of a question that are kept.
+    max_query_length: int = setting(64)
+    # Question answering: tokens of the longest answer.
+    max_answer_length: int = setting(30)
+    # Question answering: best spans that are listed.
+    n_best: int = setting(20)
+    # Question answering: whether "no answer" is an answer (SQuAD 2.0).
+    null_answers: bool = setting(False)
+    # Question answering: "no answer" is predicted if its score exceeds the best span's by more than
+    # this (results.json has the best threshold).
+    null_threshold: float = setting(0.0, any_number=True)

@@ -1,0 +1,497 @@
+"""The configuration of a run: all fields, their defaults and what they must be.
+
+`configs/*.py` and the command line work with an editable copy, a `ConfigDict` (`to_config_dict`);
+`parse` makes a `RunConfig` of it, once, and everything below reads that.
+
+A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
+"3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bert_jax.config.data import DataConfig, LabelledConfig
+from bert_jax.config.encoders import (
+    DTYPES,
+    PRNG_IMPLS,
+    BertConfig,
+    ElmoConfig,
+    EncoderConfig,
+    TransformerConfig,
+    make_encoder_config,
+)
+from bert_jax.config.group import Group, rules, setting
+from bert_jax.config.groups import (
+    CheckpointConfig,
+    EvalConfig,
+    HeadConfig,
+    LogConfig,
+    MeshConfig,
+    OptimizerConfig,
+    SoftmaxConfig,
+    bad_phase_schedules,
+)
+from bert_jax.config.phases import Phase, check_phases, max_masks, phase_bounds, round_up
+from bert_jax.config.renames import check_names
+from bert_jax.files.buckets import local
+from bert_jax.files.errors import UserError
+
+if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+
+# What evaluations of BERT's pre-training measure.
+PRETRAINING_METRICS = (
+    "masked_lm_loss",
+    "masked_lm_accuracy",
+    "masked_lm_bits_per_character",
+    "next_sentence_loss",
+    "next_sentence_accuracy",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig(Group):
+    """The fields that every run has, with the values of BERT-Base in the paper.
+
+    (Devlin et al. 2019, section 3.1 and appendix A.2.)
+    """
+
+    # Sets all fields in which the well-known BERTs differ: paper, google_2018, google_2019, hf,
+    # roberta (a row of bert_jax.config.presets.PRESETS); empty: the fields below as they are. (A
+    # preset is only a name; the fields that it sets are compared when a run is resumed.)
+    preset: str = setting("", free=True)
+    # What is trained: a row of bert_jax.tasks.TASKS.
+    task: str = setting("pretraining")
+    # Source of initial parameters, model sizes and vocabulary: a workdir, or a folder of Hugging
+    # Face or google-research/bert; empty: random initial parameters.
+    init_from: str = setting("")
+    # Seed of initial parameters, order of the data, masks and dropout.
+    seed: int = setting(0, minimum=0)
+    # Length of training in steps (updates of the parameters).
+    steps: int = setting(1_000_000)
+    # Length of training in other units; the one that is not 0 replaces `steps`.
+    epochs: float = setting(0.0, minimum=0)
+    # The same in examples: sequences of the training data.
+    examples: int = setting(0, minimum=0)
+    # The same in tokens, padding included.
+    tokens: int = setting(0, minimum=0)
+    # Sequences of a step, over all devices and processes.
+    global_batch_size: int = setting(256)
+    # Sequences of a forward and backward pass, over all devices; 0: the whole batch.
+    microbatch_size: int = setting(0, minimum=0)
+    # Of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but the
+    # operands of dense layers are rounded, which is fastest on CPUs with instructions for bfloat16.
+    # Parameters and optimizer state are always float32.
+    dtype: str = setting("float32", choices=DTYPES)
+    # Random bit generator of dropout.
+    prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS)
+    # After a non-finite loss or gradient, which is never applied: `abort` the run, or `skip` it.
+    nonfinite: str = setting("abort", choices=("abort", "skip"))
+    # With `skip`: abort after this many non-finite steps in a row.
+    nonfinite_limit: int = setting(5, minimum=0)
+
+    model: EncoderConfig = BertConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    mesh: MeshConfig = MeshConfig()
+    log: LogConfig = LogConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    data: DataConfig | LabelledConfig = DataConfig()
+    # What evaluations report; (): everything that the task measures.
+    metrics: tuple[str, ...] = setting(())
+
+    has_corpus: ClassVar[bool] = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._complete("model", dtype=self.dtype, prng_impl=self.prng_impl)
+        shares = tuple(phase.share for phase in self.make_phases(0))
+        self._complete("optimizer", encoder=self.model.name, phase_shares=shares)
+        self.check_run()
+
+    def _complete(self, name: str, **values: Any) -> None:
+        """Sets the fields of a group that other groups determine."""
+        with _named(f"{name}."):
+            group = dataclasses.replace(getattr(self, name), **values)
+        object.__setattr__(self, name, group)
+
+    @property
+    def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
+        """(sequence length, fraction of the steps[, batch size[, predictions]]) of each phase."""
+        raise NotImplementedError
+
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        """Names that `checkpoint.best_metric` may have, in addition to `loss`."""
+        return self.metrics or PRETRAINING_METRICS
+
+    def num_predictions(self, sequence_length: int) -> int:
+        """Returns the maximum masked positions of a sequence; 0 without masked-LM training."""
+        return 0
+
+    def make_phases(self, steps: int) -> tuple[Phase, ...]:
+        """Returns the phases of a run of `steps` steps, in order and without gaps."""
+        bounds = phase_bounds([entry[1] for entry in self.phase_entries], steps)
+        phases = []
+        for (length, share, *rest), (first, last) in zip(self.phase_entries, bounds, strict=True):
+            batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
+            phases.append(
+                Phase(
+                    sequence_length=length,
+                    batch_size=batch_size or self.global_batch_size,
+                    max_predictions_per_seq=predictions or self.num_predictions(length),
+                    share=share,
+                    first_step=first,
+                    last_step=last,
+                )
+            )
+        return tuple(phases)
+
+    def total_steps(self, rows: tuple[int, ...]) -> int:
+        """Returns the steps of the whole run, for the training rows of an epoch of each phase."""
+        phases = self.make_phases(0)
+        if self.epochs:
+            pairs = zip(phases, rows, strict=True)
+            return round_up(self.epochs / sum(p.share * p.batch_size / n for p, n in pairs))
+        if self.examples:
+            return round_up(self.examples / sum(p.share * p.batch_size for p in phases))
+        if self.tokens:
+            tokens = sum(p.share * p.batch_size * p.sequence_length for p in phases)
+            return round_up(self.tokens / tokens)
+        return self.steps
+
+    def check_run(self) -> None:
+        """Raises UserError for values of several groups that do not fit together."""
+        given = [name for name in ("epochs", "examples", "tokens") if getattr(self, name)]
+        if len(given) > 1:
+            raise UserError(
+                f"{given[0]} and config.{' and config.'.join(given[1:])} both give the length of"
+                " training: set one of them."
+            )
+        schedules = self.optimizer.phase_schedules
+        if len(schedules) not in (0, len(self.phase_entries)):
+            raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
+        for phase in self.make_phases(0):
+            self._check_phase(phase)
+        best, known = self.checkpoint.best_metric, ("loss", *self.known_metrics)
+        if best not in known:
+            raise UserError(f"checkpoint.best_metric={best!r} must be one of {', '.join(known)}.")
+
+    def _check_phase(self, phase: Phase) -> None:
+        if phase.sequence_length > self.model.max_position_embeddings:
+            name = "phases" if self.has_corpus else "max_length"
+            raise UserError(
+                f"{name} has a sequence length of {phase.sequence_length}, above"
+                f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
+            )
+        if self.microbatch_size and phase.batch_size % self.microbatch_size:
+            raise UserError(
+                f"microbatch_size={self.microbatch_size} does not divide the global batch size"
+                f" {phase.batch_size}."
+            )
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the value of each field by dotted name, in alphabetical order."""
+        return dict(sorted(flatten(self.to_dict())))
+
+    def free_fields(self) -> set[str]:
+        """Returns the dotted names of the fields that may differ when a run is resumed."""
+        free = {name for name, rule in rules(type(self)).items() if rule.free}
+        for name, group in self.groups():
+            free |= {f"{name}.{field}" for field, rule in rules(type(group)).items() if rule.free}
+        return free
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns the value of a field by its dotted name."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns the value of a field by its dotted name; the default if there is none."""
+        try:
+            return self[name]
+        except AttributeError:
+            return default
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Yields (name, group) of each group of fields."""
+        for item in dataclasses.fields(self):
+            if isinstance(group := getattr(self, item.name), Group):
+                yield item.name, group
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as nested dictionaries: what config.json holds and `parse` takes."""
+        return super().to_dict() | {name: group.to_dict() for name, group in self.groups()}
+
+    def to_config_dict(self) -> "ConfigDict":
+        """Returns an editable copy, for experiments and command lines."""
+        from ml_collections import ConfigDict  # takes time, and only editors need it
+
+        return ConfigDict(self.to_dict())
+
+    def replace(self, values: Mapping[str, Any], model: EncoderConfig | None = None) -> Self:
+        """Returns a copy with other values of some fields, given by dotted name.
+
+        Args:
+          values: by dotted name.
+          model: another model; None: the same.
+
+        Raises:
+          UserError: see `parse`.
+        """
+        nested = self.to_dict() | ({"model": model.to_dict()} if model else {})
+        config = parse(unflatten(dict(flatten(nested)) | dict(values)))
+        assert isinstance(config, type(self))
+        return config
+
+    def data_dir(self, workdir: str) -> str:
+        """Returns the folder of the run's vocabulary and shards; of a bucket, the working copy."""
+        return local(self.get("data.dir") or os.path.join(workdir, "data"))
+
+    def reinitialized_pattern(self) -> str:
+        """Returns a regular expression for the paths of the parameters not taken from `init_from`.
+
+        Empty if all are taken.
+        """
+        return ""
+
+    def describe_model(self) -> str:
+        """Returns what a run takes from the source of `init_from`, for its banner."""
+        model = self.model
+        heads = f" {model.num_heads} heads," if isinstance(model, TransformerConfig) else ""
+        return (
+            f"{model.num_layers} layers, hidden {model.hidden_size},{heads} {model.activation},"
+            f" next_sentence={model.next_sentence}, vocabulary {self.data.vocab}"
+            f" ({'' if self.data.lowercase else 'not '}lower cased)"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingConfig(RunConfig):
+    """Training on a corpus of text."""
+
+    # In order: (sequence length, fraction of the steps[, global batch size[, predictions per
+    # sequence]]); without the third and fourth, global_batch_size and data.max_predictions_per_seq
+    # apply (paper, appendix A.2).
+    phases: tuple[tuple[float, ...], ...] = setting(((128, 0.9), (512, 0.1)), check=check_phases)
+    data: DataConfig = DataConfig()
+
+    def __post_init__(self):
+        super().__post_init__()
+        phases = sorted(self.make_phases(0), key=lambda phase: phase.sequence_length)
+        predictions = {phase.sequence_length: phase.max_predictions_per_seq for phase in phases}
+        self._complete(
+            "data",
+            vocab_size=self.model.vocab_size,
+            sequence_lengths=tuple(predictions),
+            num_predictions=tuple(predictions.values()),
+        )
+
+    @property
+    def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
+        return self.phases
+
+    def num_predictions(self, sequence_length: int) -> int:
+        data = self.data
+        return data.max_predictions_per_seq or max_masks(
+            sequence_length, data.masked_lm_prob, data.mask_rounding, data.max_examples_per_row
+        )
+
+    def check_run(self) -> None:
+        super().check_run()
+        if self.model.next_sentence and self.data.segments != "pairs":
+            raise UserError(
+                "model.next_sentence=True needs config.data.segments='pairs', not"
+                f" {self.data.segments!r}, which has no second segment: change one of the two."
+            )
+        best = self.checkpoint.best_metric
+        if not self.model.next_sentence and best.startswith("next_sentence"):
+            raise UserError(
+                f"checkpoint.best_metric={best!r} is not measured with"
+                " config.model.next_sentence=False."
+            )
+        self._check_static_predictions()
+
+    def _check_static_predictions(self) -> None:
+        found: dict[int, int] = {}
+        for phase in self.make_phases(0):
+            length, count = phase.sequence_length, phase.max_predictions_per_seq
+            if found.setdefault(length, count) != count and self.data.mode == "static":
+                raise UserError(
+                    f"phases has sequences of {length} tokens with {found[length]} and with"
+                    f" {count} predictions, but static data is prepared once for each length: use"
+                    " the same number, or config.data.mode=dynamic."
+                )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BidirectionalLMConfig(PretrainingConfig):
+    """ELMo's pre-training, with the settings of bilm-tf's `train_elmo.py`.
+
+    The model has 93.6 million parameters, and the softmax 407 million (Peters et al. 2018).
+    """
+
+    task: str = "bidirectional_lm"
+    epochs: float = 10.0
+    # In order: (length of a row, fraction of the steps[, global batch size]). A row's length is the
+    # number of time steps over which the gradient is computed; states go on from row to row.
+    phases: tuple[tuple[float, ...], ...] = ((20, 1.0),)
+    global_batch_size: int = 3 * 128
+    model: EncoderConfig = ElmoConfig()
+    data: DataConfig = DataConfig(
+        line_format="sentences", segments="stream", vocab="train:words", lowercase=False
+    )
+    optimizer: OptimizerConfig = OptimizerConfig(
+        name="adagrad",
+        learning_rate=0.2,
+        schedule="constant",
+        warmup="0",
+        weight_decay=0.0,
+        initial_accumulator=1.0,
+        clip_norm=10.0,
+    )
+    head: SoftmaxConfig = SoftmaxConfig()
+    metrics: tuple[str, ...] = (
+        *("bidirectional_lm_loss", "bidirectional_lm_accuracy", "forward_loss", "backward_loss"),
+        *("perplexity", "forward_perplexity", "backward_perplexity"),
+        *("word_perplexity", "bits_per_character"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuningConfig(RunConfig):
+    """Training on labelled examples (Devlin et al. 2019, section 4 and appendix A.3)."""
+
+    steps: int = 1
+    epochs: float = 3.0
+    global_batch_size: int = 32
+    # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
+    seeds: int = setting(1, free=True)
+    # Maximum sequence length in tokens.
+    max_length: int = setting(128)
+    # Number of layers, counted from the last one, that start from random parameters together with
+    # the pooler, instead of from `init_from`.
+    reinit_layers: int = setting(0, minimum=0)
+    # What a paper reports for the first of `metrics`, which reports show beside it; 0: nothing.
+    published_score: float = setting(0.0, minimum=0, free=True)
+    # Of which model, on which set, and where that is published.
+    published_in: str = setting("", free=True)
+    data: LabelledConfig = LabelledConfig()
+    head: HeadConfig = HeadConfig()
+    # Scores; the first is compared with the baseline and summarized over seeds.
+    metrics: tuple[str, ...] = ("accuracy",)
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, warmup="10%")
+    log: LogConfig = LogConfig(every="10%")
+    eval: EvalConfig = EvalConfig(every="1 epoch")
+    checkpoint: CheckpointConfig = CheckpointConfig(
+        every="1 epoch", keep=1, best_metric="accuracy", use="best"
+    )
+
+    has_corpus: ClassVar[bool] = False
+
+    @property
+    def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.max_length, 1.0),)
+
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return self.metrics
+
+    def check_run(self) -> None:
+        if not self.metrics:
+            raise UserError("metrics is empty: name a score, such as accuracy.")
+        super().check_run()
+        if self.head.mix_layer_norm and self.microbatch_size:
+            raise UserError(
+                "head.mix_layer_norm=True normalizes over a whole batch, which"
+                f" config.microbatch_size={self.microbatch_size} splits: set one of the two to its"
+                " default."
+            )
+        if self.reinit_layers > self.model.num_layers:
+            raise UserError(
+                f"reinit_layers={self.reinit_layers} is above"
+                f" config.model.num_layers={self.model.num_layers}."
+            )
+
+    def reinitialized_pattern(self) -> str:
+        if not self.reinit_layers:
+            return ""
+        last = self.model.num_layers
+        layers = "|".join(map(str, range(last - self.reinit_layers, last)))
+        return rf"^{self.model.name}/(pooler|encoder/layer_({layers}))/"
+
+
+def parse(values: Mapping[str, Any]) -> RunConfig:
+    """Returns the configuration of nested values, all of whose fields are given.
+
+    Raises:
+      UserError: a field is missing, does not exist, or has a value that no run can use.
+    """
+    kind = _class_of(values)
+    check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
+    template = kind()
+    with _named("config."):
+        arguments = _own_values(values, template)
+    for name, group in template.groups():
+        with _named(f"config.{name}."):
+            if name == "model":
+                group = make_encoder_config(values[name])
+            own = _own_values(values[name], group)
+            arguments[name] = dataclasses.replace(group, **own)
+    with _named("config."):
+        return kind(**arguments)
+
+
+def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:
+    if "source" not in values["data"]:
+        return FinetuningConfig
+    return BidirectionalLMConfig if "head" in values else PretrainingConfig
+
+
+def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
+    """Returns the values of a group without those of the groups in it."""
+    known = group.to_dict()
+    if missing := sorted(known.keys() - set(found)):
+        raise UserError(f"{missing[0]} is missing.")
+    if unknown := [name for name in found if name not in known]:
+        raise UserError(f"{unknown[0]} does not exist{similar(unknown[0], known)}")
+    return {name: found[name] for name in known if not isinstance(known[name], dict)}
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Returns the end of a message about an unknown name: a similar one."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f": did you mean {close[0]!r}?" if close else "."
+
+
+@contextlib.contextmanager
+def _named(prefix: str) -> Iterator[None]:
+    """Puts the name of a group before messages, which begin with the name of a field."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{prefix}{error}") from None
+
+
+def flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (dotted name, value) of each field of nested values."""
+    for name, value in values.items():
+        if hasattr(value, "items"):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def unflatten(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested values of fields with dotted names."""
+    values: dict[str, Any] = {}
+    for name, value in fields.items():
+        group, _, field = name.rpartition(".")
+        (values.setdefault(group, {}) if group else values)[field] = value
+    return values

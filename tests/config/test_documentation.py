@@ -1,0 +1,34 @@
+"""docs/configuration.md is made from the fields, all of which have a comment."""
+
+import os
+import pathlib
+
+from bert_jax.config import defaults
+from bert_jax.config.encoders import ENCODERS
+from bert_jax.config.group import rules
+from tests.config.documentation import comments_of, page
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_is_up_to_date():
+    if os.environ.get("UPDATE_GOLDENS"):
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page(), "UPDATE_GOLDENS=1 pytest rewrites the page"
+
+
+def test_every_field_has_a_comment():
+    configs = defaults.pretraining(), defaults.bidirectional_lm(), defaults.classification()
+    groups = {type(group) for config in configs for _, group in config.groups()}
+    for group in groups.union(map(type, configs), ENCODERS.values()):
+        assert comments_of(group).keys() >= rules(group).keys(), group
+
+
+def test_the_page_has_every_field_with_its_default():
+    text = PAGE.read_text()
+    for config in (defaults.pretraining(), defaults.classification(), defaults.bidirectional_lm()):
+        for name, value in config.fields().items():
+            assert f"| `{name}` | `" in text, (name, value)
+    assert "| `optimizer.warmup` | `'10000'` |" in text
+    assert "| `optimizer.warmup` | `'10%'` |" in text
+    assert "One of `pairs`, `full_sentences`, `running_text`, `stream`." in text

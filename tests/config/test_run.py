@@ -1,0 +1,249 @@
+"""The configuration of a run: fields by name, and every value that no run can use."""
+
+import re
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax.config import defaults
+from bert_jax.config.run import parse
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"steps": 0}, "config.steps=0 must be above 0."),
+        ({"seed": -1}, "config.seed=-1 must be at least 0."),
+        ({"optimizer.learning_rate": float("nan")}, "learning_rate=nan is not a finite number."),
+        ({"optimizer.epsilon": float("inf")}, "epsilon=inf is not a finite number."),
+        (
+            {"model.dropout_rate": 1.0},
+            "dropout_rate=1.0 must be at least 0 and below 1.",
+        ),
+        (
+            {"mesh.data": 0},
+            "config.mesh.data=0 must be at least 1, or -1 for all remaining devices.",
+        ),
+        ({"mesh.tensor": -2}, "config.mesh.tensor=-2 must be at least 1"),
+        (
+            {"dtype": "float16"},
+            "config.dtype='float16' must be one of float32, bfloat16, bfloat16_products.",
+        ),
+        ({"prng_impl": "mt"}, "config.prng_impl='mt' must be one of threefry2x32,"),
+        ({"nonfinite": "hope"}, "config.nonfinite='hope' must be one of abort, skip."),
+        (
+            {"model.activation": "relu"},
+            "activation='relu' must be one of gelu_tanh, gelu",
+        ),
+        (
+            {"checkpoint.best_metric": "f1"},
+            "best_metric='f1' must be one of loss,",
+        ),
+        (
+            {"epochs": 1.0, "tokens": 5},
+            "config.epochs and config.tokens both give the length of training: set one of them.",
+        ),
+        ({"model.num_heads": 7}, "config.model.hidden_size=768 is not divisible by num_heads=7."),
+        ({"model.type_vocab_size": 1}, "config.model.type_vocab_size=1 is too few"),
+        ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
+        (
+            {"optimizer.phase_schedules": ((1e-3, 0.1),)},
+            "phase_schedules=((0.001, 0.1),) is not a pair of a",
+        ),
+        (
+            {"optimizer.phase_schedules": ((1e-3, 0.1), (0.0, 0.1))},
+            "for each of config.phases, such as",
+        ),
+        ({"optimizer.phase_schedules": (1e-3, 0.1)}, "phase_schedules=(0.001, 0.1) is not a pair"),
+        (
+            {"phases": ((1024, 1.0),)},
+            "config.phases has a sequence length of 1024, above",
+        ),
+        ({"phases": ((4, 1.0),)}, "config.phases=((4, 1.0),) has a sequence length below 8"),
+        (
+            {"microbatch_size": 100},
+            "config.microbatch_size=100 does not divide the global batch size 256.",
+        ),
+        ({"data.mode": "live"}, "data.mode='live' must be one of dynamic, static."),
+        ({"data.segments": "lines"}, "data.segments='lines' must be one of pairs, full_sentences,"),
+        (
+            {"data.mask_rounding": "up"},
+            "data.mask_rounding='up' must be one of half_even,",
+        ),
+        ({"model.mask_value": 0.0}, "config.model.mask_value=0.0 must be below 0."),
+        ({"model.mask_value": float("-inf")}, "config.model.mask_value=-inf is not a finite"),
+        (
+            {"data.segments": "full_sentences"},
+            "config.model.next_sentence=True needs config.data.segments='pairs', not"
+            " 'full_sentences'",
+        ),
+        (
+            {"model.next_sentence": False, "checkpoint.best_metric": "next_sentence_loss"},
+            "config.checkpoint.best_metric='next_sentence_loss' is not measured",
+        ),
+        (
+            {"data.mode": "static", "phases": ((128, 0.5, 0, 20), (128, 0.5))},
+            "config.phases has sequences of 128 tokens with 20 and with 19 predictions",
+        ),
+    ],
+)
+def test_an_invalid_value_is_named(values, message, make_config):
+    with pytest.raises(ValueError) as error:
+        make_config(**values)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"metrics": ()}, "config.metrics is empty: name a score, such as accuracy."),
+        (
+            {"checkpoint.best_metric": "f1"},
+            "config.checkpoint.best_metric='f1' must be one of loss, accuracy.",
+        ),
+        ({"data.batch_by": "words"}, "config.data.batch_by='words' must be one of rows, tokens."),
+        (
+            {"data.bucket_lengths": (64, 32)},
+            "config.data.bucket_lengths=(64, 32) are not ascending, positive",
+        ),
+        (
+            {"data.bucket_lengths": (0, 32)},
+            "config.data.bucket_lengths=(0, 32) are not ascending, positive",
+        ),
+        ({"reinit_layers": 13}, "config.reinit_layers=13 is above config.model.num_layers=12."),
+        ({"reinit_layers": -1}, "config.reinit_layers=-1 must be at least 0."),
+        ({"optimizer.frozen_layers": -2}, "must be at least 0, or -1 for all layers."),
+        ({"head.n_best": 0}, "config.head.n_best=0 must be above 0."),
+        ({"model.attention_window": -1}, "config.model.attention_window=-1 must be at least 0."),
+    ],
+)
+def test_an_invalid_value_of_fine_tuning_is_named(values, message, make_labelled):
+    with pytest.raises(ValueError) as error:
+        make_labelled(**values)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("metric", ["loss", "surprise"])
+def test_the_metrics_of_a_task_on_a_corpus_are_those_of_its_configuration(metric, make_config):
+    values = {"checkpoint.best_metric": metric, "metrics": ("surprise", "delight")}
+    config = make_config(**values)
+    with pytest.raises(ValueError, match="'masked_lm_loss' must be one of loss, surprise, delight"):
+        config.replace({"checkpoint.best_metric": "masked_lm_loss"})
+
+
+def test_a_threshold_may_have_any_sign(make_labelled):
+    for value in (-3.5, 0.0, 2.0):
+        make_labelled(**{"head.null_threshold": value})
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda values: values.pop("seed"), "config.seed is missing."),
+        (lambda values: values["model"].pop("num_heads"), "config.model.num_heads is missing."),
+        (lambda values: values.pop("mesh"), "config.mesh is missing."),
+        (
+            lambda values: values.update(stpes=3),
+            "config.stpes does not exist: did you mean 'steps'?",
+        ),
+        (lambda values: values["eval"].update(x=3), "config.eval.x does not exist."),
+        (lambda values: values["model"].update(name="gru"), "config.model.name='gru' must be one"),
+        (lambda values: values.update(steps="3"), "config.steps='3' must be of type int."),
+        (lambda values: values.update(steps=1 << 63), "is not a finite number."),
+        (lambda values: values.update(phases="x"), "config.phases='x' must be of type tuple."),
+        (lambda values: values["data"].update(lowercase=1), "lowercase=1 must be of type bool."),
+        (lambda values: values["model"].update(mask="causal"), "is now config.model.attention_pat"),
+    ],
+)
+def test_fields_that_are_missing_unknown_or_of_another_type(change, message, make_config):
+    values = make_config().to_dict()
+    change(values)
+    with pytest.raises(ValueError) as error:
+        parse(values)
+    assert message in str(error.value)
+
+
+ALL = (
+    *(defaults.pretraining(), defaults.causal_lm(), defaults.bidirectional_lm()),
+    *(defaults.classification(), defaults.tagging(), defaults.tagging("words")),
+    *(defaults.span(), defaults.multiple_choice()),
+)
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.task)
+def test_an_editable_copy_is_parsed_back(config):
+    copy = config.to_config_dict()
+    assert isinstance(copy, ConfigDict) and parse(copy) == config == parse(config.to_dict())
+    copy.seed = 3
+    assert parse(copy) == config.replace({"seed": 3}) != config
+    copy.task = "mine"  # the kind of data decides what is validated, not the name of the task
+    assert type(parse(copy)) is type(config)
+
+
+def test_unknown_tags_are_named():
+    with pytest.raises(ValueError, match="Unknown tags 'verbs'. Available: entities, words."):
+        defaults.tagging("verbs")
+
+
+def test_fields_are_dotted_names_in_order(make_config):
+    config = make_config(seed=3)
+    names = config.fields()
+    assert list(names) == sorted(names)
+    assert (names["seed"], config["seed"], config["model.name"]) == (3, 3, "bert")
+    assert config.get("head.pool", "cls") == "cls" and config.get("head.pool") is None
+
+
+def test_values_of_other_groups_are_set_where_they_are_needed(make_config):
+    changes = {"dtype": "bfloat16", "prng_impl": "rbg", "model.vocab_size": 100}
+    config = make_config(phases=((128, 0.5, 0, 20), (64, 0.3), (128, 0.2, 8, 20)), **changes)
+    assert (config.model.dtype, config.model.prng_impl) == ("bfloat16", "rbg")
+    assert (config.data.sequence_lengths, config.data.num_predictions) == ((64, 128), (10, 20))
+    assert config.data.vocab_size == 100
+    assert (config.optimizer.encoder, config.optimizer.phase_shares) == ("bert", (0.5, 0.3, 0.2))
+    assert not {"model.dtype", "data.vocab_size", "optimizer.encoder"} & config.fields().keys()
+
+
+def test_labelled_examples_are_not_a_corpus():
+    assert [config.has_corpus for config in ALL] == [True] * 3 + [False] * 5
+
+
+def test_data_is_in_the_folder_of_the_run_by_default(make_config):
+    assert make_config().data_dir("/run") == "/run/data"
+    assert make_config(**{"data.dir": "/data"}).data_dir("/run") == "/data"
+
+
+@pytest.mark.parametrize(
+    "num_layers, count, paths",
+    [
+        (12, 0, []),
+        (12, 1, ["bert/pooler/kernel", "bert/encoder/layer_11/output/bias"]),
+        (12, 3, ["bert/pooler/kernel", *(f"bert/encoder/layer_{i}/x" for i in (9, 10, 11))]),
+        (2, 1, ["bert/pooler/kernel", "bert/encoder/layer_1/x"]),
+    ],
+)
+def test_parameters_that_are_not_taken_from_the_source(num_layers, count, paths, make_labelled):
+    config = make_labelled(**{"model.num_layers": num_layers, "reinit_layers": count})
+    pattern = config.reinitialized_pattern()
+    everything = [
+        f"{name}/{part}"
+        for name in ("bert", "other")
+        for part in (
+            *("pooler/kernel", "embeddings/word_embeddings/embedding"),
+            *(f"encoder/layer_{i}/{leaf}" for i in range(12) for leaf in ("x", "output/bias")),
+        )
+    ]
+    found = [path for path in everything if pattern and re.search(pattern, path)]
+    assert set(paths) <= set(found)
+    units = {path.rpartition("/")[0] for path in found}
+    assert all(path.startswith("bert/") for path in found)
+    layers = {unit.split("/")[2] for unit in units if "layer_" in unit}
+    assert layers == {f"layer_{i}" for i in range(num_layers - count, num_layers)}
+    assert not any("embeddings" in path for path in found)
+
+
+def test_the_line_of_the_banner(make_config):
+    config = make_config(**{"data.vocab": "vocab.txt", "data.lowercase": False})
+    assert config.describe_model() == (
+        "12 layers, hidden 768, 12 heads, gelu_tanh, next_sentence=True, vocabulary vocab.txt"
+        " (not lower cased)"
+    )
