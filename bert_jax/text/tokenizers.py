@@ -3,21 +3,29 @@
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
 from bert_jax.text.gpt_tokenizer import GptTokenizer
-from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
+
+def _sentencepiece(content: bytes, lowercase: bool, path: str) -> Tokenizer:
+    # Importing the package takes as long as reading a vocabulary of lines.
+    from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+    return SentencePieceTokenizer(content, lowercase, path)
+
+
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end.
 # Those of whole words end in .txt too.
-KINDS: dict[str, type[Tokenizer]] = {
+KINDS: dict[str, Callable[[bytes, bool, str], Tokenizer]] = {
     ".txt": WordPieceTokenizer,
-    ".model": SentencePieceTokenizer,
+    ".model": _sentencepiece,
     ".gpt": GptTokenizer,
 }
 
