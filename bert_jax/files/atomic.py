@@ -59,7 +59,10 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
 
 
 def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Moves a complete file to `path`, replacing an existing file, on the same file system."""
+    """Moves a complete file to `path`, replacing an existing file, on the same file system.
+
+    It moves a folder, too, whose contents are on disk, if there is none at `path`.
+    """
     path = os.fspath(path)
     _fsync(os.fspath(source))
     buckets.publish(path, source)
@@ -80,16 +83,13 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
     os.makedirs(temporary)
     try:
         yield temporary
-        for folder, _, names in os.walk(temporary, topdown=False):
-            for name in names:
+        for folder, folders, names in os.walk(temporary, topdown=False):
+            for name in (*folders, *names):
                 _fsync(os.path.join(folder, name))
-            _fsync(folder)
-        buckets.publish(path, temporary)
-        os.replace(temporary, path)
+        move_file(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    _fsync(_parent(path))
 
 
 def write_bytes(path: str | os.PathLike, data: bytes) -> None:

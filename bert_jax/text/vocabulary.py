@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import sentencepiece
 
 from bert_jax.files.atomic import write_bytes
@@ -39,10 +38,9 @@ from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 from bert_jax.text.wordpiece import MAX_WORD_LENGTH
 
 # The file that is written, by kind of vocabulary.
-FILE_NAMES = {
-    **{"wordpiece": "vocab.txt", "unigram": "vocab.model", "bpe": "vocab.model"},
-    "words": "vocab.txt",
-}
+FILE_NAMES = dict(
+    wordpiece="vocab.txt", unigram="vocab.model", bpe="vocab.model", words="vocab.txt"
+)
 
 # Distinct words kept; a table grows to twice this number before it is cut back.
 MAX_WORDS = 250_000
@@ -87,10 +85,9 @@ class WordCounts:
     def _keep_most_frequent(self) -> None:
         """Keeps the most frequent words. Of equally frequent words, a checksum decides."""
         counts = self.counts
-        values = np.fromiter(counts.values(), np.int64, len(counts))
-        least = int(np.partition(values, -self._limit)[-self._limit])
+        least = sorted(counts.values())[-self._limit]
         ties = sorted((word for word, n in counts.items() if n == least), key=_checksum)
-        staying = set(ties[: self._limit - int((values > least).sum())])
+        staying = set(ties[: self._limit - sum(n > least for n in counts.values())])
         kept = Counter({w: n for w, n in counts.items() if n > least or w in staying})
         self.dropped["words"] += len(counts) - len(kept)
         self.dropped["occurrences"] += counts.total() - kept.total()
