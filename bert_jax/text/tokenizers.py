@@ -98,13 +98,6 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False
     return read_vocabulary(path).tokenizer(lowercase, grows)
 
 
-def make_tokenizer(
-    kind: str, content: bytes, lowercase: bool, path: str, grows: bool = False
-) -> Tokenizer:
-    """Returns the tokenizer of the vocabulary with these fields."""
-    return Vocabulary(path, "", kind, content).tokenizer(lowercase, grows)
-
-
 def find_vocabulary(folder: str | os.PathLike) -> str:
     """Returns the path of the copy of a vocabulary in a folder; empty if it has none."""
     paths = (pathlib.Path(folder, f"vocab{kind}") for kind in KINDS)

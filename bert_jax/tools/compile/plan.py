@@ -21,7 +21,7 @@ from bert_jax.devices.memory import bytes_of
 from bert_jax.models import reads_new_words
 from bert_jax.optim.make import check_names, make_optimizer
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import load_tokenizer, make_tokenizer
+from bert_jax.text.tokenizers import Vocabulary, load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.text.word_tokenizer import WORD_SPECIALS
 from bert_jax.training.carry import zero_carry
@@ -116,7 +116,8 @@ def _tokenizer(config: RunConfig, of_words: bool) -> Tokenizer:
     specials = WORD_SPECIALS if path == "train:words" else _PIECE_SPECIALS
     pieces = (*specials, *(f"w{number}" for number in range(size - len(specials))))
     content = "".join(f"{piece}\n" for piece in pieces).encode()
-    return make_tokenizer(".txt", content, config.data.lowercase, path, of_words)
+    vocabulary = Vocabulary(path, "vocab.txt", ".txt", content)
+    return vocabulary.tokenizer(config.data.lowercase, of_words)
 
 
 def programs(run: Run, microbatch: int = 0) -> list[Program]:
