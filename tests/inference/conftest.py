@@ -1,6 +1,7 @@
 """Workdirs with random parameters: tests check how predictions are computed, not their quality."""
 
 import dataclasses
+import functools
 import importlib
 import pathlib
 import random
@@ -18,7 +19,7 @@ from bert_jax.devices.trees import flatten
 from bert_jax.formats.model_configs import BERT
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
 from bert_jax.training.checkpoints import Checkpoints
@@ -96,8 +97,14 @@ class Lines(Listener):
 def open_model(
     workdir: str, batch_tokens: int = 4096, config: RunConfig | None = None
 ) -> Predictor:
-    """Returns a predictor of a workdir; `config` replaces the workdir's."""
-    return Predictor(load_workdir(config or store.load(workdir), workdir), batch_tokens)
+    """Returns a predictor of a workdir, which is read once; `config` replaces the workdir's."""
+    model = load_workdir(config, workdir) if config else _load(workdir)
+    return Predictor(model, batch_tokens)
+
+
+@functools.cache
+def _load(workdir: str) -> TrainedModel:
+    return load_workdir(store.load(workdir), workdir)
 
 
 @pytest.fixture(scope="session")
@@ -147,7 +154,6 @@ def make_workdir(make_run) -> MakeWorkdir:
         values = {
             "phases": ((40, 1.0),),
             "model__vocab_size": len(VOCABULARY) + 3,  # rows that no piece has
-            "model__num_layers": 4,
         }
         return make_run("base", **values | changes)[1]
 
@@ -167,7 +173,7 @@ def set_window(monkeypatch) -> Callable[[int], None]:
 
 @pytest.fixture(scope="session")
 def workdir(make_workdir) -> str:
-    return make_workdir()
+    return make_workdir(model__num_layers=4)
 
 
 @pytest.fixture(scope="session")

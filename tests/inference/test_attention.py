@@ -13,8 +13,6 @@ from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.scores.attention import STATISTICS, attention_of_words
-from bert_jax.tools.cli import attention
-from bert_jax.tools.pages.attention import encode_weights
 from tests.inference.conftest import open_model
 
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
@@ -190,29 +188,3 @@ def test_texts_without_words_or_with_too_many(reader):
         reader.read(reader.encode(Text("")))
     with pytest.raises(ValueError, match="A text has 41 tokens, .* at most 40"):
         reader.encode(Text("is " * 39))
-
-
-def test_the_command_writes_a_page_or_the_arrays(workdir, arrays, tmp_path, capsys):
-    for name in ("a.npz", "a.html"):
-        words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b), "--top_k=3"]
-        attention.main(["attention", *words, f"--output={tmp_path / name}"])
-    with np.load(tmp_path / "a.npz") as found:
-        assert {name: found[name].tolist() for name in found} == {
-            name: array.tolist() for name, array in arrays.items()
-        }
-    page = (tmp_path / "a.html").read_text()
-    assert encode_weights(arrays["attention"]) in page
-    printed = capsys.readouterr().out
-    values = arrays["text_statistics"][list(STATISTICS).index("next")]
-    layer, head = np.unravel_index(values.argmax(), values.shape)
-    line = next(line for line in printed.splitlines() if "next token" in line)
-    assert f"layer {layer + 1} head {head + 1} {values.max():.3f}," in line
-    assert "attention                float32[4, 2, 16, 16]" in printed
-
-
-def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.tools.pages.attention.MOST_WEIGHTS", 8 * 15**2)
-    words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
-    with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
-        attention.main(["attention", *words, f"--output={tmp_path / 'a.html'}"])
-    assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 """Pseudo-log-likelihoods, compared with transformers on one text with one mask at a time."""
 
-import json
 import math
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.cli.score import print_scores, write_scores
 from tests.inference.conftest import open_model
 
 TEXTS = [
@@ -70,33 +68,3 @@ def test_tokens_are_named_and_unknown_ones_counted(scorer):
     # "[MASK]" is text here: a bracket, a word and a bracket that the vocabulary does not have.
     assert masked["tokens"] == 7
     assert masked["unknown_tokens"] == 3
-
-
-def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
-    path = tmp_path / "scores.jsonl"
-    write_scores(scorer, lambda: TEXTS, str(path))
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == list(scorer.score(map(scorer.row, TEXTS)))
-    printed = capsys.readouterr().out
-    assert f"6 texts scored in {path}: " in printed
-    total = sum(row["pseudo_log_likelihood"] for row in rows)
-    tokens = sum(row["tokens"] for row in rows)
-    assert f"all {tokens} tokens together: perplexity" in printed
-    assert float(printed.split()[-1]) == pytest.approx(math.exp(-total / tokens), abs=0.06)
-
-
-def test_the_table_has_a_line_for_each_text(scorer, capsys):
-    print_scores(scorer, lambda: TEXTS)
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["PLL", "per", "token", "tokens", "perplexity", "text"]
-    assert [line.split()[2] for line in lines[:6]] == ["7", "0", "20", "7", "8", "1"]
-    assert lines[0].endswith("The list is returned.")
-    assert lines[1].split()[1:4] == ["-", "0", "-"]
-    assert lines[4].endswith("the list | is naive , returned")
-
-
-def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_path):
-    texts = [Text("is"), Text("is " * 39, where="in.txt, line 2")]
-    with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* at most 40"):
-        write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
-    assert not list(tmp_path.iterdir())

@@ -8,12 +8,13 @@ import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.models.model import parameter_count, parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenizers import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 TEXTS = (
@@ -89,6 +90,25 @@ def test_every_output_on_text(folder, minilm, ours, theirs, assert_same):
     batch = text_batch(folder)
     mine = ours(config, heads=False)(params, batch)
     assert_same(mine, theirs(model, batch), batch, 1e-5)
+
+
+def test_sentence_vectors_are_those_of_sentence_transformers(folder, minilm):
+    """The mean of the last hidden states over the attention mask, of length 1."""
+    lines = [
+        "A man is playing guitar",
+        "The new movie is awesome; unaffable critics disagreed (as they do).",
+        "",
+        "A sentence of some length, " * 9,
+        "Ein Satz in einer anderen Sprache.",
+    ]
+    found = bert_jax.load(folder).encode(lines, normalize=True)
+    assert found.shape == (len(lines), 384)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    for vector, line in zip(found, lines, strict=True):
+        with torch.no_grad():
+            hidden = minilm[2](**tokenizer(line, return_tensors="pt")).last_hidden_state[0]
+        want = torch.nn.functional.normalize(hidden.mean(dim=0), dim=0).numpy()
+        np.testing.assert_allclose(vector, want, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow

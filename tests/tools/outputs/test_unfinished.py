@@ -1,4 +1,4 @@
-"""An interruption changes nothing: the predictions of every task are resumed."""
+"""An interruption changes nothing: predictions are resumed after the last complete window."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from bert_jax.config import store
 from bert_jax.tasks import task
 from bert_jax.tools.listeners.terminal import Terminal
 from bert_jax.tools.outputs.predictions import Unfinished, predict
@@ -22,14 +21,6 @@ WINDOW = 4
 @pytest.fixture
 def small_windows(set_window):
     set_window(WINDOW)
-
-
-@pytest.fixture(params=["classification", "masked tokens"])
-def run_and_texts(request, classifier, workdir):
-    """Returns a configuration and a workdir, and texts for its model."""
-    if request.param == "classification":
-        return classifier, make_texts(18)
-    return (store.load(workdir), workdir), [f"{text} [MASK]" for text in make_texts(18)]
 
 
 def interrupt(run, tmp_path, monkeypatch, number):
@@ -52,9 +43,9 @@ def interrupt(run, tmp_path, monkeypatch, number):
 
 
 def test_it_resumes_after_the_last_complete_window(
-    run_and_texts, tmp_path, monkeypatch, small_windows, capsys
+    classifier, tmp_path, monkeypatch, small_windows, capsys
 ):
-    run, texts = run_and_texts
+    run, texts = classifier, make_texts(18)
     source, output = tmp_path / "input.txt", tmp_path / "out" / "output.jsonl"
     source.write_text("\n".join(texts))
     output.parent.mkdir()
@@ -107,7 +98,7 @@ def done_of(output):
     return json.loads(origin.read_text())["done"] if origin.exists() else 0
 
 
-def test_a_killed_process_is_resumed(classifier, tmp_path):
+def test_a_killed_process_is_resumed(classifier, tmp_path, capsys):
     config, workdir = classifier
     (tmp_path / "input.txt").write_text("\n".join(make_texts(2_500)))
     output = tmp_path / "output.jsonl"
@@ -122,8 +113,7 @@ def test_a_killed_process_is_resumed(classifier, tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert done_of(output) and not output.exists()
-    for flag in (f"--output={output}", f"--output={tmp_path}/whole.jsonl"):
-        done = subprocess.run([*command, flag], cwd=REPOSITORY, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert ("already predicted" in done.stdout) == ("output.jsonl" in flag)
+    for path in (output, tmp_path / "whole.jsonl"):
+        assert predict(config, workdir, str(tmp_path / "input.txt"), str(path), 5, Terminal())
+        assert ("already predicted" in capsys.readouterr().out) == (path == output)
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()

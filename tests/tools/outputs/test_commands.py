@@ -1,0 +1,243 @@
+"""The commands that read trained models: what they print and write, and what they refuse."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.data.labelled.texts import Text
+from bert_jax.inference.attention import AttentionReader
+from bert_jax.inference.scoring import Scorer
+from bert_jax.scores.attention import STATISTICS
+from bert_jax.tools.cli import attention, generate
+from bert_jax.tools.cli.score import print_scores, write_scores
+from bert_jax.tools.pages.attention import encode_weights
+from tests.inference.conftest import REPOSITORY, open_model
+
+# Runs command lines one after the other; "jax" is a module that cannot be imported.
+_RUN_WITHOUT_JAX = """
+import contextlib, io, json, sys
+sys.modules["jax"] = None
+from bert_jax.__main__ import main
+from bert_jax.tools.cli.flags import command_line
+results = []
+for words in json.load(sys.stdin):
+    sys.argv = ["bert_jax", *words]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            command_line.run(main)
+        except SystemExit as exit:
+            code = exit.code
+    results.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(results))
+"""
+INVALID = {
+    "features": {
+        "": "--output is missing: give --workdir=DIR --input=FILE --output=FILE.",
+        "--output=x.h5": "--output=x.h5: the ending says the form",
+        "--output=x.npz --pooling=max": "--pooling is for --level=sentence, but --level is sub",
+        "--output=x.npz --word=first": "--word is for --level=word, but --level is subword.",
+        "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
+        "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
+        "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
+        "--output=x.npz --input=lost": "--input=lost: there is no such file.",
+        "--output=x.npz --batch_tokens=0": "argument --batch_tokens: 0 must be at least 1",
+    },
+    "attention": {
+        "is": "--config is missing",
+        "--workdir=WORKDIR": "Give a text, for example",
+        "--workdir=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
+        "--workdir=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
+        "--workdir=WORKDIR is --output=x.svg": "--output=x.svg: the ending says the form, .html",
+        "--workdir=WORKDIR is --output=lost/x.npz": "--output=lost/x.npz: there is no folder",
+        "--config=configs/elmo.py --workdir=run is --output=x.npz": "run has the model 'elmo', whi",
+    },
+    "score": {
+        "is": "--config is missing",
+        "--workdir=WORKDIR": "Give either texts, for example",
+        "--workdir=WORKDIR --input=in.txt is": "Give either texts, for example",
+        "--workdir=WORKDIR --input=lost.txt": "--input=lost.txt: there is no such",
+        "--workdir=WORKDIR is --output=lost/x": "--output=lost/x: there is no fol",
+    },
+}
+
+
+def start(*words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=REPOSITORY,
+        env=os.environ | environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("command", INVALID)
+def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
+    always = [f"--workdir={workdir}", "--input=setup.py"] if command == "features" else []
+    lines = [
+        [command, *always, *flags.replace("WORKDIR", workdir).split()] for flags in INVALID[command]
+    ]
+    done = start("-c", _RUN_WITHOUT_JAX, stdin=json.dumps(lines))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    for (code, out, err), message in zip(results, INVALID[command].values(), strict=True):
+        assert (code, out) == (2, ""), err
+        assert err.startswith(f"error: {message}")
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["features", "score"])
+def test_help_shows_the_flags(command):
+    done = start("-m", "bert_jax", command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"python -m bert_jax {command}" in done.stdout
+    assert "--batch_tokens" in done.stdout
+
+
+def test_features_on_the_command_line(workdir, tmp_path):
+    source, output = tmp_path / "in.txt", tmp_path / "out.npz"
+    source.write_bytes(b"the list is returned.\nnaive\n")
+    flags = ["--layers=weighted_sum", "--weights=1,2", "--level=word", "--word=first"]
+    files = [f"--workdir={workdir}", f"--input={source}", f"--output={output}"]
+    done = start("-m", "bert_jax", "features", *files, *flags)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hidden_states    float32[1, 2, 5, 16]" in done.stdout
+    assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
+
+
+# ------------------------------------------------------------------ in this process
+
+
+PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
+
+
+def test_attention_is_a_page_or_the_arrays(workdir, tmp_path, capsys):
+    reader = AttentionReader(open_model(workdir), top_k=3)
+    arrays = reader.read(reader.encode(PAIR))
+    for name in ("a.npz", "a.html"):
+        words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b), "--top_k=3"]
+        attention.main(["attention", *words, f"--output={tmp_path / name}"])
+    with np.load(tmp_path / "a.npz") as found:
+        assert {name: found[name].tolist() for name in found} == {
+            name: array.tolist() for name, array in arrays.items()
+        }
+    page = (tmp_path / "a.html").read_text()
+    assert encode_weights(arrays["attention"]) in page
+    printed = capsys.readouterr().out
+    values = arrays["text_statistics"][list(STATISTICS).index("next")]
+    layer, head = np.unravel_index(values.argmax(), values.shape)
+    line = next(line for line in printed.splitlines() if "next token" in line)
+    assert f"layer {layer + 1} head {head + 1} {values.max():.3f}," in line
+    assert "attention                float32[4, 2, 16, 16]" in printed
+
+
+def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_jax.tools.pages.attention.MOST_WEIGHTS", 8 * 15**2)
+    words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
+    with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
+        attention.main(["attention", *words, f"--output={tmp_path / 'a.html'}"])
+    assert not list(tmp_path.iterdir())
+
+
+TEXTS = [
+    Text("The list is returned."),
+    Text(""),
+    Text("list " * 20),
+    Text("unaffable [MASK] list"),
+    Text("the list", "is naive , returned"),
+    Text("naive"),
+]
+
+
+@pytest.fixture(scope="module")
+def scorer(workdir) -> Scorer:
+    return Scorer(open_model(workdir, batch_tokens=128))
+
+
+def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
+    path = tmp_path / "scores.jsonl"
+    write_scores(scorer, lambda: TEXTS, str(path))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == list(scorer.score(map(scorer.row, TEXTS)))
+    printed = capsys.readouterr().out
+    assert f"6 texts scored in {path}: " in printed
+    total = sum(row["pseudo_log_likelihood"] for row in rows)
+    tokens = sum(row["tokens"] for row in rows)
+    assert f"all {tokens} tokens together: perplexity" in printed
+    assert float(printed.split()[-1]) == pytest.approx(math.exp(-total / tokens), abs=0.06)
+
+
+def test_the_table_has_a_line_for_each_text(scorer, capsys):
+    print_scores(scorer, lambda: TEXTS)
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["PLL", "per", "token", "tokens", "perplexity", "text"]
+    assert [line.split()[2] for line in lines[:6]] == ["7", "0", "20", "7", "8", "1"]
+    assert lines[0].endswith("The list is returned.")
+    assert lines[1].split()[1:4] == ["-", "0", "-"]
+    assert lines[4].endswith("the list | is naive , returned")
+
+
+def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_path):
+    texts = [Text("is"), Text("is " * 39, where="in.txt, line 2")]
+    with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* at most 40"):
+        write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def language_model(make_run) -> str:
+    return make_run("left_to_right", model__vocab_size=20)[1]
+
+
+def test_the_command_prints_a_text_for_each_sample(language_model, capsys):
+    words = ["generate", f"--workdir={language_model}", "--max_new_tokens=6", "The list", "is"]
+    generate.main([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
+    first = capsys.readouterr().out
+    texts = [block for block in first.split("\n\n") if block.strip()]
+    assert len(texts) == 4
+    assert all(text.strip().startswith("the list") for text in texts[:2])
+    generate.main([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
+    assert capsys.readouterr().out == first
+    generate.main([*words, "--greedy"])
+    assert capsys.readouterr().out.strip().startswith("the list")
+
+
+BAD = {
+    ("--max_new_tokens=38", "the list"): (
+        "The prompt 'the list' has 3 tokens, and 38 new ones are above the 40 positions of the"
+        " model: set --max_new_tokens=37 or less."
+    ),
+    ("the " * 50,): "has 51 tokens, and 50 new ones are above the 40 positions of the model: short",
+    (): 'Give the beginning of a text, for example "The list is".',
+    ("--greedy", "--num_samples=3", "a"): "--greedy gives the same text 3 times: leave out --num_",
+    ("--greedy", "--top_k=3", "a"): "--greedy takes the most probable word: leave out",
+    ("--top_p=2", "a"): "--top_p=2.0 must be above 0",
+    ("--max_new_tokens=0", "a"): "0 must be at least 1",
+}
+
+
+@pytest.mark.parametrize("words, message", BAD.items(), ids=str)
+def test_what_cannot_be_generated_is_refused(language_model, words, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        generate.main(["generate", f"--workdir={language_model}", *words])
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_reads_both_sides_is_refused(make_run):
+    _, workdir = make_run("base")
+    message = (
+        "is for config.task='pretraining', with config.model.attention_pattern='bidirectional':"
+        " only a model"
+        " that was trained to predict the next token (config.task='causal_lm') generates text."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        generate.main(["generate", f"--workdir={workdir}", "the list"])
