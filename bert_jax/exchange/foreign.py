@@ -75,11 +75,10 @@ def with_new_parameters(loaded: LoadedModel) -> LoadedModel:
     module = language_model(model, loaded.config.model.next_sentence)
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
-        variables = module.init(key, example_batch(model), deterministic=True)
-        return flatten(variables["params"])
+        params = flatten(module.init(key, example_batch(model), deterministic=True)["params"])
+        return {path: params[path] for path in sorted(absent)}  # the others are not computed
 
-    new = jax.jit(init)(_key())
-    params = loaded.params | {path: np.asarray(new[path]) for path in sorted(absent)}
+    params = loaded.params | jax.device_get(jax.jit(init)(_key()))
     return dataclasses.replace(loaded, params=params)
 
 
