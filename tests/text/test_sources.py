@@ -22,28 +22,7 @@ from bert_jax.text import lines as text_lines
 from bert_jax.text import sources as text
 from bert_jax.text.sources import make_source
 
-CONFIG = DataConfig(
-    source="",
-    line_format="sentences",
-    document_separator="blank_line",
-    field="text",
-    language="en",
-    on_bad_text="error",
-    vocab="train:wordpiece",
-    vocab_size=1000,
-    lowercase=True,
-    segments="pairs",
-    mode="dynamic",
-    seed=0,
-    dupe_factor=1,
-    short_seq_prob=0.1,
-    masked_lm_prob=0.15,
-    masking="subword",
-    mask_rounding="half_even",
-    validation_share=0.1,
-    sequence_lengths=(128,),
-    max_predictions_per_seq=(20,),
-)
+CONFIG = DataConfig(line_format="sentences", on_bad_text="error")
 
 
 def read(source: str, **changes) -> tuple[list[list[str]], Counter]:
