@@ -4,6 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
+from bert_jax.config.encoders import EncoderConfig
 from bert_jax.config.group import Group, setting
 from bert_jax.config.phases import parse_duration
 from bert_jax.files.errors import UserError
@@ -148,23 +149,27 @@ class SoftmaxConfig(Group):
     sum_over_time: bool = setting(True)
 
 
+_HEADS = ("linear", "bilstm")
+_MIXES = ("scalar_mix", "mix_last_4", "mix_with_embeddings")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadConfig(Group):
-    """The head of a fine-tuned task, and what it reads of the encoder."""
+    """The head of a fine-tuned task, and what it reads of the encoder; the defaults are BERT's."""
 
     # Classification: `single`, `multi` (any number of labels) or `regression`.
-    problem_type: str = setting("single")
+    problem_type: str = setting("single", choices=("single", "multi", "regression"))
     # Tagging: whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
     entities: bool = setting(True)
-    # Tagging: linear, crf, bilstm, bilstm_crf.
-    tagging: str = setting("linear")
+    # Tagging: a linear layer or a CRF, on the encoder or on a BiLSTM.
+    tagging: str = setting("linear", choices=(*_HEADS, "crf", "bilstm_crf"))
     # Classification: linear, or bilstm, a randomly initialized BiLSTM on top of the encoder (paper,
     # section 5.1).
-    classification: str = setting("linear")
-    # Question answering: linear, bilstm.
-    span: str = setting("linear")
-    # Multiple choice: linear, bilstm.
-    multiple_choice: str = setting("linear")
+    classification: str = setting("linear", choices=_HEADS)
+    # Question answering: the same.
+    span: str = setting("linear", choices=_HEADS)
+    # Multiple choice: the same.
+    multiple_choice: str = setting("linear", choices=_HEADS)
     # Features of the BiLSTM in each direction.
     lstm_size: int = setting(768)
     # Layers of the BiLSTM.
@@ -172,14 +177,20 @@ class HeadConfig(Group):
     # What the head reads: last, embeddings, second_to_last, sum_last_4, concat_last_4, sum_all
     # (paper, Table 7); with learned weights: scalar_mix (all layers), mix_last_4,
     # mix_with_embeddings (every layer and the embeddings, as ELMo).
-    layers: str = setting("last")
+    layers: str = setting(
+        "last",
+        choices=(
+            *("last", "embeddings", "second_to_last", "sum_last_4", "concat_last_4", "sum_all"),
+            *_MIXES,
+        ),
+    )
     # Learned weights: normalize each layer first, over all tokens of the batch.
     mix_layer_norm: bool = setting(False)
     # Learned weights: factor of their squares in the loss.
     mix_l2: float = setting(0.0, minimum=0)
     # Classification, multiple choice: the vector of an example: cls (its first token), last (its
     # last token, for causal models), mean, max (over its tokens).
-    pool: str = setting("cls")
+    pool: str = setting("cls", choices=("cls", "last", "mean", "max"))
     # Classification, multiple choice: whether BERT's pooler (dense, tanh) follows. It reads the
     # last layer: with a BiLSTM, or with other layers, there is none.
     pooler: bool = setting(True)
@@ -206,3 +217,46 @@ class HeadConfig(Group):
     # Question answering: "no answer" is predicted if its score exceeds the best span's by more than
     # this (results.json has the best threshold).
     null_threshold: float = setting(0.0, any_number=True)
+    # The head of the run's task: `tagging`, `classification`, `span` or `multiple_choice`.
+    head: str = setting("linear", of_run=True)
+    # The encoder is not trained and has no dropout: its states are features. Not with a pooler,
+    # which belongs to the encoder.
+    frozen: bool = setting(False, of_run=True)
+
+    def check(self) -> None:
+        for name in ("mix_layer_norm", "mix_l2"):
+            if (value := getattr(self, name)) and self.layers not in _MIXES:
+                raise UserError(
+                    f"{name}={value} has no effect with config.head.layers={self.layers!r}, which"
+                    f" has no weights: set {name}={type(value)()}, or config.head.layers to"
+                    f" {', '.join(_MIXES)}."
+                )
+
+    @property
+    def has_bilstm(self) -> bool:
+        """Whether there is a BiLSTM on top of the encoder."""
+        return self.head.startswith("bilstm")
+
+    @property
+    def has_crf(self) -> bool:
+        """Whether a tagger scores neighbouring tags."""
+        return self.head.endswith("crf")
+
+    @property
+    def has_lm_head(self) -> bool:
+        """Whether the last hidden states also give the scores of words, for an auxiliary loss."""
+        return self.lm_weight > 0
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the pooler is applied: it was made for the last layer, with nothing between."""
+        return self.pooler and self.layers == "last" and not self.has_bilstm
+
+    @property
+    def reads_whole_rows(self) -> bool:
+        """Whether several examples in a row would be mixed."""
+        return self.has_bilstm or self.has_crf or self.both_orders
+
+    def rate(self, model: EncoderConfig) -> float:
+        """Returns the dropout rate in the head."""
+        return model.dropout_rate if self.dropout_rate < 0 else self.dropout_rate

@@ -1,13 +1,12 @@
 """What a head reads of its encoder, and the parts between the two: layers, BiLSTM, pooling.
 
-    encoder -> layers of HEAD_LAYERS -> BiLSTM, if there is one -> tokens, for tags and spans
+    encoder -> `head.layers` -> BiLSTM, if there is one -> tokens, for tags and spans
                                                                 -> pooling -> a vector
     encoder -> pooling -> pooler of BERT -> a vector
 
 The functions are called in the compact method of the head's module, which owns the parameters.
 """
 
-import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +14,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import LMHead, WordScores
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
@@ -22,85 +22,19 @@ from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, complete_batch
 from bert_jax.models.pooling import EncoderWithPooler, pool
 
-# Heads of classification, multiple choice and spans.
-HEADS = ("linear", "bilstm")
-_FOR_FEATURES = ("weighted_sum", "all", "directions")
-# Layers that a head reads: rows of LAYER_CHOICES (paper, Table 7).
-HEAD_LAYERS = tuple(name for name in LAYER_CHOICES if name not in _FOR_FEATURES)
 
+def head_dropout(
+    head: HeadConfig, model: EncoderConfig, name: str | None = None, shared: bool = False
+) -> Dropout:
+    """Returns the module of the dropout before the last dense layer.
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadConfig:
-    """The parts between an encoder and the last dense layer; the defaults are BERT's.
-
-    Attributes:
-      head: of HEADS.
-      layers: of HEAD_LAYERS.
-      pool: of POOLS, the vector of an example.
-      pooler: whether the pooled hidden state goes through BERT's pooler; see `has_pooler`.
-      frozen: the encoder is not trained and has no dropout: its states are features. Not with a
-        pooler, which belongs to the encoder.
-      dropout_rate: in the head; below 0: that of the encoder.
-      share_dropout: all choices of an example have the same dropout mask (Radford et al. 2018).
-      lstm_size, lstm_layers: of the BiLSTM, each direction (Table 7: two layers of 768).
-      mix_layer_norm: whether a mix normalizes the layers first; see `ScalarMix`.
-      both_orders: a pair of texts is encoded in both orders, and the two vectors are added
-        (Radford et al. 2018, section 3.3, "similarity").
-      has_lm_head: whether the last hidden states also give the scores of words, with the head of
-        pre-training, for an auxiliary loss.
+    Args:
+      head: of the task.
+      model: configuration of the encoder.
+      name: of the module; None: linen's.
+      shared: whether all choices of [batch, choices, features] have the same mask.
     """
-
-    head: str = "linear"
-    layers: str = "last"
-    pool: str = "cls"
-    pooler: bool = True
-    frozen: bool = False
-    dropout_rate: float = -1.0
-    share_dropout: bool = False
-    lstm_size: int = 768
-    lstm_layers: int = 2
-    mix_layer_norm: bool = False
-    both_orders: bool = False
-    has_lm_head: bool = False
-
-    @property
-    def has_bilstm(self) -> bool:
-        """Whether there is a BiLSTM on top of the encoder."""
-        return self.head.startswith("bilstm")
-
-    @property
-    def reads_whole_rows(self) -> bool:
-        """Whether several examples in a row would be mixed."""
-        return self.has_bilstm or self.has_crf or self.both_orders
-
-    @property
-    def has_crf(self) -> bool:
-        """Whether a tagger scores neighbouring tags."""
-        return self.head.endswith("crf")
-
-    def num_weights(self, num_states: int) -> int:
-        """Returns how many weights of layers are learned; 0: none."""
-        return LAYER_CHOICES[self.layers].num_weights(num_states)
-
-    @property
-    def has_pooler(self) -> bool:
-        """Whether the pooler is applied: it was made for the last layer, with nothing between."""
-        return self.pooler and self.layers == "last" and not self.has_bilstm
-
-    def dropout(self, model: EncoderConfig, name: str | None = None, shared: bool = False):
-        """Returns the module of the dropout before the last dense layer.
-
-        Args:
-          model: configuration of the encoder.
-          name: of the module; None: linen's.
-          shared: whether all choices of [batch, choices, features] have the same mask.
-        """
-        rate = self.rate(model)
-        return Dropout(rate, model.prng_impl, (1,) if shared else (), name=name)
-
-    def rate(self, model: EncoderConfig) -> float:
-        """Returns the rate of dropout in the head."""
-        return model.dropout_rate if self.dropout_rate < 0 else self.dropout_rate
+    return Dropout(head.rate(model), model.prng_impl, (1,) if shared else (), name=name)
 
 
 @flax.struct.dataclass
@@ -216,7 +150,7 @@ def _features(
     states = tuple(x.astype(jnp.float32) for x in states)
     if head.frozen:
         states = jax.lax.stop_gradient(states)
-    if head.num_weights(len(states)):
+    if LAYER_CHOICES[head.layers].num_weights(len(states)):
         return ScalarMix(head.layers, head.mix_layer_norm, name="scalar_mix")(states, is_read)
     return choose(head.layers, states, last_first=True), None
 

@@ -10,13 +10,13 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models.crf import Crf
 from bert_jax.models.heads import LinearHead
 from bert_jax.models.model import Batch, EncoderConfig, complete_batch
-from bert_jax.models.reading import HeadConfig, Reading, read_pooled, read_tokens
+from bert_jax.models.reading import Reading, head_dropout, read_pooled, read_tokens
 
 # Heads of a tagger.
-TAGGING_HEADS = ("linear", "crf", "bilstm", "bilstm_crf")
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
 
@@ -56,7 +56,7 @@ class ClassificationModel(nn.Module):
             pooled = pooled.astype(jnp.float32).reshape(-1, 2, pooled.shape[-1]).sum(axis=1)
         else:
             pooled, reading = read_pooled(self.model, head, batch, deterministic)
-        x = head.dropout(self.model, "dropout")(pooled, deterministic)
+        x = head_dropout(head, self.model, "dropout")(pooled, deterministic)
         logits = LinearHead(self.model, self.num_classes, name="classifier")(x)
         return ClassificationOutputs(logits, reading)
 
@@ -84,7 +84,7 @@ class MultipleChoiceModel(nn.Module):
         x, reading = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
         if shared := self.head.share_dropout:
             x = x.reshape(*is_choice.shape, -1)
-        x = self.head.dropout(self.model, "dropout", shared)(x, deterministic)
+        x = head_dropout(self.head, self.model, "dropout", shared)(x, deterministic)
         logits = LinearHead(self.model, 1, name="classifier")(x).reshape(is_choice.shape)
         logits = jnp.where(is_choice, logits, IMPOSSIBLE)
         return ClassificationOutputs(logits, reading)
@@ -128,7 +128,7 @@ class SpanModel(nn.Module):
         batch = complete_batch(batch)
         x, reading = read_tokens(self.model, self.head, batch, deterministic)
         if self.head.has_bilstm:
-            x = self.head.dropout(self.model, "dropout")(x, deterministic)
+            x = head_dropout(self.head, self.model, "dropout")(x, deterministic)
         logits = LinearHead(self.model, 2, name="span")(x)
         logits = jnp.where((batch["example_ids"] > 0)[:, :, None], logits, IMPOSSIBLE)
         return SpanOutputs(logits[..., 0], logits[..., 1], reading)
@@ -155,7 +155,7 @@ class TaggingModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       num_classes: number of tags.
-      head: what is read; `head.head` is one of TAGGING_HEADS.
+      head: what is read; `head.head` is a choice of `config.head.tagging`.
     """
 
     model: EncoderConfig
@@ -169,7 +169,7 @@ class TaggingModel(nn.Module):
         x, reading = read_tokens(
             model, head, batch, deterministic, batch["word_positions"], batch["is_word"]
         )
-        x = head.dropout(model)(x, deterministic)
+        x = head_dropout(head, model)(x, deterministic)
         logits = LinearHead(model, self.num_classes, name="classifier")(x)
         return TaggingOutputs(logits, self._crf() if head.has_crf else None, reading)
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.data import LabelledConfig
+from bert_jax.config.groups import HeadConfig
 from bert_jax.config.run import FinetuningConfig
-from bert_jax.data.labelled.encode_texts import LABEL_KINDS, encode_texts
+from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
@@ -25,14 +26,12 @@ from bert_jax.data.labelled.tables import (
     read_table,
 )
 from bert_jax.files.errors import UserError
-from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
 from bert_jax.tasks import losses
-from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
@@ -64,7 +63,7 @@ class Classification(Task):
     """The device side.
 
     Attributes:
-      kind: of LABEL_KINDS.
+      kind: single, multi or regression.
       num_classes: 1 for a regression.
       head: what the head reads of the encoder.
     """
@@ -103,7 +102,7 @@ class ClassificationData(Labelled):
 
     Attributes:
       metrics: rows of METRICS[kind].
-      kind: of LABEL_KINDS.
+      kind: single, multi or regression.
       columns: the columns of the files.
       published: the published set, if it is one.
     """
@@ -128,8 +127,6 @@ class ClassificationData(Labelled):
                 raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
             published = known[name]
             kind = "regression" if published.is_regression else "single"
-        if kind not in LABEL_KINDS:
-            raise UserError(f"head.problem_type={kind!r} is none of {', '.join(LABEL_KINDS)}.")
         first = next(iter(METRICS[kind]))
         check_metrics(
             metrics,

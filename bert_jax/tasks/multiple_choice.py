@@ -7,19 +7,18 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.groups import HeadConfig
 from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.data.labelled.sequences import GroupedRows
 from bert_jax.files.errors import UserError
-from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationOutputs, MultipleChoiceModel
 from bert_jax.scores import classification as scores
 from bert_jax.tasks import losses
-from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import Batch, Task, TaskRow
 
 METRICS = ("accuracy",)

@@ -9,19 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
+from bert_jax.config.groups import HeadConfig
 from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.spans import choose_spans
 from bert_jax.files.errors import UserError
-from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
-from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import (
     Answer,
     Batch,

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.config.run import FinetuningConfig
-from bert_jax.models.reading import HEADS, HeadConfig
+from bert_jax.files.errors import UserError
+from bert_jax.models.layer_choice import LAYER_CHOICES
+from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.head_settings import make_head
 from bert_jax.tasks.task import Prediction, TaskData
 
 
@@ -71,13 +73,49 @@ class Labelled(TaskData):
         return {prefix + name: value for name, value in values.items()}, predictions
 
 
-def shared_fields(
-    config: FinetuningConfig, field: str = "", heads: tuple[str, ...] = HEADS
-) -> dict[str, Any]:
+def shared_fields(config: FinetuningConfig, field: str = "") -> dict[str, Any]:
     """Returns the fields of `Labelled` but `labels`; see `make_head` for the arguments."""
     return {
         "max_sequence_length": config.max_length,
         "metrics": config.metrics,
-        "head": make_head(config, field, heads),
+        "head": make_head(config, field),
         "losses": Losses.make(config),
     }
+
+
+def make_head(config: FinetuningConfig, field: str = "") -> HeadConfig:
+    """Returns the head of a run's task.
+
+    Args:
+      config: of the run.
+      field: of `config.head`, the one that chooses the head; "" is a linear layer.
+    """
+    chosen = getattr(config.head, field) if field else "linear"
+    head = dataclasses.replace(config.head, head=chosen)
+    # A frozen encoder below a pooler or linear spans keeps its dropout.
+    reads_features = field == "tagging" or not head.has_pooler
+    is_frozen = config.optimizer.frozen_layers == -1
+    return dataclasses.replace(head, frozen=is_frozen and reads_features)
+
+
+def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -> None:
+    """Refuses a head that cannot read an encoder.
+
+    Args:
+      head: of `make_head`.
+      model: configuration of the encoder.
+      pools: whether the head reads one vector of each example.
+
+    Raises:
+      UserError: the encoder has too few layers, or is causal and the head reads the first token.
+    """
+    if (needed := LAYER_CHOICES[head.layers].min_layers) > model.num_layers:
+        raise UserError(
+            f"head.layers={head.layers!r} takes {needed} layers, and the model has"
+            f" {model.num_layers}: choose another, such as last or scalar_mix."
+        )
+    if pools and head.pool == "cls" and model.is_causal:
+        raise UserError(
+            "head.pool='cls' reads the first token, which sees no other one in a causal model:"
+            " set --config.head.pool=last, or mean or max."
+        )

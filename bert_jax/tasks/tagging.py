@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.groups import HeadConfig
 from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
@@ -18,14 +19,12 @@ from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.files.errors import UserError
 from bert_jax.models import crf
-from bert_jax.models.reading import HeadConfig
-from bert_jax.models.task_heads import TAGGING_HEADS, TaggingModel, TaggingOutputs
+from bert_jax.models.task_heads import TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import losses
-from bert_jax.tasks.head_settings import check_head
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import (
     WINDOW,
     Batch,
@@ -119,7 +118,7 @@ class TaggingData(Labelled):
         check_metrics(metrics, METRICS[head.entities])
         return cls(
             entities=head.entities,
-            **shared_fields(config, "tagging", TAGGING_HEADS),
+            **shared_fields(config, "tagging"),
             words=_or(parse_column(data.text_a), "tokens"),
             tags=_or(parse_column(data.label), "tags"),
             document_context=head.document_context,

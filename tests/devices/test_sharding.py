@@ -11,10 +11,9 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.groups import OptimizerConfig
+from bert_jax.config.groups import HeadConfig, OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
-from bert_jax.models.reading import HeadConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.causal_lm import CausalLM
@@ -83,7 +82,7 @@ def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
         "span, bilstm": SpanTask(causal, head),
         "tagging, bilstm_crf": Tagging(causal, 4, dataclasses.replace(head, head="bilstm_crf")),
     }.items():
-        task = dataclasses.replace(task, head=dataclasses.replace(task.head, has_lm_head=True))
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, lm_weight=1.0))
         params = abstract_params(losses.add_to(task), mesh)
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if re.match("bert/(?!pooler)", where := path_name(path)) is None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models import (
     MODELS,
     Bert,
@@ -19,7 +20,6 @@ from bert_jax.models import (
     ModernBertConfig,
     complete_batch,
 )
-from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import ClassificationModel, SpanModel
 from tests.models.small import apply, random_params
 

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.reading import HeadConfig, bilstm
+from bert_jax.config.groups import HeadConfig
+from bert_jax.models.reading import bilstm
 from tests.tiny import make_model
 
 FEATURES, SIZE, SEQ = 6, 5, 9

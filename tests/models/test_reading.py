@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models.bert import Bert
-from bert_jax.models.reading import HeadConfig, ScalarMix
+from bert_jax.models.reading import ScalarMix
 from bert_jax.models.task_heads import ClassificationModel, MultipleChoiceModel, SpanModel
 from tests.models.small import apply, make_batch, make_config, random_params
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models import crf
 from bert_jax.models.model import parameter_shapes
-from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import (
     ClassificationModel,
     MultipleChoiceModel,

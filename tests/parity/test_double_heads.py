@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models.gpt import GptConfig
-from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.training.state import TrainState
@@ -31,7 +31,7 @@ MODEL = GptConfig(
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
 )
-HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, has_lm_head=True)
+HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, lm_weight=1.0)
 
 
 def their_arrays(tree):

@@ -10,9 +10,9 @@ import optax
 import pytest
 
 from bert_jax.config import defaults
+from bert_jax.config.groups import HeadConfig
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.losses import Sum, loss_names
@@ -22,7 +22,7 @@ from bert_jax.training.step import train_step
 from tests.tiny import make_batch, make_model, make_task
 
 LAST = HeadConfig(pool="last", pooler=False)
-WITH_LM = dataclasses.replace(LAST, has_lm_head=True)
+WITH_LM = dataclasses.replace(LAST, lm_weight=1.0)
 MIX = HeadConfig(layers="mix_with_embeddings", pool="mean")
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 
@@ -103,7 +103,7 @@ def test_the_answers_and_the_loss_of_the_task_stay_the_same():
 
 def head_losses():
     model = make_model(num_layers=1, attention_pattern="causal", **NO_DROPOUT)
-    head = dataclasses.replace(MIX, has_lm_head=True)
+    head = dataclasses.replace(MIX, lm_weight=1.0)
     task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, head))
     return task, choices_batch(), ("mix_l2_loss", "task_loss", "weighted_lm_loss")
 

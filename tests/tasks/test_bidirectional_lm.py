@@ -286,7 +286,8 @@ def test_settings_that_do_not_exist_are_refused(changes, message):
 
 
 def test_the_encoder_carries_a_state():
-    config = defaults.bidirectional_lm().replace({}, model=make_model())
+    model = make_model(next_sentence=False)
+    config = defaults.bidirectional_lm().replace({}, model=model)
     with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
         BidirectionalLMData.make(config)
 

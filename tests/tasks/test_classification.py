@@ -90,7 +90,6 @@ def test_f1_is_of_two_labels():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"kind": "pairs"}, "head.problem_type='pairs' is none of single, multi, regression"),
         ({"metrics": ("accuracy", "em")}, "metrics: 'em' is none of accuracy, f1, macro_f1, matth"),
         ({"kind": "multi", "metrics": ("matthews",)}, "'matthews' is none of accuracy, f1, macro"),
         ({"kind": "regression"}, "pearson.*set for example --config.metrics=.*best_metric=pearson"),

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.models import crf
-from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tasks.task import add_answers, in_order

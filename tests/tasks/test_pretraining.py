@@ -21,9 +21,8 @@ TOKENIZER: Any = SimpleNamespace(
 
 
 def make_task(prob, evaluation_prob, evaluate, final_prob=0.0):
-    config = defaults.pretraining()
-    fields = {"masked_lm_prob": prob, "eval_masked_lm_prob": evaluation_prob}
-    config.data.update(fields | {"final_masked_lm_prob": final_prob})
+    values = {"data.masked_lm_prob": prob, "data.eval_masked_lm_prob": evaluation_prob}
+    config = defaults.pretraining().replace(values | {"data.final_masked_lm_prob": final_prob})
     phase = Phase(64, 4, max_masks(64, prob, "half_even"), 1.0, 0, 1)
     data = make_task_data(config)
     return cast(Any, data.make_task(tiny.make_model(), TOKENIZER, phase, evaluate))

@@ -82,9 +82,7 @@ def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
     "metrics, head, message",
     [
         (("f2",), {}, "metrics: 'f2' is none of f1, precision, recall, accuracy"),
-        (("f1",), {"tagging": "gru"}, "head.tagging: 'gru' is none of linear, crf, bilstm, bilst"),
         (("f1",), {"published": "msra"}, "Unknown data.published='msra'. Available: msra_ner."),
-        (("f1",), {"layers": "first"}, "head.layers: 'first' is none of last, embeddings, second"),
     ],
 )
 def test_unknown_settings_are_refused(metrics, head, message):

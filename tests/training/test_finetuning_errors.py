@@ -40,11 +40,6 @@ def assert_refused(
         ),
         (
             "classification",
-            {"head.problem_type": "some"},
-            "'some' is none of single, multi, regression",
-        ),
-        (
-            "classification",
             {"data.published": "cola2"},
             r"data\.published='cola2'. Available: cola",
         ),
@@ -54,12 +49,6 @@ def assert_refused(
             {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
             "metrics: 'f2' is none of f1, precision, recall, accuracy",
         ),
-        (
-            "tagging",
-            {"head.tagging": "lstm"},
-            r"head\.tagging: 'lstm' is none of linear, crf, bilstm, bilstm_crf",
-        ),
-        ("tagging", {"head.layers": "first"}, r"head\.layers: 'first' is none of last, embeddings"),
         ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, the"),
         ("span", {"data.published": "squad"}, r"data\.published='squad'. Available: cmrc2018"),
         (
@@ -99,7 +88,6 @@ def assert_refused(
             {"head.both_orders": True},
             r"line 2: head\.both_orders=True needs a second text: set config\.data\.text_b",
         ),
-        ("span", {"head.span": "crf"}, r"head\.span: 'crf' is none of linear, bilstm\."),
         ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
 )

@@ -16,9 +16,6 @@ from bert_jax.data.labelled.sequences import EncodedRows, GroupedRows, SequenceW
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
-# The label of a text: one class, any number of classes, a number.
-LABEL_KINDS = ("single", "multi", "regression")
-
 
 def encode_texts(
     examples: Iterable[TextExample],
@@ -36,7 +33,7 @@ def encode_texts(
       tokenizer: any.
       max_sequence_length: maximum number of tokens of a row, special tokens included.
       labels: the classes; None for a regression.
-      kind: of LABEL_KINDS.
+      kind: single, multi or regression.
       counts: of `texts_truncated` and `tokens_cut_off`, of a pair in both orders once.
       both_orders: whether a row is a pair in both orders, two sequences (Radford et al. 2018,
         section 3.3).

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.choices import ChoiceColumns
 from bert_jax.devices import sharding
-from bert_jax.models.reading import HeadConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tools.listeners import terminal

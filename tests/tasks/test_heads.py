@@ -3,9 +3,11 @@
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.models.reading import HeadConfig
-from bert_jax.models.task_heads import TAGGING_HEADS
-from bert_jax.tasks.head_settings import check_head, make_head
+from bert_jax.config.group import rules
+from bert_jax.config.groups import HeadConfig
+from bert_jax.models.layer_choice import LAYER_CHOICES
+from bert_jax.models.pooling import POOLS
+from bert_jax.tasks.supervised import check_head, make_head
 from tests.tiny import make_model
 
 
@@ -15,30 +17,33 @@ def make(frozen=False, **head):
     return make_head(defaults.classification().replace(values), "classification")
 
 
-def test_fields_are_taken_and_missing_ones_are_those_of_bert():
+def test_the_head_is_the_one_of_the_task():
     assert make() == HeadConfig()
-    found = make(frozen=True, classification="bilstm", pool="max", dropout_rate=0.5, lstm_size=3)
-    assert found == HeadConfig(
-        head="bilstm", pool="max", dropout_rate=0.5, lstm_size=3, frozen=True
-    )
+    values = {"classification": "bilstm", "pool": "max", "dropout_rate": 0.5, "lstm_size": 3}
+    assert make(frozen=True, **values) == HeadConfig(head="bilstm", frozen=True, **values)
+
+
+def test_every_choice_is_in_its_table():
+    choices = rules(HeadConfig)
+    assert set(choices["layers"].choices) <= LAYER_CHOICES.keys()
+    mixes = [name for name in choices["layers"].choices if LAYER_CHOICES[name].num_weights(3)]
+    assert mixes == ["scalar_mix", "mix_last_4", "mix_with_embeddings"]
+    assert choices["pool"].choices == tuple(POOLS)
 
 
 @pytest.mark.parametrize(
     "head, message",
     [
-        ({"classification": "crf"}, "head.classification: 'crf' is none of linear, bilstm."),
-        ({"pool": "first"}, "head.pool: 'first' is none of cls, last, mean, max."),
-        (
-            {"layers": "all"},
-            "head.layers: 'all' is none of last, embeddings, .*mix_with_embeddings",
-        ),
+        ({"classification": "crf"}, "head.classification='crf' must be one of linear, bilstm."),
+        ({"pool": "first"}, "head.pool='first' must be one of cls, last, mean, max."),
+        ({"layers": "all"}, "head.layers='all' must be one of last, .*mix_with_embeddings"),
         (
             {"mix_l2": 0.1},
-            "head.mix_l2=0.1 has no effect with head.layers='last', .*set head.mix_l2=0.0, or",
+            "head.mix_l2=0.1 has no effect with config.head.layers='last', .*set mix_l2=0.0, or",
         ),
         (
             {"mix_layer_norm": True, "layers": "sum_all"},
-            "head.mix_layer_norm=True has no effect with head.layers='sum_all'.*=False, or",
+            "head.mix_layer_norm=True has no effect with config.head.layers='sum_all'.*=False, or",
         ),
     ],
 )
@@ -53,7 +58,7 @@ def test_a_frozen_encoder_gives_features_unless_it_has_a_pooler():
         assert make(frozen=True, **changes).frozen
         assert not make(**changes).frozen
     config = defaults.tagging().replace({"optimizer.frozen_layers": -1})
-    assert make_head(config, "tagging", TAGGING_HEADS).frozen
+    assert make_head(config, "tagging").frozen
 
 
 def test_a_causal_model_pools_elsewhere_than_at_its_first_token():
