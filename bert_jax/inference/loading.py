@@ -43,7 +43,6 @@ class TrainedModel:
     Attributes:
       config: configuration of the run.
       folder: where the model was loaded from.
-      encoder: configuration of the encoder.
       data: host side of the task, with its labels.
       tokenizer: the run's. Special tokens that an import initialized at random have the id -1, and
         are therefore not put around texts: the model has never seen them.
@@ -57,7 +56,6 @@ class TrainedModel:
 
     config: RunConfig
     folder: str
-    encoder: EncoderConfig
     data: TaskData
     tokenizer: Tokenizer
     unseen_ids: frozenset[int]
@@ -66,6 +64,11 @@ class TrainedModel:
     fingerprint: str
     mesh: Mesh
     add_fields: AddFields
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Configuration of the encoder."""
+        return self.config.model
 
     @property
     def task(self) -> TaskRow:
@@ -116,28 +119,15 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
         started.
     """
     _check_single_process()
-    encoder = config.model
-    tokenizer = load_fitting_tokenizer(config, workdir, encoder)
     data = make_labelled_data(config, workdir)
-    mesh = sharding.make_mesh()
-    like = abstract_params(data.make_task(encoder, tokenizer), mesh)
-    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
-        params = checkpoints.restore_params(step, like)
-        fingerprint = checkpoints.fingerprint(step)
-    unseen = _unseen_ids(tokenizer, untrained_rows(workdir))
-    return TrainedModel(
-        config=config,
-        folder=os.path.abspath(workdir),
-        encoder=encoder,
-        data=data,
-        tokenizer=_without(tokenizer, unseen),
-        unseen_ids=unseen,
-        params=params,
-        untrained=untrained_params(workdir),
-        fingerprint=fingerprint,
-        mesh=mesh,
-        add_fields=make_add_fields(encoder, tokenizer),
-    )
+    tokenizer = load_fitting_tokenizer(config, workdir)
+
+    def restore(like: Any) -> tuple[Any, str]:
+        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+            return checkpoints.restore_params(step, like), checkpoints.fingerprint(step)
+
+    new_rows, untrained = untrained_rows(workdir), untrained_params(workdir)
+    return _load(config, workdir, data, tokenizer, restore, untrained, new_rows)
 
 
 def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
@@ -153,27 +143,44 @@ def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
     config = loaded.config.replace({"dtype": dtype or loaded.config.dtype})
-    encoder, tokenizer = config.model, loaded.tokenizer
     data = make_task_data(config, untrained=loaded.missing)
     data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
+
+    def restore(like: Any) -> tuple[Any, str]:
+        params = {
+            path: jax.device_put(loaded.params[path], leaf.sharding)
+            for path, leaf in flatten(like).items()
+        }
+        return unflatten(params), ""
+
+    return _load(config, folder, data, loaded.tokenizer, restore, loaded.missing, loaded.new_rows)
+
+
+def _load(
+    config: RunConfig,
+    folder: str,
+    data: TaskData,
+    tokenizer: Tokenizer,
+    restore: Callable[[Any], tuple[Any, str]],
+    untrained: Sequence[str],
+    new_rows: Mapping[str, Sequence[str]],
+) -> TrainedModel:
+    """Returns a model on all devices; `restore` takes its abstract parameters."""
     mesh = sharding.make_mesh()
-    like = flatten(abstract_params(data.make_task(encoder, tokenizer), mesh))
-    params = {
-        path: jax.device_put(loaded.params[path], leaf.sharding) for path, leaf in like.items()
-    }
-    unseen = _unseen_ids(tokenizer, loaded.new_rows)
+    task = data.make_task(config.model, tokenizer)
+    params, fingerprint = restore(abstract_params(task, mesh))
+    unseen = _unseen_ids(tokenizer, new_rows)
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
-        encoder=encoder,
         data=data,
         tokenizer=_without(tokenizer, unseen),
         unseen_ids=unseen,
-        params=unflatten(params),
-        untrained=tuple(loaded.missing),
-        fingerprint="",
+        params=params,
+        untrained=tuple(untrained),
+        fingerprint=fingerprint,
         mesh=mesh,
-        add_fields=make_add_fields(encoder, tokenizer),
+        add_fields=make_add_fields(config.model, tokenizer),
     )
 
 
@@ -197,12 +204,13 @@ def make_labelled_data(config: RunConfig, workdir: str) -> TaskData:
     return data if data.labels is None else dataclasses.replace(data, labels=read_labels(workdir))
 
 
-def load_fitting_tokenizer(config: RunConfig, workdir: str, encoder: EncoderConfig) -> Tokenizer:
+def load_fitting_tokenizer(config: RunConfig, workdir: str) -> Tokenizer:
     """Returns the tokenizer of a workdir.
 
     Raises:
       UserError: there is none, or it has more pieces than the model.
     """
+    encoder = config.model
     can_grow = reads_new_words(encoder)
     tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, can_grow)
     if can_grow:

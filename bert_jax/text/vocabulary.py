@@ -52,6 +52,8 @@ MAX_RUN_LENGTH = 48
 
 # Fraction of the characters of the text that the alphabet covers; the rarest are left out.
 COVERAGE = 0.999_999_9
+# The least that SentencePiece's trainers accept.
+_MIN_COVERAGE = 0.98
 
 # Characters with a special meaning in SentencePiece's trainers.
 RESERVED = frozenset(f"{SPACE}\u2585")
@@ -178,6 +180,13 @@ def train_vocabulary(
         vocabulary = _train_wordpiece(usable, alphabet, vocab_size)
     else:
         coverage = sum(characters[c] for c in alphabet) / characters.total()
+        if coverage < _MIN_COVERAGE:
+            raise UserError(
+                f"model.vocab_size={vocab_size} has room for {len(alphabet)} of the text's"
+                f" {len(characters)} characters, {coverage:.1%} of all occurrences, and"
+                f" SentencePiece needs {_MIN_COVERAGE:.0%}: set a larger model.vocab_size, or"
+                " data.vocab=train:wordpiece."
+            )
         thinned = _thin_out(usable) if kind == "unigram" else usable
         vocabulary = _train(kind, thinned, vocab_size, coverage, required_chars="".join(alphabet))
     is_text = FILE_NAMES[kind] == "vocab.txt"

@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from bert_jax.files.errors import UserError
 from bert_jax.text import vocabulary
 from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.tokenizers import load_tokenizer
@@ -202,6 +203,16 @@ def test_a_text_without_words_is_refused_and_writes_nothing(kind, text, tmp_path
 def test_words_that_the_trainer_cannot_have_are_counted(kind, tmp_path):
     text = [*make_text(50), "a\u2581b \u2585 a\ue000b \ud800"]
     assert train(kind, text, 100, tmp_path / "vocab")["words_left_out"] == 4
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_an_alphabet_that_sentencepiece_has_no_room_for_is_refused(kind, tmp_path):
+    text = ["".join(chr(0x4E00 + (37 * i + j) % 900) for j in range(30)) for i in range(900)]
+    path = file_for(kind, tmp_path)
+    message = r"vocab_size=600 has room for \d+ of the text's 900 characters, .* needs 98%"
+    with pytest.raises(UserError, match=message):
+        train(kind, text, 600, path)
+    assert not os.path.exists(path)
 
 
 def test_unknown_kind_and_too_small_size_are_refused(tmp_path):

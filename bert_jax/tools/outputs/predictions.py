@@ -59,7 +59,7 @@ def predict(
     check_files("" if is_dataset else input_path, output_path)
     write = published_writer(config.task, data, output_path)
     # An invalid last example is reported before the parameters are read.
-    tokenizer = load_fitting_tokenizer(config, workdir, encoder)
+    tokenizer = load_fitting_tokenizer(config, workdir)
     count, counts, digest = 0, Counter(), hashlib.sha256()
     for example in data.read(input_path, counts, labelled=False):
         data.check_example(example, tokenizer, encoder)
