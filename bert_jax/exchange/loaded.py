@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.foreign import ForeignCheckpoint
@@ -63,16 +62,6 @@ class LoadedModel:
     def trained_params(self) -> Arrays:
         """The parameters that do not belong to `missing`."""
         return {path: x for path, x in self.params.items() if path not in self.missing}
-
-
-def encoder_config(config: RunConfig) -> EncoderConfig:
-    """Returns the encoder's configuration of a run.
-
-    Raises:
-      UserError: for an unknown model, or values that it cannot have.
-    """
-    of_run = {"dtype": config.dtype, "prng_impl": config.prng_impl}
-    return make_encoder_config(config.model.to_dict() | of_run)
 
 
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:

@@ -199,14 +199,9 @@ class Stack(nn.Module):
     ) -> tuple[AttentionMask, Rotation | None]:
         """Returns the attention mask and the rotation of local or of global blocks."""
         config, positions = self.config, batch["position_ids"]
-        pattern, window, base = (
-            config.attention_pattern,
-            config.attention_window,
-            config.rotary_base,
-        )
-        if is_global:
-            pattern, window = "bidirectional", 0
-        else:
+        pattern, window, base = "bidirectional", 0, config.rotary_base
+        if not is_global:
+            pattern, window = config.attention_pattern, config.attention_window
             base = config.window_rotary_base or base
         if cache is None:
             mask = make_mask(batch["example_ids"], positions, pattern, window, config.mask_value)

@@ -16,8 +16,6 @@ from bert_jax.models.heads import WordScores, word_bias
 from bert_jax.models.model import Batch, EncoderConfig
 from bert_jax.models.sampled_softmax import Sample, sample_words
 
-SOFTMAXES = ("full", "sampled")
-
 
 @flax.struct.dataclass
 class BidirectionalOutputs:

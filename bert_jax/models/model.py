@@ -163,8 +163,3 @@ def parameter_shapes(module: nn.Module, batch: Batch) -> Any:
         return module.init(jax.random.key(0), batch, deterministic=True)["params"]
 
     return jax.eval_shape(init, batch)
-
-
-def parameter_count(module: nn.Module, batch: Batch) -> int:
-    """The number of a module's parameters; see `parameter_shapes`."""
-    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(module, batch)))

@@ -65,6 +65,11 @@ def make_batch(
     return batch_arrays | {"masked_lm_weights": weights, "next_sentence_weights": ones}
 
 
+def parameter_count(module: nn.Module, batch: Any) -> int:
+    """Returns the number of a module's parameters."""
+    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(module, batch)))
+
+
 def random_params(module: nn.Module, batch: Any, seed: int = 0, spread: float = 0.1) -> Any:
     """Returns parameters far from their initial values: biases and scales are random too."""
     rng = np.random.default_rng(seed)

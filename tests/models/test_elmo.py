@@ -11,9 +11,8 @@ import pytest
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.models.elmo import Elmo, ElmoConfig, flops_per_token
-from bert_jax.models.model import parameter_count
 from tests.models import elmo_numpy
-from tests.models.small import apply, assert_close
+from tests.models.small import apply, assert_close, parameter_count
 from tests.tiny import PRNG_IMPL
 
 FILTERS = ((1, 3), (2, 5), (3, 4))

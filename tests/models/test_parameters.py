@@ -10,9 +10,9 @@ from bert_jax.config.encoders import TransformerConfig
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
-from bert_jax.models.model import parameter_count, parameter_shapes
+from bert_jax.models.model import parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
-from tests.models.small import make_batch, make_config
+from tests.models.small import make_batch, make_config, parameter_count
 
 BASE = {
     "vocab_size": 30522,

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.models.model import parameter_count, parameter_shapes
+from bert_jax.models.model import parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenizers import load_tokenizer
+from tests.models.small import parameter_count
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
