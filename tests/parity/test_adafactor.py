@@ -1,5 +1,7 @@
 """Adafactor against torch's."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,14 @@ torch = pytest.importorskip("torch")
 from bert_jax.config.groups import OptimizerConfig  # noqa: E402
 from bert_jax.optim.make import make_optimizer  # noqa: E402
 
+CONFIG = OptimizerConfig(
+    name="adafactor",
+    learning_rate=1e-2,
+    schedule="constant",
+    weight_decay=0.0,
+    clip_norm=0.0,
+    no_decay=(),
+)
 SHAPES = {"kernel": (160, 130), "embedding": (300, 128), "bias": (7,)}
 
 
@@ -18,10 +28,7 @@ def test_twenty_updates_are_those_of_torch(weight_decay):
     rng = np.random.default_rng(0)
     params = {n: (0.05 * rng.normal(size=s)).astype(np.float32) for n, s in SHAPES.items()}
     theirs = {n: torch.nn.Parameter(torch.tensor(p)) for n, p in params.items()}
-    config = OptimizerConfig(
-        *("adafactor", 1e-2, "constant", weight_decay, 0.9, 0.999, 1e-6, 0.0), (), "bert"
-    )
-    tx, _ = make_optimizer(config, 20, 0)
+    tx, _ = make_optimizer(dataclasses.replace(CONFIG, weight_decay=weight_decay), 20, 0)
     their_tx = torch.optim.Adafactor(
         theirs.values(), lr=1e-2, beta2_decay=-0.8, eps=(1e-30, 1e-3), weight_decay=weight_decay
     )
@@ -42,9 +49,6 @@ def test_twenty_updates_are_those_of_torch(weight_decay):
 
 def test_moments_of_matrices_are_those_of_rows_and_columns():
     params = {n: np.ones(s, np.float32) for n, s in SHAPES.items()}
-    config = OptimizerConfig(
-        *("adafactor", 1e-2, "constant", 0.0, 0.9, 0.999, 1e-6, 0.0), (), "bert"
-    )
-    state = make_optimizer(config, 20, 0)[0].init(params)
+    state = make_optimizer(CONFIG, 20, 0)[0].init(params)
     sizes = sum(leaf.size for leaf in jax.tree.leaves(state))
     assert 160 + 130 + 300 + 128 + 7 <= sizes < 160 + 130 + 300 + 128 + 7 + 20
