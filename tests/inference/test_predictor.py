@@ -89,10 +89,11 @@ QUESTIONS = [{"question": "is the list ?", "context": text} for text in make_tex
 CHOICES = [(text, ["the list", "is returned", "naive"]) for text in make_texts(5, seed=2)]
 MASKED = [f"the list {text[:20]} [MASK] , is {text[:9]} [MASK]" for text in make_texts(9, seed=3)]
 TEXTS = make_texts(24)
+BILSTM = {"head__classification": "bilstm", "head__lstm_size": 4, "head__lstm_layers": 1}
 TASKS = {
     "classification": (("classification", {}), TEXTS),
     "layers": (("classification", {"head__layers": "scalar_mix", "head__pool": "mean"}), TEXTS),
-    "bilstm": (("classification", {"head__classification": "bilstm", "head__lstm_size": 4}), TEXTS),
+    "bilstm": (("classification", BILSTM), TEXTS),
     "pairs": (("glue:mrpc", {}), list(zip(TEXTS, reversed(TEXTS), strict=True))),
     "tagging": (("tagging", {}), TEXTS),
     "crf": (("tagging", {"head__tagging": "crf"}), TEXTS),
