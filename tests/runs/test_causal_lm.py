@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.config.run import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
@@ -70,7 +71,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 def make_config(name: str, folder: pathlib.Path):
-    config = (gpt if name == "gpt" else left_to_right).get_config("tiny")
+    config = parse((gpt if name == "gpt" else left_to_right).get_config("tiny"))
     config = config.replace(tiny.make_overrides() | COMMON)
     config = config.replace(
         {

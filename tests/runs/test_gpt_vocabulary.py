@@ -113,8 +113,7 @@ def finetuning_config(files, source, workdir):
             "data.bucket_lengths": (16,),
         }
     )
-    resolve(config, (), str(workdir))
-    return config
+    return resolve(config.to_dict(), (), str(workdir))
 
 
 def test_prepared_data_and_the_run_have_a_copy_in_one_file(pretrained, files):
@@ -219,8 +218,8 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     pretrained, files, num_pieces, tmp_path
 ):
     config = store.load(pretrained)
-    config = config.replace({"model.pad_vocab_to_multiple_of": 1})
-    config.model.vocab_size = size = num_pieces - 3
+    size = num_pieces - 3
+    config = config.replace({"model.pad_vocab_to_multiple_of": 1, "model.vocab_size": size})
     params = params_of(pretrained)
     params[TABLE] = params[TABLE][:size]
     (tmp_path / "source").mkdir()
