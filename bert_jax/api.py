@@ -17,7 +17,8 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.config import experiments, store
-from bert_jax.config.run import PretrainingConfig, RunConfig, flatten
+from bert_jax.config.group import flatten
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus

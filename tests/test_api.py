@@ -13,7 +13,7 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.config.run import flatten
+from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
 from tests import tiny

@@ -9,7 +9,8 @@ import jax
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.config.run import flatten, parse
+from bert_jax.config.group import flatten
+from bert_jax.config.run import parse
 from bert_jax.models import MODELS
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES

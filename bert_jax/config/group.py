@@ -9,10 +9,12 @@ The comment above a field is its documentation: docs/configuration.md shows it. 
 is that of the default, and a number must be positive unless `field` says otherwise.
 """
 
+import contextlib
 import dataclasses
+import difflib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -144,3 +146,36 @@ def _converted(name: str, value: Any, default: Any) -> Any:
     elif type(value) is type(default):
         return value
     raise UserError(f"{name}={value!r} must be of type {type(default).__name__}.")
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Returns the end of a message about an unknown name: a similar one."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f": did you mean {close[0]!r}?" if close else "."
+
+
+@contextlib.contextmanager
+def named(prefix: str) -> Iterator[None]:
+    """Puts the name of a group before messages, which begin with the name of a field."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{prefix}{error}") from None
+
+
+def flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (dotted name, value) of each field of nested values."""
+    for name, value in values.items():
+        if hasattr(value, "items"):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def unflatten(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested values of fields with dotted names."""
+    values: dict[str, Any] = {}
+    for name, value in fields.items():
+        group, _, field = name.rpartition(".")
+        (values.setdefault(group, {}) if group else values)[field] = value
+    return values

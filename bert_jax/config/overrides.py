@@ -17,8 +17,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config.group import flatten
 from bert_jax.config.renames import check_names
-from bert_jax.config.run import flatten
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 

@@ -7,11 +7,9 @@ A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epoch
 "3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
 """
 
-import contextlib
 import dataclasses
-import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
@@ -24,7 +22,7 @@ from bert_jax.config.encoders import (
     TransformerConfig,
     make_encoder_config,
 )
-from bert_jax.config.group import Group, rules, setting
+from bert_jax.config.group import Group, flatten, named, rules, setting, similar, unflatten
 from bert_jax.config.groups import (
     CheckpointConfig,
     EvalConfig,
@@ -115,7 +113,7 @@ class RunConfig(Group):
 
     def _complete(self, name: str, **values: Any) -> None:
         """Sets the fields of a group that other groups determine."""
-        with _named(f"{name}."):
+        with named(f"{name}."):
             group = dataclasses.replace(getattr(self, name), **values)
         object.__setattr__(self, name, group)
 
@@ -150,6 +148,11 @@ class RunConfig(Group):
                 )
             )
         return tuple(phases)
+
+    def num_microbatches(self, batch_size: int) -> int:
+        """Returns the microbatches of a batch; 1 if `microbatch_size` does not divide it."""
+        size = self.microbatch_size
+        return batch_size // size if size and batch_size % size == 0 else 1
 
     def total_steps(self, rows: tuple[int, ...]) -> int:
         """Returns the steps of the whole run, for the training rows of an epoch of each phase."""
@@ -436,15 +439,15 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
     kind = _class_of(values)
     check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
     template = kind()
-    with _named("config."):
+    with named("config."):
         arguments = _own_values(values, template)
     for name, group in template.groups():
-        with _named(f"config.{name}."):
+        with named(f"config.{name}."):
             if name == "model":
                 group = make_encoder_config(values[name])
             own = _own_values(values[name], group)
             arguments[name] = dataclasses.replace(group, **own)
-    with _named("config."):
+    with named("config."):
         return kind(**arguments)
 
 
@@ -462,36 +465,3 @@ def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
     if unknown := [name for name in found if name not in known]:
         raise UserError(f"{unknown[0]} does not exist{similar(unknown[0], known)}")
     return {name: found[name] for name in known if not isinstance(known[name], dict)}
-
-
-def similar(name: str, known: Iterable[str]) -> str:
-    """Returns the end of a message about an unknown name: a similar one."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f": did you mean {close[0]!r}?" if close else "."
-
-
-@contextlib.contextmanager
-def _named(prefix: str) -> Iterator[None]:
-    """Puts the name of a group before messages, which begin with the name of a field."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{prefix}{error}") from None
-
-
-def flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (dotted name, value) of each field of nested values."""
-    for name, value in values.items():
-        if hasattr(value, "items"):
-            yield from flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def unflatten(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested values of fields with dotted names."""
-    values: dict[str, Any] = {}
-    for name, value in fields.items():
-        group, _, field = name.rpartition(".")
-        (values.setdefault(group, {}) if group else values)[field] = value
-    return values

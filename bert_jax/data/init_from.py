@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_jax.config import model_choices, presets, store
-from bert_jax.config.run import RunConfig, flatten, parse, unflatten
+from bert_jax.config.group import flatten, unflatten
+from bert_jax.config.run import RunConfig, parse
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local

@@ -15,7 +15,7 @@ multiple choice. Equal inputs in equal order give equal bits.
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -26,7 +26,6 @@ from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
 from bert_jax.inference.loading import Forward, TrainedModel
 from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
-from bert_jax.training.step import predict_step
 
 # Positions of a batch, padding included.
 BATCH_TOKENS = 4096
@@ -204,6 +203,14 @@ def _fetch(
         numbers, answers = rows.unpack(numbers, answers)
         return numbers, length, answers
     return numbers[:, 0], length, answers
+
+
+def predict_step(
+    params: Any, batch: Mapping[str, jax.Array], *, task: Task
+) -> dict[str, jax.Array]:
+    """Returns the answers for a batch without labels."""
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.answers(outputs, batch)
 
 
 class TaskPredictor:

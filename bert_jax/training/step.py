@@ -1,4 +1,4 @@
-"""One training step, one evaluation step and one prediction step.
+"""One training step and one evaluation step.
 
     train_step(state, batch, keys) -> state, metrics
         compute_gradient    masks, then model and losses for each microbatch
@@ -25,7 +25,6 @@ from jax.sharding import Mesh
 
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.config.phases import Phase
-from bert_jax.config.run import RunConfig
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.losses import Sums, loss_names
@@ -228,7 +227,7 @@ def apply_gradient(
     )
 
 
-# ------------------------------------------------------------------ evaluate and predict
+# ------------------------------------------------------------------ evaluate
 
 
 def eval_step(
@@ -250,12 +249,6 @@ def eval_step(
     batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
     return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
-
-
-def predict_step(params: Any, batch: Batch, *, task: Task) -> dict[str, jax.Array]:
-    """Returns the answers for a batch without labels."""
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.answers(outputs, batch)
 
 
 # ------------------------------------------------------------------ jit
@@ -314,16 +307,10 @@ def make_train_step(
         batch_size=batch_size,
         steps=run.steps,
         warmup_steps=warmup_steps,
-        num_microbatches=num_microbatches(config, batch_size),
+        num_microbatches=config.num_microbatches(batch_size),
         nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
         in_two=not config.has_corpus,
     )
-
-
-def num_microbatches(config: RunConfig, batch_size: int) -> int:
-    """Returns batch_size / config.microbatch_size; 1 if not divisible or without microbatches."""
-    size = config.microbatch_size
-    return batch_size // size if size and batch_size % size == 0 else 1
 
 
 # Runs that differ only in the seed share their programs, since the keys are arguments.

@@ -34,7 +34,7 @@ from bert_jax.training.run import (
     make_task_data,
 )
 from bert_jax.training.state import abstract_params, abstract_state
-from bert_jax.training.step import make_train_step, num_microbatches
+from bert_jax.training.step import make_train_step
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Updates of a run that knows its length only with its data. They are constants of the programs,
@@ -150,7 +150,7 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
         "batch": bytes_of(batch),
     }
     flops = flops_per_token(run.task_at(phase), length) * rows * length
-    parts = num_microbatches(run.config, rows)
+    parts = run.config.num_microbatches(rows)
     (first, arguments), *second = step.programs(state, batch, keys)
     name = "gradient" if second else "update"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]

@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bert_jax.config.run import flatten
+from bert_jax.config.group import flatten
 from bert_jax.files.atomic import write_text
 from bert_jax.tools.pages.bars import Dots, dot_plot
 from bert_jax.tools.pages.document import Section, columns, document, note
