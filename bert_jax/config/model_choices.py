@@ -83,11 +83,3 @@ def values_for(
         for name, value in choices(model).items()
         if name not in explicit and values[name] == usual[name]
     }
-
-
-def describe(config: FinetuningConfig) -> list[str]:
-    """Returns lines for the banner: the values of the fields that depend on the model."""
-    if not (fields := choices(config.model.to_dict())):
-        return []
-    values = ", ".join(f"{name}={config[name]}" for name in fields)
-    return [f"for {config.model.name:<6} {values}"]

@@ -121,10 +121,6 @@ class Rows(Protocol):
         """Returns rows [start, stop) of global training batch `number`, in the batch form."""
         ...
 
-    def describe(self) -> list[str]:
-        """Returns lines that describe the data, for the start of a run."""
-        ...
-
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields global batches that have every row once; padding fills up the last one."""
         ...

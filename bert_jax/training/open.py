@@ -10,17 +10,14 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from bert_jax.config import model_choices, store
+from bert_jax.config import store
 from bert_jax.config.encoders import TransformerConfig
-from bert_jax.config.phases import Phase
 from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.batching import (
     GENERAL_LENGTHS,
-    BucketedLoader,
-    PackedLoader,
     bucket_lengths,
     choose_lengths,
 )
@@ -30,7 +27,6 @@ from bert_jax.files.buckets import local, refresh
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
 from bert_jax.optim.make import check_names
-from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import CorpusData
@@ -129,23 +125,6 @@ def _open_corpus(
             for length in lengths
         ),
         fingerprint=manifest.fingerprint,
-        description=(
-            *(
-                _describe_phase(phase, rows, find_task(config.task).fills_masks)
-                for phase, rows in zip(phases, training, strict=True)
-            ),
-            *training[0].describe(),
-        ),
-    )
-
-
-def _describe_phase(phase: Phase, rows: CorpusRows, has_masks: bool) -> str:
-    num_rows, updates = rows.rows_per_epoch, phase.last_step - phase.first_step
-    predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
-    return (
-        f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
-        f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"
-        f" {updates * phase.batch_size / num_rows:.1f} epochs"
     )
 
 
@@ -200,12 +179,6 @@ def _open_labelled(
         training=training,
         evaluation=(evaluation,),
         fingerprint=_fingerprint(training, tokenizer, data.labels),
-        description=(
-            *(line for rows in (*training, *evaluation) for line in rows.describe()),
-            *([f"labels     {', '.join(data.labels)}"] if data.labels else []),
-            *model_choices.describe(config),
-            _describe_batches(config, phase, pad_lengths, training),
-        ),
     )
 
 
@@ -228,26 +201,6 @@ def _check_packing(config: FinetuningConfig, data: Labelled) -> None:
             " would mix the examples of a row:"
             " set config.data.max_examples_per_row=1."
         )
-
-
-def _describe_batches(
-    config: FinetuningConfig,
-    phase: Phase,
-    pad_lengths: tuple[int, ...],
-    training: tuple[LabelledRows, ...],
-) -> str:
-    loader = training[0].loader if training else None
-    lengths = loader.lengths if isinstance(loader, BucketedLoader) else pad_lengths
-    lengths = ", ".join(map(str, lengths))
-    if isinstance(loader, PackedLoader):
-        return (
-            f"batches    {loader.rows} rows of {pad_lengths[-1]} tokens with about"
-            f" {phase.batch_size} examples, {loader.fill:.1%} filled; evaluation: {lengths} tokens"
-        )
-    size = f"{phase.batch_size} rows"
-    if config.data.batch_by == "tokens":
-        size = f"the tokens of {size} of mean length"
-    return f"batches    {size}, padded to {lengths} tokens: one compilation each"
 
 
 def _fingerprint(

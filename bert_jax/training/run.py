@@ -58,7 +58,6 @@ class Run:
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
-      description: lines about data and phases, for the terminal.
       losses: further losses by name, see `tasks.auxiliary`.
     """
 
@@ -72,7 +71,6 @@ class Run:
     training: tuple[Rows, ...]
     evaluation: tuple[tuple[Rows, ...], ...]
     fingerprint: str
-    description: tuple[str, ...]
     losses: Mapping[str, LossFunction] = dataclasses.field(default_factory=dict)
 
     @property

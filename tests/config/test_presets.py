@@ -113,7 +113,6 @@ def make_run(name: str, **changes) -> Run:
         training=(cast(Any, SimpleNamespace(rows_per_epoch=10**6)),),
         evaluation=((),),
         fingerprint="",
-        description=(),
     )
 
 

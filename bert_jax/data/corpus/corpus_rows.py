@@ -64,16 +64,6 @@ class CorpusRows:
         """
         return self.manifest.content["splits"][self.name]["text"]
 
-    def describe(self) -> list[str]:
-        """Returns one line about the corpus, the same for all its splits."""
-        content = self.manifest.content
-        form = content["formats"][str(self.sequence_length)]
-        return [
-            f"data       {content['settings']['source']} in {self.manifest.folder},"
-            f" fingerprint {self.fingerprint[:12]}, {form['vocab_size']:,} tokens"
-            " in the vocabulary"
-        ]
-
     def batch_rows(self, number: int) -> int:
         """Returns `batch_size`."""
         del number

@@ -95,12 +95,6 @@ class LabelledRows:
         row_numbers, length = self._training_batch(number)
         return self.rows.take(row_numbers[start:stop], length)
 
-    def describe(self) -> list[str]:
-        """Returns one line about the file."""
-        numbers = [f"{len(self.examples):,} examples, {self.rows.num_rows:,} rows"]
-        numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()]
-        return [f"{self.name:<10} {self.source}: {', '.join(numbers)}; SHA-256 {self.sha256[:12]}"]
-
     def origin(self) -> dict[str, Any]:
         """Returns what results.json says about the file."""
         return {"source": self.source, "sha256": self.sha256, "examples": len(self.examples)}

@@ -99,7 +99,6 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
         training=(),
         evaluation=(),
         fingerprint="",
-        description=(),
     )
     _ = run.add_fields  # the encoder may refuse the tokenizer
     run.task_at(run.phases[0])  # and the task

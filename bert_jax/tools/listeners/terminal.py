@@ -7,16 +7,11 @@ from typing import Any
 
 import jax
 
-from bert_jax.config import presets
 from bert_jax.config.durations import duration
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.devices.trees import path_name
-from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import TaskData
+from bert_jax.tools.listeners.banner import banner
 from bert_jax.tools.listeners.verdicts import verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
@@ -46,7 +41,7 @@ class Terminal(Listener):
         self.line(f"devices    {describe_devices(run.mesh)}")
         if kept := compilation_cache.describe():
             self.line(f"compiled   {kept}")
-        for text in (*presets.describe(run.config), *run.description, *describe_head(run.data)):
+        for text in banner(run):
             self.line(text)
 
     def started(self, run: Run, state: TrainState) -> None:
@@ -85,29 +80,6 @@ class EvaluationTerminal(Terminal):
         self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
         self.line("held-out  " + "  ".join(named_values(evaluation.values)))
         self.line("\n".join(verdict(run, step, evaluation.values)))
-
-
-def describe_head(data: TaskData) -> Iterable[str]:
-    """Yields lines about what a head reads of its encoder, and about further losses."""
-    if not isinstance(data, Labelled):
-        return
-    head, losses = data.head, data.losses
-    if isinstance(data, ClassificationData | MultipleChoiceData):
-        parts = [
-            "the last layer" if head.layers == "last" else head.layers,
-            *(["BiLSTM"] if head.has_bilstm else []),
-            {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
-            "pooler" if head.has_pooler else "no pooler",
-            *(["sum of both orders"] if head.both_orders else []),
-        ]
-        yield f"head       {' -> '.join(parts)}"
-    if losses != Losses():
-        parts = ["the loss of the task"]
-        if losses.lm_weight:
-            parts.append(f"{losses.lm_weight:g} x the loss of the next token")
-        if losses.mix_l2:
-            parts.append(f"{losses.mix_l2:g} x the squares of the mix's weights")
-        yield f"loss       {' + '.join(parts)}"
 
 
 def parameter_table(params: Any) -> Iterable[str]:

@@ -93,15 +93,6 @@ def test_an_evaluation_has_every_row_once_in_order_and_fills_up_the_last_batch(m
         assert_equal(batch.read(32, 96), stored.read(batch.row_numbers[32:96]))
 
 
-def test_the_description_names_the_text_the_folder_and_the_fingerprint(manifest):
-    rows = CorpusRows(manifest, "train", 16)
-    assert rows.fingerprint == manifest.fingerprint
-    assert rows.describe() == [
-        f"data       text/*.txt in {manifest.folder}, fingerprint {manifest.fingerprint[:12]},"
-        " 13 tokens in the vocabulary"
-    ]
-
-
 def test_a_split_that_does_not_exist_is_reported(manifest):
     with pytest.raises(ValueError, match="no rows of split 'validation'"):
         list(CorpusRows(manifest, "validation", 16).evaluation_batches(4))

@@ -64,13 +64,6 @@ def test_rows_that_are_only_evaluated_have_no_training_batches(labelled):
         labelled.batch(0, 0, 1)
 
 
-def test_the_banner_says_what_was_read_and_cut(labelled):
-    assert labelled.describe() == [
-        "train      dev.tsv: 100 examples, 100 rows, 2 texts truncated; SHA-256 0123456789ab"
-    ]
-    assert labelled.fingerprint == labelled.sha256
-
-
 def test_the_fingerprint_of_a_source_is_that_of_its_bytes_or_of_its_examples(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("text\tlabel\n")

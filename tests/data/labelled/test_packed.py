@@ -12,6 +12,7 @@ import pytest
 
 from bert_jax.config.run import parse
 from bert_jax.data.labelled.batching import PackedLoader
+from bert_jax.tools.listeners.banner import banner
 from bert_jax.training import metrics
 from bert_jax.training.open import open_run
 from bert_jax.training.state import TrainState, init_params
@@ -147,7 +148,7 @@ def test_a_packed_run_learns_on_a_mesh(make_config, tmp_path):
         "checkpoint.every": "0",
     }
     result = train(make_config("tagging", changes), str(tmp_path / "whole"))
-    batches = next(line for line in result.run.description if line.startswith("batches"))
+    *_, batches = banner(result.run)
     assert result.is_complete and "8 rows of 32 tokens with about 8 examples" in batches
     *_, last = metrics.read_metrics(str(tmp_path / "whole"))
     assert last["split"] == "validation" and last["f1"] > 0.8

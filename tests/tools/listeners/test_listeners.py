@@ -3,17 +3,22 @@
 import dataclasses
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from bert_jax.config import defaults
 from bert_jax.config.groups import HeadConfig
+from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.choices import ChoiceColumns
+from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tools.listeners import terminal
+from bert_jax.tools.listeners.banner import banner, describe_head
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import Terminal
 from bert_jax.training.state import parameter_rules
@@ -107,11 +112,47 @@ def test_events_of_a_resumed_run_have_each_step_once(tmp_path):
 def test_lines_say_what_a_head_reads_and_which_losses_are_added():
     head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
     plain = MultipleChoiceData(max_sequence_length=8, columns=ChoiceColumns())
-    assert list(terminal.describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
+    assert list(describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
     assert list(
-        terminal.describe_head(dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001)))
+        describe_head(dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001)))
     ) == [
         "head       mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders",
         "loss       the loss of the task + 0.5 x the loss of the next token"
         " + 0.001 x the squares of the mix's weights",
+    ]
+
+
+def test_the_banner_of_a_corpus():
+    content = {"settings": {"source": "text:*.txt"}, "formats": {"128": {"vocab_size": 1300}}}
+    manifest: Any = SimpleNamespace(
+        content=content, folder="D", fingerprint="0123456789abcdef", num_rows=lambda *_: 1000
+    )
+    config = defaults.pretraining().replace({"phases": ((128, 1.0),), "preset": "google_2018"})
+    rows = CorpusRows(manifest, "train", 128, 256)
+    run: Any = SimpleNamespace(
+        config=config, phases=config.make_phases(100), training=(rows,), data=None
+    )
+    preset, phase, data = banner(run)
+    assert preset == "preset     google_2018, but model.activation='gelu_tanh', data.mode='dynamic'"
+    assert phase == (
+        "phase      steps 0-100: 256 x 128 tokens a step, 19 predictions a sequence; 1,000"
+        " sequences, 25.6 epochs"
+    )
+    assert data == (
+        "data       text:*.txt in D, fingerprint 0123456789ab, 1,300 tokens in the vocabulary"
+    )
+
+
+def test_the_banner_of_labelled_files():
+    read: Any = SimpleNamespace(num_rows=3)
+    counts = {"texts_truncated": 2}
+    rows = LabelledRows("eval", "dev.tsv", "0123456789abcdef", [1, 2, 3], read, counts, (16, 32))
+    config = defaults.classification().replace({"model.attention_pattern": "causal"})
+    data: Any = SimpleNamespace(labels=("bad", "good"))
+    run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), data=data)
+    assert list(banner(run)) == [
+        "eval       dev.tsv: 3 examples, 3 rows, 2 texts truncated; SHA-256 0123456789ab",
+        "labels     bad, good",
+        "for bert   head.pool=cls",
+        "batches    32 rows, padded to 16, 32 tokens: one compilation each",
     ]

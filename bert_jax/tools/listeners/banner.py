@@ -1,0 +1,110 @@
+"""The lines that a run begins with: its preset, phases, data, batches and head."""
+
+from collections.abc import Iterator
+
+from bert_jax.config import model_choices, presets
+from bert_jax.config.phases import Phase
+from bert_jax.config.run import FinetuningConfig
+from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
+from bert_jax.data.labelled.labelled_rows import LabelledRows
+from bert_jax.tasks import find_task
+from bert_jax.tasks.auxiliary import Losses
+from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.multiple_choice import MultipleChoiceData
+from bert_jax.tasks.supervised import Labelled
+from bert_jax.tasks.task import TaskData
+from bert_jax.training.run import Run
+
+
+def banner(run: Run) -> Iterator[str]:
+    """Yields the lines."""
+    yield from presets.describe(run.config)
+    if isinstance(run.config, FinetuningConfig):
+        yield from _labelled(run, run.config)
+    else:
+        yield from _corpus(run)
+    yield from describe_head(run.data)
+
+
+def _corpus(run: Run) -> Iterator[str]:
+    has_masks = find_task(run.config.task).fills_masks
+    for phase, rows in zip(run.phases, run.training, strict=True):
+        yield _phase(phase, rows.rows_per_epoch, has_masks)
+    rows = run.training[0]
+    assert isinstance(rows, CorpusRows)
+    content = rows.manifest.content
+    form = content["formats"][str(rows.sequence_length)]
+    yield (
+        f"data       {content['settings']['source']} in {rows.manifest.folder},"
+        f" fingerprint {rows.fingerprint[:12]}, {form['vocab_size']:,} tokens in the vocabulary"
+    )
+
+
+def _phase(phase: Phase, num_rows: int, has_masks: bool) -> str:
+    updates = phase.last_step - phase.first_step
+    predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
+    return (
+        f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
+        f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"
+        f" {updates * phase.batch_size / num_rows:.1f} epochs"
+    )
+
+
+def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
+    training, evaluation = run.training, run.evaluation[0]
+    for rows in (*training, *evaluation):
+        assert isinstance(rows, LabelledRows)
+        numbers = [f"{len(rows.examples):,} examples, {rows.rows.num_rows:,} rows"]
+        numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in rows.counts.items()]
+        yield (f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.sha256[:12]}")
+    if run.data.labels:
+        yield f"labels     {', '.join(run.data.labels)}"
+    if fields := model_choices.choices(config.model.to_dict()):
+        values = ", ".join(f"{name}={config[name]}" for name in fields)
+        yield f"for {config.model.name:<6} {values}"
+    assert isinstance(evaluation[0], LabelledRows)
+    loader = training[0].loader if training and isinstance(training[0], LabelledRows) else None
+    yield _batches(config, loader, evaluation[0].pad_lengths)
+
+
+def _batches(
+    config: FinetuningConfig,
+    loader: BucketedLoader | PackedLoader | None,
+    pad_lengths: tuple[int, ...],
+) -> str:
+    size = config.global_batch_size
+    lengths = loader.lengths if isinstance(loader, BucketedLoader) else pad_lengths
+    named = ", ".join(map(str, lengths))
+    if isinstance(loader, PackedLoader):
+        return (
+            f"batches    {loader.rows} rows of {pad_lengths[-1]} tokens with about {size} examples,"
+            f" {loader.fill:.1%} filled; evaluation: {named} tokens"
+        )
+    rows = f"{size} rows"
+    if config.data.batch_by == "tokens":
+        rows = f"the tokens of {rows} of mean length"
+    return f"batches    {rows}, padded to {named} tokens: one compilation each"
+
+
+def describe_head(data: TaskData) -> Iterator[str]:
+    """Yields lines about what a head reads of its encoder, and about further losses."""
+    if not isinstance(data, Labelled):
+        return
+    head, losses = data.head, data.losses
+    if isinstance(data, ClassificationData | MultipleChoiceData):
+        parts = [
+            "the last layer" if head.layers == "last" else head.layers,
+            *(["BiLSTM"] if head.has_bilstm else []),
+            {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
+            "pooler" if head.has_pooler else "no pooler",
+            *(["sum of both orders"] if head.both_orders else []),
+        ]
+        yield f"head       {' -> '.join(parts)}"
+    if losses != Losses():
+        parts = ["the loss of the task"]
+        if losses.lm_weight:
+            parts.append(f"{losses.lm_weight:g} x the loss of the next token")
+        if losses.mix_l2:
+            parts.append(f"{losses.mix_l2:g} x the squares of the mix's weights")
+        yield f"loss       {' + '.join(parts)}"
