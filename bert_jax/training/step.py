@@ -53,9 +53,6 @@ class StepMetrics:
     applied: jax.Array
 
 
-# ------------------------------------------------------------------ train
-
-
 def train_step(
     state: TrainState,
     batch: Batch,
@@ -227,9 +224,6 @@ def apply_gradient(
     )
 
 
-# ------------------------------------------------------------------ evaluate
-
-
 def eval_step(
     params: Any, batch: Batch, key: jax.Array, number: jax.Array, carry: Any = (), *, task: Task
 ) -> tuple[Sums, dict[str, jax.Array], Any]:
@@ -249,9 +243,6 @@ def eval_step(
     batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
     return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
-
-
-# ------------------------------------------------------------------ jit
 
 
 @dataclasses.dataclass(frozen=True)
