@@ -359,7 +359,7 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
         ("python -m bert_jax convert from_hf DIR", "OUT"),
         ("python -m bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),
         ("python -m bert_jax benchmark step --seeds=3", "--seeds"),
-        ("python -m bert_jax benchmark train --config.seeed=3", "seeed"),
+        ("python -m bert_jax benchmark prepare --config.seeed=3", "seeed"),
         ("bash launch/quick.sh", "there is no launch/quick.sh"),
         ("bash launch/local.sh --config=configs/tiny.py --config.seeed=1", "seeed"),
         ("pip install -c constraints.txt '.[tests]'", "tests"),

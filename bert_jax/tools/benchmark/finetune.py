@@ -1,4 +1,4 @@
-"""Fine-tunes the same model here and with transformers on torch: scores, speed and losses.
+"""Fine-tunes the same model here and with transformers on torch: scores and speed.
 
     python -m bert_jax benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
         --config.init_from=FOLDER --config.data.train=FILE --config.data.eval=FILE
@@ -8,23 +8,29 @@ Both start from the same folder of Hugging Face and follow the configuration, wi
 kept compilations; transformers uses its own tokenizer, pads each batch to its longest row, and is
 scored by seqeval, by accuracy, or by the official F1 of SQuAD. Its process stays alive, so that its
 time excludes the imports. The programs alternate, one seed at a time. Scores are those of the last
-step. One more run of one epoch each, padded to the maximum length, shows how much batches by length
-save. With config.dtype=bfloat16 or bfloat16_products transformers computes in bfloat16 by autocast.
+step. With config.dtype=bfloat16 or bfloat16_products transformers computes in bfloat16 by autocast.
 """
 
-import importlib.util
-import math
+import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.scores.significance import welch
-from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
-from bert_jax.tools.benchmark.turns import Rival, take_turns
+from bert_jax.tools.benchmark.side_by_side import (
+    OURS,
+    THEIRS,
+    Program,
+    can_compare,
+    describe_machine,
+    run_command,
+    table,
+    take_turns,
+)
+from bert_jax.training.metrics import read_metrics
 
 # Equal to torch's AdamW and transformers' schedule; evaluation at the end only.
 SETTINGS = {
@@ -37,6 +43,12 @@ SETTINGS = {
 # The only settings that the compared program supports.
 _ONLY = {
     "head.layers": "last",
+    "head.tagging": "linear",
+    "head.classification": "linear",
+    "head.span": "linear",
+    "head.document_context": False,
+    "head.both_orders": False,
+    "head.lm_weight": 0.0,
     "data.published": "",
     "reinit_layers": 0,
     "microbatch_size": 0,
@@ -45,43 +57,26 @@ _ONLY = {
     "optimizer.layer_decay": 1.0,
     "optimizer.frozen_layers": 0,
 }
-# The same for each task.
 _ONLY_OF = {
     "tagging": {
-        "head.tagging": "linear",
         "head.entities": True,
-        "head.document_context": False,
         "data.text_a": "",
         "data.label": "",
         "metrics.0": "f1",
     },
     "classification": {
-        "head.classification": "linear",
         "head.problem_type": "single",
         "head.pool": "cls",
         "head.pooler": True,
-        "head.both_orders": False,
-        "head.lm_weight": 0.0,
         "data.label_separator": "",
         "metrics.0": "accuracy",
     },
-    "multiple_choice": {
-        "head.multiple_choice": "linear",
-        "head.pool": "cls",
-        "head.pooler": True,
-        "data.endings": (),
-        "metrics.0": "accuracy",
-    },
-    "span": {"head.span": "linear", "metrics.0": "f1"},
+    "span": {"metrics.0": "f1"},
 }
-OURS, THEIRS = "bert_jax", "transformers"
-# What a turn measures, before the mean training loss of each epoch.
-NUMBERS = ("score", "examples_per_second", "seconds")
-_COLUMNS = "{:32} {:>18} {:>10} {:>8} {:>10}  {}"
 
 
 def run(config: RunConfig, arguments: Sequence[str], seeds: int) -> None:
-    """Prints the table.
+    """Prints a line for each run, the table, and whether the scores differ.
 
     Args:
       config: resolved, with SETTINGS.
@@ -93,10 +88,14 @@ def run(config: RunConfig, arguments: Sequence[str], seeds: int) -> None:
     """
     check(config)
     print(describe_machine())
-    files = config["data.train"], config["data.eval"]
-    print(f"{files[0]}, scored on {files[1]}: {config.metrics[0]}")
-    for line in measure(config.to_dict(), arguments, seeds):
-        print(line, flush=True)
+    metric, files = config.metrics[0], (config["data.train"], config["data.eval"])
+    print(f"{files[0]}, scored on {files[1]}: {metric}")
+    ours = {"arguments": list(arguments), "metric": metric, "seed": config["seed"]}
+    programs: dict[str, Program] = {OURS: (__name__, ours)}
+    if can_compare("seqeval"):
+        theirs = f"{__package__}.rivals.finetune_torch"
+        programs[THEIRS] = theirs, {"config": config.to_dict()}
+    print("\n".join(lines(take_turns(programs, seeds, _report))))
 
 
 def check(config: RunConfig) -> None:
@@ -115,73 +114,58 @@ def check(config: RunConfig) -> None:
         )
 
 
-def measure(config: dict[str, Any], arguments: Sequence[str], seeds: int) -> Iterator[str]:
-    """Yields the lines of the table, once all runs are done, after the programs left out."""
-    here, seed, longest = __package__, config["seed"], config["max_length"]
-    padded = [*arguments, "--config.epochs=1", f"--config.data.bucket_lengths=({longest},)"]
-    one_epoch = config | {"epochs": 1.0}
-    common = {"metric": config["metrics"][0], "seed": seed}
-    ours = f"{here}.rivals.finetune_jax"
-    rivals = {OURS: Rival(ours, "build", arguments=arguments, epochs=config["epochs"], **common)}
-    once = {
-        f"{OURS}, padded to {longest}": Rival(ours, "build", arguments=padded, epochs=1.0, **common)
-    }
-    if has_transformers() and importlib.util.find_spec("seqeval"):
-        rivals[THEIRS] = Rival(f"{here}.rivals.finetune_torch", "build", config=config, pad=False)
-        once[f"{THEIRS}, padded to {longest}"] = Rival(
-            f"{here}.rivals.finetune_torch", "build", config=one_epoch, pad=True
-        )
-    else:
-        yield f"{THEIRS} is left out: pip install -c constraints.txt -e '.[parity,test]'"
-    try:
-        turns = take_turns(rivals, seeds, _report) | take_turns(once, 1, _report)
-    finally:
-        for rival in (rivals | once).values():
-            rival.close()
-    runs = {}
-    for name, found in turns.items():
-        epochs = 1 if name in once else math.ceil(config["epochs"])
-        runs[name] = np.reshape(found, (-1, len(NUMBERS) + epochs))
-    yield from table(runs)
-    yield from losses_and_test(runs)
-
-
-def _report(name: str, numbers: list[float]) -> None:
-    score, speed, seconds, *losses = numbers
-    shown = " ".join(f"{loss:.4f}" for loss in losses)
-    print(
-        f"{name}: {score:.4f}, {speed:.1f} examples/s, {seconds:.0f} s, losses {shown}", flush=True
-    )
-
-
-def table(runs: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yields a line for each program.
+def build(arguments: Sequence[str], metric: str, seed: int) -> Callable[[], dict[str, float]]:
+    """This program: each measurement is a run with the next seed.
 
     Args:
-      runs: float64[runs, 3 + epochs] of each, NUMBERS and losses a run; padded ones have no score
-        to compare.
+      arguments: of `python -m bert_jax train`, without workdir and seed.
+      metric: the score.
+      seed: of the first run.
     """
-    yield _COLUMNS.format("", "mean and deviation", "examples/s", "x ours", "s a run", "scores")
-    ours = statistics.median(runs[OURS][:, 1])
-    for name, numbers in runs.items():
-        scores, speed = numbers[:, 0], statistics.median(numbers[:, 1])
-        is_scored = "padded" not in name
-        spread = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
-        yield _COLUMNS.format(
-            name,
-            f"{scores.mean():.4f} {spread}" if is_scored else "",
-            f"{speed:.1f}",
-            f"{speed / ours:.2f}",
-            f"{statistics.median(numbers[:, 2]):.0f}",
-            ", ".join(f"{score:.4f}" for score in scores) if is_scored else "",
-        ).rstrip()
+    seeds = itertools.count(seed)
+
+    def measure() -> dict[str, float]:
+        with tempfile.TemporaryDirectory() as workdir:
+            start = time.perf_counter()
+            flags = [*arguments, f"--workdir={workdir}", f"--config.seed={next(seeds)}"]
+            run_command("train", flags)
+            seconds = time.perf_counter() - start
+            rows = read_metrics(workdir)
+        reports = [row["speed"] for row in rows if row["split"] == "train"]
+        evaluation = [row for row in rows if row["split"] == "validation"][-1]
+        # The first report includes the compilation.
+        speed = statistics.median(report["examples_per_second"] for report in reports[1:])
+        return {"score": evaluation[metric], "examples_per_second": speed, "seconds": seconds}
+
+    return measure
 
 
-def losses_and_test(runs: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yields the mean training losses by epoch, and whether the scores differ (Welch's test)."""
-    compared = [name for name in (OURS, THEIRS) if name in runs]
-    for name in compared:
-        losses = runs[name][:, len(NUMBERS) :].mean(axis=0)
-        yield f"training loss of each epoch, {name}: " + " ".join(f"{loss:.4f}" for loss in losses)
-    if len(compared) == 2 and (test := welch(*(runs[name][:, 0].tolist() for name in compared))):
+def _report(name: str, found: Mapping[str, float]) -> None:
+    score, speed, seconds = found["score"], found["examples_per_second"], found["seconds"]
+    print(f"{name}: {score:.4f}, {speed:.1f} examples/s, {seconds:.0f} s", flush=True)
+
+
+def lines(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Iterator[str]:
+    """Yields a line for each program, and whether their scores differ (Welch's test).
+
+    Args:
+      runs: `score`, `examples_per_second` and `seconds` of each run of each program.
+    """
+    scores = {name: [run["score"] for run in found] for name, found in runs.items()}
+    speeds, seconds = (
+        {name: statistics.median(run[field] for run in found) for name, found in runs.items()}
+        for field in ("examples_per_second", "seconds")
+    )
+    rows = {}
+    for name, found in scores.items():
+        spread = f" ± {statistics.stdev(found):.4f}" if len(found) > 1 else ""
+        rows[name] = (
+            f"{statistics.mean(found):.4f}{spread}",
+            f"{speeds[name]:.1f}",
+            f"{speeds[name] / speeds[OURS]:.2f}",
+            f"{seconds[name]:.0f}",
+            ", ".join(f"{score:.4f}" for score in found),
+        )
+    yield from table(("score", "examples/s", "x ours", "s a run", "of each seed"), rows)
+    if THEIRS in scores and (test := welch(scores[OURS], scores[THEIRS])):
         yield f"difference of the mean scores {test.difference:+.4f}, Welch's p {test.p_value:.3f}"

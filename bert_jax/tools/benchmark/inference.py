@@ -3,10 +3,10 @@
     python -m bert_jax benchmark inference --workdir=DIR --input=FILE --rounds=3
 
 A classifier's outputs are the probabilities of its classes; those of any other BERT are the mean of
-the last hidden states of a text. transformers gets the exported weights, its own fast tokenizer and
-SDPA: texts sorted by length in batches of 4,096 tokens, in float32 and in bfloat16, and texts in
-the order of the file in batches of 32. A repetition is the way from texts to outputs, tokenization
-included; the first one, which compiles, is shown separately.
+the last hidden states of a text. transformers gets the exported weights, its own fast tokenizer,
+SDPA, and texts sorted by length in batches of 4,096 tokens, in float32 and in bfloat16. A turn is
+the way from texts to outputs, tokenization included; the first, which compiles, is shown
+separately.
 """
 
 import itertools
@@ -14,31 +14,37 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from bert_jax.config import store
+from bert_jax.config.run import RunConfig
+from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.texts import Text
+from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.files.errors import UserError
-from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
-from bert_jax.tools.benchmark.turns import Rival, take_turns
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.tools.benchmark.side_by_side import (
+    OURS,
+    THEIRS,
+    Program,
+    can_compare,
+    describe_machine,
+    run_command,
+    table,
+    take_turns,
+)
 
-OURS = "bert_jax float32"
-# Programs beside it: name -> (module of rivals/, settings of its `build`).
-PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
-    OURS: ("inference_jax", {"dtype": "float32"}),
-    "bert_jax bfloat16_products": ("inference_jax", {"dtype": "bfloat16_products"}),
-    "transformers float32": ("inference_torch", {"dtype": "float32", "sorts": True}),
-    "transformers bfloat16": ("inference_torch", {"dtype": "bfloat16", "sorts": True}),
-    "transformers float32, in order": ("inference_torch", {"dtype": "float32", "sorts": False}),
-}
 CLASSIFIER = "BertForSequenceClassification"
 # Longer texts are cut, so that all fit into 512 tokens.
 _MAX_WORDS = 200
-_COLUMNS = "{:34} {:>12} {:>10} {:>8} {:>22}"
 
 
 def run(workdir: str, path: str, lines: int, rounds: int) -> None:
@@ -48,91 +54,109 @@ def run(workdir: str, path: str, lines: int, rounds: int) -> None:
       workdir: workdir of a BERT: imported weights, a pre-training or a classifier.
       path: file with a text a line; blank lines are left out.
       lines: maximum number of texts.
-      rounds: repetitions of each program after the first.
+      rounds: turns of each program after the first.
 
     Raises:
       UserError: the weights cannot be exported, or there are no texts.
     """
+    texts = read_texts(path, lines)
     with tempfile.TemporaryDirectory() as folder:
-        texts = _write_texts(path, lines, f"{folder}/texts.txt")
-        exported = f"{folder}/exported"
-        words = [sys.executable, "-m", "bert_jax", "convert", "to_hf", workdir, exported]
-        done = subprocess.run([*words, "--nocomparison"], capture_output=True, text=True)
-        if done.returncode:
-            raise UserError(f"convert to_hf {workdir} failed: {done.stderr.strip()}")
+        exported = os.path.join(folder, "exported")
+        run_command("convert to_hf", [workdir, exported, "--nocomparison"])
         config = json.loads(pathlib.Path(exported, "config.json").read_text())
         classifies = config["architectures"] == [CLASSIFIER]
         print(describe_machine())
         what = "probabilities of classes" if classifies else "means of the last hidden states"
-        print(f"{texts:,} texts of {path}, at most {_MAX_WORDS} words each: {what}")
-        for line in _measure(workdir, exported, folder, classifies, texts, rounds):
-            print(line, flush=True)
+        print(f"{len(texts):,} texts of {path}, at most {_MAX_WORDS} words each: {what}")
+        sides = [
+            (OURS, __name__, workdir, "float32"),
+            (OURS, __name__, workdir, "bfloat16_products"),
+        ]
+        if can_compare():
+            torch = f"{__package__}.rivals.inference_torch"
+            sides += [(THEIRS, torch, exported, dtype) for dtype in ("float32", "bfloat16")]
+        programs: dict[str, Program] = {}
+        for name, module, model, dtype in sides:
+            settings = {"model": model, "texts": texts, "classifies": classifies, "dtype": dtype}
+            programs[f"{name} {dtype}"] = module, settings
+        print("\n".join(rows(take_turns(programs, rounds + 1))))
 
 
-def _write_texts(path: str, lines: int, output: str) -> int:
-    """Writes the texts that are used; returns their number."""
-    with open(path, encoding="utf-8") as file, open(output, "w", encoding="utf-8") as chosen:
+def read_texts(path: str, count: int) -> list[str]:
+    """Returns the first texts of a file, cut to 200 words; blank lines are none."""
+    with open(path, encoding="utf-8") as file:
         texts = (" ".join(line.split()[:_MAX_WORDS]) for line in file if line.strip())
-        count = 0
-        for text in itertools.islice(texts, lines):
-            chosen.write(f"{text}\n")
-            count += 1
-    if not count:
+        found = list(itertools.islice(texts, count))
+    if not found:
         raise UserError(f"--input={path} has no texts.")
-    return count
+    return found
 
 
-def _measure(
-    workdir: str, exported: str, folder: str, classifies: bool, texts: int, rounds: int
-) -> Iterator[str]:
-    models = {"inference_jax": workdir, "inference_torch": exported}
-    if not has_transformers():
-        del models["inference_torch"]
-    programs = {name: program for name, program in PROGRAMS.items() if program[0] in models}
-    outputs = {name: os.path.join(folder, f"{i}.npy") for i, name in enumerate(programs)}
-    common = {"texts": f"{folder}/texts.txt", "classifies": classifies}
-    rivals = {
-        name: Rival(
-            f"{__package__}.rivals.{module}",
-            "build",
-            model=models[module],
-            **settings,
-            **common,
-            output=outputs[name],
-        )
-        for name, (module, settings) in programs.items()
-    }
-    try:
-        first = {name: rival.measure()[0] for name, rival in rivals.items()}
-        turns = take_turns(rivals, rounds)
-    finally:
-        for rival in rivals.values():
-            rival.close()
-    seconds = {name: statistics.median(found) for name, found in turns.items()}
-    arrays = {name: np.load(path) for name, path in outputs.items()}
-    yield from table(seconds, first, arrays, texts)
-
-
-def table(
-    seconds: Mapping[str, float],
-    first: Mapping[str, float],
-    outputs: Mapping[str, np.ndarray],
-    texts: int,
-) -> Iterator[str]:
-    """Yields a line for each program.
+def build(
+    model: str, texts: list[str], classifies: bool, dtype: str
+) -> Callable[[], dict[str, Any]]:
+    """Measures the seconds from all texts to their outputs, float32[texts, ...].
 
     Args:
-      seconds: median seconds of a repetition; `first`: seconds of the first one.
-      outputs: float32[texts, ...] of each program.
-      texts: number of texts.
+      model: workdir of the model.
+      texts: what to compute.
+      classifies: whether outputs are probabilities of classes, instead of sentence vectors.
+      dtype: as config.dtype.
     """
-    yield _COLUMNS.format("", "texts/s", "x ours", "first s", "largest difference")
-    for name, duration in seconds.items():
-        difference = np.abs(outputs[name] - outputs[OURS]).max()
-        yield _COLUMNS.format(
-            name,
-            f"{texts / duration:,.1f}",
-            f"{seconds[OURS] / duration:.2f}",
-            f"{first[name]:.1f}",
-            "" if name == OURS else f"{difference:.1e}",
-        ).rstrip()
+    keep_freed_memory()
+    config = store.load(model).replace({"dtype": dtype})
+    compute = (_classes if classifies else _vectors)(config, model)
+
+    def measure() -> dict[str, Any]:
+        start = time.perf_counter()
+        values = compute(texts)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "outputs": np.array(values, np.float32)}
+
+    return measure
+
+
+def _vectors(config: RunConfig, workdir: str) -> Callable[[list[str]], Any]:
+    predictor = Predictor(load_workdir(config, workdir))
+    extractor = FeatureExtractor(predictor, Choice(level="sentence"))
+
+    def compute(texts: list[str]) -> list[np.ndarray]:
+        found = extractor.run(extractor.row(Text(text)) for text in texts)
+        return [features["embeddings"] for _, features in found]
+
+    return compute
+
+
+def _classes(config: RunConfig, workdir: str) -> Callable[[list[str]], Any]:
+    predictor = TaskPredictor(Predictor(load_workdir(config, workdir)))
+
+    def compute(texts: list[str]) -> list[list[float]]:
+        examples = [TextExample("", str(i), text) for i, text in enumerate(texts)]
+        windows = predictor.predict(examples)
+        return [list(p["probabilities"].values()) for window in windows for p in window]
+
+    return compute
+
+
+def rows(answers: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """Yields a line for each program; the first one is what the others are compared with.
+
+    Args:
+      answers: `seconds` and `outputs`, float32[texts, ...], of each turn of each program.
+    """
+    medians = {
+        name: statistics.median(turn["seconds"] for turn in turns[1:])
+        for name, turns in answers.items()
+    }
+    ours = next(iter(answers))
+    expected = answers[ours][-1]["outputs"]
+    cells = {}
+    for name, turns in answers.items():
+        outputs = turns[-1]["outputs"]
+        cells[name] = (
+            f"{len(outputs) / medians[name]:,.1f}",
+            f"{medians[ours] / medians[name]:.2f}",
+            f"{turns[0]['seconds']:.1f}",
+            "" if name == ours else f"{np.abs(outputs - expected).max():.1e}",
+        )
+    yield from table(("texts/s", "x ours", "first s", "largest difference"), cells)

@@ -1,137 +1,61 @@
 """Measures the speed and the memory of data preparation, stage by stage.
 
-    python -m bert_jax benchmark prepare [--text=FILE] [--times=1,10] [--vocab=PATH] [--mode=MODE]
-    python -m bert_jax benchmark prepare [--text=FILE] [--times=1,10] --tasks=1,2,4
+    python -m bert_jax benchmark prepare --config.data.source=text:FILE
+    python -m bert_jax benchmark prepare --config.data.source=text:FILE --tasks=1,2,4
 
-The text is prepared as it is, and again repeated several times (with small changes, so that copies
-do not count as duplicates). Without --text it is the installed documentation. With --tasks, it is
-prepared by so many programs at the same time, which divide the work and have one process each.
+With --tasks, the corpus is prepared by so many programs at the same time, which divide the work;
+the data must be the same.
 """
 
 import pathlib
 import re
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.benchmark.machine import describe_machine
+from bert_jax.tools.benchmark.side_by_side import describe_machine, table
 
-_STAGE = re.compile(r"^([a-z ]+): .* in ([\d.]+) s \(([\d.]+) MB/s\)$")
+_STAGE = re.compile(r"^([a-z ]+): .* in ([\d.]+) s \(([\d.]+) MB/s\)$", re.MULTILINE)
 
 
-def run(
-    text: str,
-    times: Sequence[int],
-    vocab: str,
-    mode: str,
-    processes: int,
-    tasks: Sequence[int] = (),
-) -> None:
-    """Prints a table for each size of the text, or, with `tasks`, a line for each and each number.
+def run(words: Sequence[str], tasks: Sequence[int]) -> None:
+    """Prints for each number of tasks the time, the memory, and the stages of the first task.
 
     Args:
-      text: file of paragraphs, with blank lines between documents; empty: installed documentation.
-      times: number of copies of the text, for each table.
-      vocab, mode, processes: `config.data.vocab`, `mode` and `num_processes`.
+      words: flags of `python -m bert_jax prepare`, without `--data_dir`.
       tasks: numbers of programs that divide the work.
 
     Raises:
-      UserError: different numbers of programs made different data.
+      UserError: a program failed, or different numbers of programs made different data.
     """
     print(describe_machine())
-    fields = {"vocab": vocab, "mode": mode, "num_processes": processes}
-    with tempfile.TemporaryDirectory() as folder:
-        text = text or write_installed_docs(f"{folder}/docs.txt")
-        for count in times:
-            repeated = text if count == 1 else write_times(text, count, f"{folder}/text{count}.txt")
-            if not tasks:
-                measure(repeated, f"{folder}/data{count}", fields)
-            made = set()
-            for number in tasks:
-                data_dir = f"{folder}/data{count}-{number}"
-                measure_tasks(repeated, data_dir, fields, number)
-                made.add(pathlib.Path(data_dir, "manifest.json").read_bytes())
-                shutil.rmtree(data_dir)
-            if len(made) > 1:
-                raise UserError(f"--tasks={tasks}: the manifests of the data differ.")
+    made = set()
+    for number in tasks:
+        with tempfile.TemporaryDirectory() as folder:
+            print("\n".join(_measure([*words, f"--data_dir={folder}"], number)), flush=True)
+            made.add(pathlib.Path(folder, "manifest.json").read_bytes())
+    if len(made) > 1:
+        raise UserError(f"--tasks={','.join(map(str, tasks))}: the manifests of the data differ.")
 
 
-def measure(text: str, data_dir: str, fields: Mapping[str, str | int]) -> None:
-    """Prepares one text in a new process and prints a line for each stage."""
-    started = time.perf_counter()
-    command = prepare_command(text, data_dir, fields)
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    seconds = time.perf_counter() - started
-    print(f"\n{_megabytes(text)} MB of text: {seconds:.1f} s, {_peak()}")
-    # A long stage reports its progress several times: the last report counts.
-    stages = {match[1]: match for match in map(_STAGE.match, output.splitlines()) if match}
-    for name, match in stages.items():
-        print(f"  {name:<12} {float(match[2]):8.1f} s {float(match[3]):8.2f} MB/s")
-
-
-def measure_tasks(text: str, data_dir: str, fields: Mapping[str, str | int], number: int) -> None:
-    """Prepares one text by several programs at the same time and prints a line."""
-    command = prepare_command(text, data_dir, {**fields, "num_processes": 1})
-    started = time.perf_counter()
+def _measure(flags: Sequence[str], number: int) -> list[str]:
+    command = [sys.executable, "-m", "bert_jax", "prepare", *flags]
+    start = time.perf_counter()
     programs = [
-        subprocess.Popen([*command, f"--task={i}/{number}"], stdout=subprocess.DEVNULL)
+        subprocess.Popen([*command, f"--task={i}/{number}"], stdout=subprocess.PIPE, text=True)
         for i in range(number)
     ]
-    for program in programs:
-        if program.wait():
-            raise subprocess.CalledProcessError(program.returncode, program.args)
-    seconds = time.perf_counter() - started
-    print(
-        f"{_megabytes(text)} MB of text, --tasks={number}: {seconds:.1f} s, {_peak()}", flush=True
-    )
-
-
-def prepare_command(text: str, data_dir: str, fields: Mapping[str, str | int]) -> list[str]:
-    """Returns the command that prepares a text with fields of `config.data`."""
-    fields = {"source": f"text:{text}", **fields}
-    command = [*(sys.executable, "-m", "bert_jax", "prepare"), "--config=configs/base.py"]
-    return command + [
-        f"--data_dir={data_dir}",
-        *(f"--config.data.{k}={v}" for k, v in fields.items()),
-    ]
-
-
-def _megabytes(path: str) -> str:
-    return f"{pathlib.Path(path).stat().st_size / 1e6:.0f}"
-
-
-def _peak() -> str:
-    # Of all processes that have ended so far, the largest: the smaller text comes first.
+    output, *_ = (program.communicate()[0] for program in programs)
+    if any(program.returncode for program in programs):
+        raise UserError("python -m bert_jax prepare failed.")
+    seconds = time.perf_counter() - start
+    # Of all processes that have ended so far, the largest.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return f"at most {peak:.0f} MiB in any process"
-
-
-def write_times(text: str, times: int, path: str) -> str:
-    """Writes copies of a text; each has another word after every fifth line."""
-    with open(path, "w", encoding="utf-8") as target:
-        for number in range(times):
-            target.write("\n" if number else "")  # ends the last document
-            with open(text, encoding="utf-8", errors="replace") as source:
-                for index, line in enumerate(source):
-                    mark = index % 5 == 0 and line.strip()
-                    target.write(f"{line.rstrip()} Copy{number}.\n" if mark else line)
-    return path
-
-
-def write_installed_docs(path: str) -> str:
-    """Writes the default corpus as paragraphs."""
-    import collections
-
-    from bert_jax.text.installed_docs import InstalledDocs
-
-    source = InstalledDocs()
-    with open(path, "w", encoding="utf-8") as file:
-        for chunk in source.chunks():
-            for document in source.read(chunk, collections.Counter()):
-                file.write(" ".join(document) + "\n\n")
-    return path
+    # A long stage reports its progress several times: the last report counts.
+    stages = {name: (spent, speed) for name, spent, speed in _STAGE.findall(output)}
+    head = f"\n--tasks={number}: {seconds:.1f} s, at most {peak:.0f} MiB in any process"
+    return [head, *table(("s", "MB/s"), stages)]

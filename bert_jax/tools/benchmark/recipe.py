@@ -15,26 +15,83 @@ the rows of the first recipe and with its sizes. Its fields are arguments of Tra
 run in which a constant rate falls to 0, in place of the Trainer's linear schedule.
 """
 
+import ast
+import dataclasses
 import os
+import shutil
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from bert_jax.files.atomic import write_json, write_text
+from bert_jax.config import store
+from bert_jax.files.atomic import read_json, write_json, write_text
 from bert_jax.files.errors import UserError
-from bert_jax.tools.benchmark.curves import Curve, plot, seconds_to
-from bert_jax.tools.benchmark.machine import describe_machine, has_trainer
-from bert_jax.tools.benchmark.recipe_runs import (
-    RIVALS,
-    Recipe,
-    count_rival_updates,
-    count_updates,
-    train,
-    train_rival,
+from bert_jax.tools.benchmark.side_by_side import (
+    describe_machine,
+    installed,
+    run_command,
+    table,
+    take_turns,
 )
+from bert_jax.tools.pages.plot import Line, standalone
 from bert_jax.training.metrics import read_metrics
 
-LOSS, ACCURACY = "masked_lm_loss", "masked_lm_accuracy"
-_COLUMNS = "{:20} {:>9} {:>9} {:>18} {:>10} {:>22} {:>8}"
+# Models of transformers' Trainer, instead of a configuration file.
+RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
+# Updates from which the rate of a recipe is measured: the second half of them.
+_CALIBRATION_STEPS = 40
+
+# Evaluations of a run, in order: the updates, seconds and tokens of training before each (`step`,
+# `seconds`, `tokens`), and its `loss` and `accuracy`.
+Curve = Sequence[Mapping[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A configuration under a name.
+
+    Attributes:
+      name: of its rows and files.
+      config: configuration file, with its argument; or one of RIVALS.
+      overrides: (field, value) of the configuration, or of transformers' Trainer.
+    """
+
+    name: str
+    config: str
+    overrides: tuple[tuple[str, str], ...] = ()
+
+    def flags(self) -> list[str]:
+        fields = (f"--config.{name}={value}" for name, value in self.overrides)
+        return [f"--config={self.config}", *fields]
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the fields of transformers' Trainer."""
+        return {name: _literal(value) for name, value in self.overrides}
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def parse_recipe(text: str) -> Recipe:
+    """Returns the recipe of "NAME=CONFIG;FIELD=VALUE;...".
+
+    Raises:
+      UserError: it has another form.
+    """
+    head, *rest = (part.strip() for part in text.split(";"))
+    name, equals, config = head.partition("=")
+    pairs = [part.partition("=") for part in rest if part]
+    if not (name.replace("-", "_").isidentifier() and equals and config) or not all(
+        field and sign for field, sign, _ in pairs
+    ):
+        raise UserError(
+            f"{text!r} is not NAME=CONFIG;FIELD=VALUE;..., such as fast=configs/fast.py:tiny."
+        )
+    return Recipe(name, config, tuple((field, value) for field, _, value in pairs))
 
 
 def run(
@@ -52,38 +109,30 @@ def run(
     Raises:
       UserError: recipes that cannot be compared, or a run failed or does not predict masked tokens.
     """
-    names = [recipe.name for recipe in recipes]
     _check(recipes)
     print(describe_machine())
     os.makedirs(output, exist_ok=True)
-    ours = [recipe for recipe in recipes if recipe.config not in RIVALS]
-    rivals = [recipe for recipe in recipes if recipe.config in RIVALS]
-    steps = {r.name: count_updates(r, words, seconds, output) for r in ours}
-    reference = ""
-    if rivals:  # they take rows, sizes and held-out masks from the first recipe's run
-        reference = train(recipes[0], words, steps[names[0]], 0, output)
-        steps |= {r.name: count_rival_updates(r, seconds, reference, output) for r in rivals}
-    curves: dict[str, list[Curve]] = {name: [] for name in names}
+    race = _Race(words, seconds, output)
+    steps: dict[str, int] = {}
+    # Rivals take rows, sizes and held-out masks from the first recipe's run: ours come first.
+    for recipe in sorted(recipes, key=lambda recipe: recipe.config in RIVALS):
+        steps[recipe.name] = race.count_updates(recipe)
+        if not race.reference:
+            race.reference = race.train(recipe, steps[recipe.name], 0)
+    curves: dict[str, list[Curve]] = {recipe.name: [] for recipe in recipes}
     for seed in range(seeds):
         for recipe in recipes[:: 1 if seed % 2 else -1]:
-            if recipe in rivals:
-                workdir = train_rival(recipe, steps[recipe.name], seed, reference, output)
-            else:
-                workdir = train(recipe, words, steps[recipe.name], seed, output)
-            curve = read_curve(workdir)
+            curve = read_curve(race.train(recipe, steps[recipe.name], seed))
             curves[recipe.name].append(curve)
-            end = curve.points[-1]
+            end = curve[-1]
             print(
-                f"{recipe.name}, seed {seed}: {end.step:,} updates, {end.seconds:.1f} s,"
-                f" loss {end.loss:.3f}, accuracy {end.accuracy:.1%}",
+                f"{recipe.name}, seed {seed}: {end['step']:,} updates, {end['seconds']:.1f} s,"
+                f" loss {end['loss']:.3f}, accuracy {end['accuracy']:.1%}",
                 flush=True,
             )
-    write_json(
-        os.path.join(output, "race.json"),
-        {name: [curve.to_json() for curve in found] for name, found in curves.items()},
-    )
+    write_json(os.path.join(output, "race.json"), curves)
     write_text(os.path.join(output, "race.svg"), plot(curves))
-    print("\n".join(table(curves)))
+    print("\n".join(lines(curves)))
 
 
 def _check(recipes: Sequence[Recipe]) -> None:
@@ -96,46 +145,111 @@ def _check(recipes: Sequence[Recipe]) -> None:
             raise UserError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")
     if others and others[0] is recipes[0]:
         raise UserError("The first recipe must be one of ours: rivals take its rows and sizes.")
-    if others and not has_trainer():
+    if others and len(installed("torch", "transformers", "accelerate")) < 3:
         raise UserError(
             f"{others[0].config} needs torch, transformers and accelerate:"
             " pip install -c constraints.txt -e '.[parity]'."
         )
 
 
-def table(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
-    """Yields a line for each recipe; the target is the mean final loss of the first one."""
-    ends = {name: [curve.points[-1] for curve in found] for name, found in curves.items()}
-    target = statistics.mean(end.loss for end in next(iter(ends.values())))
-    yield _COLUMNS.format(
-        *(
-            "",
-            "updates",
-            "seconds",
-            "held-out loss",
-            "accuracy",
-            f"seconds to {target:.3f}",
-            "ratio",
-        )
-    )
-    first = None
-    for name, found in curves.items():
-        losses = [end.loss for end in ends[name]]
-        spread = f" ± {statistics.stdev(losses):.3f}" if len(losses) > 1 else ""
-        times = [seconds_to(curve, target) for curve in found]
-        reached = [time for time in times if time is not None]
-        mean = statistics.mean(reached) if len(reached) == len(times) else None
-        first = mean if first is None else first
-        missed = f"{len(reached)} of {len(times)} reach it"
-        yield _COLUMNS.format(
-            name,
-            f"{ends[name][0].step:,}",
-            f"{statistics.mean(end.seconds for end in ends[name]):.1f}",
-            f"{statistics.mean(losses):.3f}{spread}",
-            f"{statistics.mean(end.accuracy for end in ends[name]):.1%}",
-            missed if mean is None else f"{mean:.1f}",
-            f"{mean / first:.2f}" if mean is not None and first else "",
-        ).rstrip()
+@dataclasses.dataclass
+class _Race:
+    """The runs of a race.
+
+    Attributes:
+      words: flags of `python -m bert_jax train` for all of ours.
+      seconds: of training, for each run.
+      output: folder of the results.
+      reference: workdir that rivals take their rows from.
+    """
+
+    words: Sequence[str]
+    seconds: float
+    output: str
+    reference: str = ""
+
+    def count_updates(self, recipe: Recipe) -> int:
+        """Prepares the data and returns the number of updates that take the time."""
+        path = os.path.join(self.output, f"{recipe.name}.json")
+        settings = {"seconds": self.seconds, "flags": [*recipe.flags(), *self.words]}
+        if os.path.isfile(path):  # the race was started before
+            known = read_json(path)
+            if known != settings | {"steps": known["steps"]}:
+                raise UserError(
+                    f"{self.output} has a race with other settings of {recipe.name}: choose"
+                    " another --output."
+                )
+            return known["steps"]
+        half = _CALIBRATION_STEPS // 2
+        workdir = os.path.join(self.output, f"{recipe.name}-calibration")
+        shutil.rmtree(workdir, ignore_errors=True)
+        if recipe.config in RIVALS:
+            self._check_rows(recipe)
+            self._train_rival(recipe, workdir, _CALIBRATION_STEPS, half, 0, eval_batches=1)
+        else:
+            run_command("prepare", [*settings["flags"], self._data_dir(recipe)])
+            self._train_ours(recipe, workdir, _CALIBRATION_STEPS, half, ["eval.max_batches=1"])
+        middle, end = (point["seconds"] for point in read_curve(workdir))
+        steps = max(20, int(self.seconds * half / (end - middle)))
+        write_json(path, settings | {"steps": steps})
+        shutil.rmtree(workdir)
+        return steps
+
+    def train(self, recipe: Recipe, steps: int, seed: int) -> str:
+        """Trains with a seed, unless that is done; returns the folder of the run."""
+        workdir = os.path.join(self.output, f"{recipe.name}-seed{seed}")
+        every = max(1, steps // 20)
+        if recipe.config not in RIVALS:
+            self._train_ours(recipe, workdir, steps, every, [f"seed={seed}"])
+        elif not os.path.isdir(workdir) or read_curve(workdir)[-1]["step"] < steps:
+            shutil.rmtree(workdir, ignore_errors=True)
+            self._train_rival(recipe, workdir, steps, every, seed)
+        return workdir
+
+    def _train_ours(
+        self, recipe: Recipe, workdir: str, steps: int, every: int, more: Sequence[str]
+    ) -> None:
+        lengths = [f"steps={steps}", "epochs=0.0", "examples=0", "tokens=0", "checkpoint.every=0"]
+        values = [*lengths, f"log.every={every}", f"eval.every={every}", *more]
+        flags = [*recipe.flags(), *self.words, *(f"--config.{value}" for value in values)]
+        run_command("train", [*flags, f"--workdir={workdir}", self._data_dir(recipe)])
+
+    def _train_rival(
+        self,
+        recipe: Recipe,
+        workdir: str,
+        steps: int,
+        every: int,
+        seed: int,
+        eval_batches: int | None = None,
+    ) -> None:
+        os.makedirs(workdir)
+        settings = {
+            "reference": self.reference,
+            "workdir": workdir,
+            "model": RIVALS[recipe.config],
+            "steps": steps,
+            "every": every,
+            "seed": seed,
+            "eval_batches": eval_batches,
+            "arguments": recipe.arguments(),
+        }
+        take_turns({recipe.name: (f"{__package__}.rivals.recipe_torch", settings)}, 1)
+
+    def _check_rows(self, recipe: Recipe) -> None:
+        config = store.load(self.reference)
+        if (
+            len(config.phase_entries) > 1
+            or config.data.max_examples_per_row > 1
+            or not config["data.validation_share"]
+        ):
+            raise UserError(
+                f"{recipe.config} takes the rows of the first recipe, which must have one phase,"
+                " config.data.max_examples_per_row=1 and held-out text."
+            )
+
+    def _data_dir(self, recipe: Recipe) -> str:
+        return f"--config.data.dir={os.path.join(self.output, f'{recipe.name}-data')}"
 
 
 def read_curve(workdir: str) -> Curve:
@@ -145,9 +259,74 @@ def read_curve(workdir: str) -> Curve:
       UserError: it has none of masked tokens.
     """
     rows = [row for row in read_metrics(workdir) if row["split"] == "validation"]
-    if not rows or LOSS not in rows[-1]:
+    if not rows or "masked_lm_loss" not in rows[-1]:
         raise UserError(
             f"{workdir} has no evaluation of masked tokens: a recipe trains on them, with held-out"
             " text (config.data.validation_share)."
         )
-    return Curve.from_rows(rows, LOSS, ACCURACY)
+    return [
+        {
+            "step": row["step"],
+            "seconds": row["speed"]["seconds"],
+            "tokens": int(row["speed"]["tokens"]),
+            "loss": row["masked_lm_loss"],
+            "accuracy": row["masked_lm_accuracy"],
+        }
+        for row in rows
+    ]
+
+
+def seconds_to(curve: Curve, loss: float) -> float | None:
+    """Returns the seconds after which the loss is first reached, on lines between evaluations.
+
+    None if it never is; the seconds of the first evaluation if that has reached it.
+    """
+    before = None
+    for point in curve:
+        if point["loss"] <= loss:
+            if before is None:
+                return point["seconds"]
+            share = (before["loss"] - loss) / (before["loss"] - point["loss"])
+            return before["seconds"] + share * (point["seconds"] - before["seconds"])
+        before = point
+    return None
+
+
+def plot(curves: Mapping[str, Sequence[Curve]]) -> str:
+    """Returns an SVG of loss against seconds: a line for each run, a color for each name."""
+    drawn = [
+        Line(
+            name,
+            {"seconds": [point["seconds"] for point in curve]},
+            [point["loss"] for point in curve],
+            color,
+        )
+        for color, (name, found) in enumerate(curves.items())
+        for curve in found
+    ]
+    return standalone("Held-out loss (nats)", drawn)
+
+
+def lines(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
+    """Yields a line for each recipe; the target is the mean final loss of the first one."""
+    ends = {name: [curve[-1] for curve in found] for name, found in curves.items()}
+    target = statistics.mean(end["loss"] for end in next(iter(ends.values())))
+    first, rows = None, {}
+    for name, found in curves.items():
+        losses = [end["loss"] for end in ends[name]]
+        spread = f" ± {statistics.stdev(losses):.3f}" if len(losses) > 1 else ""
+        times = [seconds_to(curve, target) for curve in found]
+        reached = [time for time in times if time is not None]
+        mean = statistics.mean(reached) if len(reached) == len(times) else None
+        first = mean if first is None else first
+        missed = f"{len(reached)} of {len(times)} reach it"
+        rows[name] = (
+            f"{ends[name][0]['step']:,}",
+            f"{statistics.mean(end['seconds'] for end in ends[name]):.1f}",
+            f"{statistics.mean(losses):.3f}{spread}",
+            f"{statistics.mean(end['accuracy'] for end in ends[name]):.1%}",
+            missed if mean is None else f"{mean:.1f}",
+            f"{mean / first:.2f}" if mean is not None and first else "",
+        )
+    header = ("updates", "seconds", "held-out loss", "accuracy", f"seconds to {target:.3f}")
+    yield from table((*header, "ratio"), rows)

@@ -8,66 +8,194 @@ and norms. The compared programs, if torch and transformers are installed, are `
 unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
 positions only, and with --compile the latter through torch.compile. With several --dtypes the last
 line of a model compares the best of both sides; in bfloat16_products only our step is measured.
-With --parts our step is also measured without dropout, without drawing masks, without optimizer and
-metrics, and without all of them.
 """
 
-import dataclasses
+import functools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_jax.tools.benchmark.machine import describe_machine, has_transformers
-from bert_jax.tools.benchmark.turns import Rival, take_turns
-from bert_jax.tools.benchmark.workload import PARTS, PREDICTIONS, SEQUENCE_LENGTH, SIZES
+import jax
+import numpy as np
 
-OURS, PLAIN, GATHERED = "bert_jax", "transformers", "transformers, masked positions"
+from bert_jax.config.encoders import DTYPES
+from bert_jax.config.groups import OptimizerConfig
+from bert_jax.data.batch import token_fields
+from bert_jax.devices import sharding
+from bert_jax.devices.allocator import keep_freed_memory
+from bert_jax.devices.chips import peak_flops
+from bert_jax.files.errors import UserError
+from bert_jax.models.bert import BertConfig
+from bert_jax.optim.make import make_optimizer
+from bert_jax.tasks.masking import MaskingRule
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tools.benchmark.side_by_side import (
+    OURS,
+    THEIRS,
+    Program,
+    can_compare,
+    describe_machine,
+    table,
+    take_turns,
+    time_steps,
+)
+from bert_jax.training.run import flops_per_token
+from bert_jax.training.state import init_state, make_key
+from bert_jax.training.step import train_step
+
+VOCAB_SIZE, SEQUENCE_LENGTH, PREDICTIONS = 30_522, 128, 20
+# Sequences of a step, of each model of google-research/bert's README.
+BATCH_SIZES = {"tiny": 32, "mini": 16, "small": 16, "medium": 16, "base": 8, "large": 4}
+GATHERED = f"{THEIRS}, masked positions"
 COMPILED = f"{GATHERED}, compiled"
 OWN_DTYPE = "bfloat16_products"  # without a counterpart in torch
-BARE = f"{OURS} without all of these"
-# Our step, and what is left out of it.
-LESSER = {OURS: (), **{f"{OURS} without {part}": (part,) for part in PARTS}, BARE: PARTS}
-_COLUMNS = "{:42} {:>10} {:>10} {:>8} {:>13} {:>8} {:>6}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How to measure.
+def run(
+    models: Sequence[str], dtypes: Sequence[str], rounds: int, batch_size: int, compiles: bool
+) -> None:
+    """Prints a table for each model and each dtype.
 
-    Attributes:
+    Args:
+      models: some of BATCH_SIZES.
+      dtypes: some of config.dtype's.
       rounds: turns of each program.
       batch_size: sequences of a step; 0: the model's own.
-      prng_impl: random bit generator of our dropout.
-      same_allocator: give transformers our setting of the C library's allocator.
-      compile: whether transformers' model is also compiled.
-      parts: whether our step is also measured without parts of it.
+      compiles: whether transformers' model is also compiled.
+
+    Raises:
+      UserError: a model or a dtype is unknown.
     """
-
-    rounds: int = 7
-    batch_size: int = 0
-    prng_impl: str = "threefry4x32"
-    same_allocator: bool = False
-    compile: bool = False
-    parts: bool = False
-
-
-def run(models: Sequence[str], dtypes: Sequence[str], options: Options) -> None:
-    """Prints a table for each model, a row of SIZES, and each dtype."""
+    _check_known("model", models, BATCH_SIZES)
+    _check_known("dtype", dtypes, DTYPES)
     print(describe_machine())
+    compares = can_compare()
     for model in models:
-        size = SIZES[model]
-        batch_size = options.batch_size or size.batch_size
+        size = batch_size or BATCH_SIZES[model]
         found: dict[tuple[str, str], float] = {}
         for dtype in dtypes:
-            print(
-                f"\nBERT-{model}: {size.num_layers} layers, hidden {size.hidden_size}, batch"
-                f" {batch_size} x {SEQUENCE_LENGTH}, {PREDICTIONS} predictions, {dtype}"
-            )
-            seconds, lines = measure(options, model, dtype, batch_size)
-            print("\n".join(lines), flush=True)
+            print(f"\nBERT-{model}, batch {size} x {SEQUENCE_LENGTH}, {dtype}")
+            theirs = compares and dtype != OWN_DTYPE
+            answers = take_turns(_programs(model, dtype, size, theirs, compiles), rounds)
+            seconds = {
+                name: statistics.median(s for turn in turns for s in turn["seconds"])
+                for name, turns in answers.items()
+            }
+            print("\n".join(lines(seconds, answers[OURS][0], size)), flush=True)
             found |= {(name, dtype): duration for name, duration in seconds.items()}
-        if len(dtypes) > 1 and len({name for name, _ in found}) > 1:
-            print(best(found, batch_size), flush=True)
+        if len(dtypes) > 1 and compares:
+            print(best(found, size), flush=True)
+
+
+def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
+    if unknown := sorted(set(names) - set(known)):
+        raise UserError(f"Unknown {what} {', '.join(unknown)}. Available: {', '.join(known)}.")
+
+
+def _programs(
+    model: str, dtype: str, batch_size: int, theirs: bool, compiles: bool
+) -> dict[str, Program]:
+    batch = make_batch(batch_size)
+    found: dict[str, Program] = {OURS: (__name__, {"model": model, "dtype": dtype, "batch": batch})}
+    if theirs:
+        config = BertConfig.of_size(model)
+        common = {
+            "sizes": {
+                "vocab_size": VOCAB_SIZE,
+                "num_hidden_layers": config.num_layers,
+                "hidden_size": config.hidden_size,
+                "num_attention_heads": config.num_heads,
+                "intermediate_size": config.intermediate_size,
+            },
+            "dtype": dtype,
+            "batch": batch,
+        }
+        kinds = {THEIRS: (False, False), GATHERED: (True, False), COMPILED: (True, True)}
+        for name, (gather, compiled) in kinds.items():
+            if compiles or not compiled:
+                settings = common | {"gather": gather, "compiles": compiled}
+                found[name] = f"{__package__}.rivals.step_torch", settings
+    return found
+
+
+def make_batch(batch_size: int) -> dict[str, np.ndarray]:
+    """Returns full rows of random tokens with 20 masked positions each, as `data/batch.py`."""
+    rng = np.random.default_rng(0)
+    shape, slots = (batch_size, SEQUENCE_LENGTH), (batch_size, PREDICTIONS)
+    places = [rng.permutation(np.arange(1, SEQUENCE_LENGTH - 1)) for _ in range(batch_size)]
+    ids = rng.integers(1000, VOCAB_SIZE, shape, np.int32)
+    starts = SEQUENCE_LENGTH * np.arange(batch_size)[:, None]
+    lengths = np.full((batch_size, 1), SEQUENCE_LENGTH)
+    return token_fields(ids.ravel(), starts, lengths, lengths, SEQUENCE_LENGTH, pad_id=0) | {
+        "next_sentence_labels": rng.integers(0, 2, (batch_size, 1), np.int32),
+        "next_sentence_weights": np.ones((batch_size, 1), np.float32),
+        "masked_lm_positions": np.sort(np.stack(places)[:, :PREDICTIONS]).astype(np.int32),
+        "masked_lm_ids": rng.integers(1000, VOCAB_SIZE, slots, np.int32),
+        "masked_lm_weights": np.ones(slots, np.float32),
+    }
+
+
+def build(model: str, dtype: str, batch: dict[str, np.ndarray]) -> Callable[[], dict[str, Any]]:
+    """Our whole step: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
+    keep_freed_memory()
+    mesh = sharding.make_mesh()
+    # 20 / 128, so that each row really has 20 predictions.
+    rule = MaskingRule(
+        masked_lm_prob=PREDICTIONS / SEQUENCE_LENGTH,
+        max_predictions=PREDICTIONS,
+        masking="subword",
+        vocab_size=VOCAB_SIZE,
+        mask_id=103,
+        never_masked=(101, 102),
+    )
+    task = Pretraining(BertConfig.of_size(model, vocab_size=VOCAB_SIZE, dtype=dtype), rule=rule)
+    tx, _ = make_optimizer(OptimizerConfig(), num_steps=1_000_000, warmup_steps=10_000)
+    state = init_state(task, tx, mesh, make_key(0, "init"))
+    update = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
+    keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
+    batch_size = len(batch["input_ids"])
+    unmasked = {name: array for name, array in batch.items() if not name.startswith("masked_lm")}
+    rows = sharding.shard_batch(mesh, unmasked, batch_size, 0)
+
+    def step() -> None:
+        nonlocal state
+        state, metrics = update(state, rows, keys)
+        jax.block_until_ready((state, metrics))
+
+    step()
+    device = jax.devices()[0]
+    properties = {
+        "flops": flops_per_token(task, SEQUENCE_LENGTH) * batch_size * SEQUENCE_LENGTH,
+        "peak_flops": peak_flops(),
+        "device": f"{jax.device_count()} x {device.device_kind} ({device.platform})",
+    }
+    return lambda: {"seconds": time_steps(step), **properties}
+
+
+def lines(
+    seconds: Mapping[str, float], properties: Mapping[str, Any], batch_size: int
+) -> Iterator[str]:
+    """Yields a line about the devices, and one for each program.
+
+    Args:
+      seconds: of a step of each, the median.
+      properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
+        and a description `device` of them.
+      batch_size: sequences in a step.
+    """
+    flops, peak = properties["flops"], properties["peak_flops"]
+    yield f"{properties['device']}, {flops / 1e9:.1f} GFLOP a step"
+    rows = {
+        name: (
+            f"{duration * 1e3:.1f}",
+            f"{batch_size * SEQUENCE_LENGTH / duration:,.0f}",
+            f"{duration / seconds[OURS]:.2f}",
+            f"{flops / duration / 1e9:,.0f}",
+            f"{flops / duration / peak:.1%}" if peak else "",
+        )
+        for name, duration in seconds.items()
+    }
+    yield from table(("ms a step", "tokens/s", "x ours", "GFLOP/s", "MFU"), rows)
 
 
 def best(seconds: Mapping[tuple[str, str], float], batch_size: int) -> str:
@@ -84,81 +212,3 @@ def best(seconds: Mapping[tuple[str, str], float], batch_size: int) -> str:
         for pair in (ours, other)
     ]
     return f"best of both: {speeds[0]}; {speeds[1]}: {seconds[other] / seconds[ours]:.2f} times"
-
-
-def measure(
-    options: Options, model: str, dtype: str, batch_size: int
-) -> tuple[dict[str, float], list[str]]:
-    """Returns the median seconds of a step of each program, and the lines of the table."""
-    common = {"model": model, "dtype": dtype, "batch_size": batch_size}
-    here = __package__
-    ceiling = Rival(f"{here}.rivals.step_jax", "build_ceiling", **common)
-    rivals = {
-        name: Rival(
-            f"{here}.rivals.step_jax",
-            "build_step",
-            **common,
-            prng_impl=options.prng_impl,
-            without=without,
-        )
-        for name, without in (LESSER if options.parts else {OURS: ()}).items()
-    }
-    if has_transformers() and dtype != OWN_DTYPE:
-        settings = common | {"same_allocator": options.same_allocator}
-        others = {PLAIN: (False, False), GATHERED: (True, False)}
-        others |= {COMPILED: (True, True)} if options.compile else {}
-        for name, (gather, compiles) in others.items():
-            rivals[name] = Rival(
-                f"{here}.rivals.step_torch",
-                "build_step",
-                **settings,
-                gather=gather,
-                compiles=compiles,
-            )
-    everyone = {"ceiling": ceiling, **rivals}
-    try:
-        numbers = take_turns(everyone, options.rounds)
-    finally:
-        for rival in everyone.values():
-            rival.close()
-    properties = rivals[OURS].properties | ceiling.properties
-    seconds = {name: statistics.median(numbers[name]) for name in rivals}
-    lines = list(table(seconds, properties, statistics.median(numbers["ceiling"]), batch_size))
-    if options.parts:
-        share = 1 - seconds[BARE] / seconds[OURS]
-        lines.append(f"{', '.join(PARTS)} together: {share:.1%} of a step")
-    return {name: seconds[name] for name in seconds if name == OURS or name not in LESSER}, lines
-
-
-def table(
-    seconds: dict[str, float], properties: dict[str, Any], ceiling: float, batch_size: int
-) -> Iterator[str]:
-    """Yields a line for each program.
-
-    Args:
-      seconds: of a step of each, the median.
-      properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
-        their `device`, `platform` and number `devices`.
-      ceiling: FLOP/s of the fastest of these products alone, on one device.
-      batch_size: sequences in a step.
-    """
-    ceiling *= properties["devices"]
-    yield (
-        f"{properties['devices']} x {properties['device']} ({properties['platform']}),"
-        f" {properties['flops'] / 1e9:.1f} GFLOP a step, fastest matrix product"
-        f" {ceiling / 1e9:,.0f} GFLOP/s"
-    )
-    header = ("", "ms a step", "tokens/s", "x ours", "GFLOP/s", "of that", "MFU")
-    yield _COLUMNS.format(*header)
-    for name, duration in seconds.items():
-        speed = properties["flops"] / duration
-        peak = properties["peak_flops"]
-        yield _COLUMNS.format(
-            name,
-            f"{duration * 1e3:.1f}",
-            f"{batch_size * SEQUENCE_LENGTH / duration:,.0f}",
-            f"{duration / seconds[OURS]:.2f}",
-            f"{speed / 1e9:,.0f}",
-            f"{speed / ceiling:.0%}",
-            f"{speed / peak:.1%}" if peak else "",
-        ).rstrip()

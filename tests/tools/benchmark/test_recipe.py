@@ -7,16 +7,19 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from bert_jax.tools.benchmark import recipe
-from bert_jax.tools.benchmark.curves import Curve, Point, plot, seconds_to
-from bert_jax.tools.benchmark.machine import has_trainer
-from bert_jax.tools.benchmark.recipe_runs import parse_recipe
+from bert_jax.tools.benchmark.recipe import parse_recipe, plot, seconds_to
+from bert_jax.tools.benchmark.side_by_side import installed
 from bert_jax.tools.cli import benchmark
 from tests.runs.conftest import write_corpus
+
+has_trainer = len(installed("torch", "transformers", "accelerate")) == 3
 
 
 def curve(*points):
     """Of (seconds, loss)."""
-    return Curve(tuple(Point(i, t, 64 * i, loss, 0.25) for i, (t, loss) in enumerate(points)))
+    names = ("step", "seconds", "tokens", "loss", "accuracy")
+    rows = ((i, t, 64 * i, loss, 0.25) for i, (t, loss) in enumerate(points))
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def test_the_time_to_a_loss_is_on_the_line_between_two_evaluations():
@@ -33,7 +36,7 @@ def test_the_table_compares_with_the_first_recipe():
         "bert": [curve((10.0, 6.0), (60.0, 4.0)), curve((10.0, 6.0), (60.0, 5.0))],
         "fast": [curve((10.0, 5.0), (20.0, 4.0)), curve((10.0, 5.0), (20.0, 4.0))],
     }
-    header, bert, fast = recipe.table(curves)
+    header, bert, fast = recipe.lines(curves)
     assert "seconds to 4.500" in header
     assert bert.split() == ["bert", "1", "60.0", "4.500", "±", "0.707", "25.0%"] + (
         ["1", "of", "2", "reach", "it"]
@@ -41,7 +44,7 @@ def test_the_table_compares_with_the_first_recipe():
     assert fast.split()[:7] == ["fast", "1", "20.0", "4.000", "±", "0.000", "25.0%"]
     assert fast.split()[7] == "15.0"
     both = {name: curves["fast"] for name in ("a", "b")}
-    assert list(recipe.table(both))[2].split()[-2:] == ["20.0", "1.00"]
+    assert list(recipe.lines(both))[2].split()[-2:] == ["20.0", "1.00"]
 
 
 def test_the_picture_has_a_line_for_each_run_and_every_name():
@@ -111,12 +114,12 @@ def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
         "trainer=transformers:bert",
         "modern=transformers:modernbert;tail=0.5;optim=adamw_torch",
     ]
-    words += [*rivals] if has_trainer() else []
+    words += [*rivals] if has_trainer else []
     words += ["--seconds=2", "--seeds=1", f"--output={tmp_path}/race"]
     benchmark.main(words)
     first = capsys.readouterr().out
     curves = json.loads((tmp_path / "race" / "race.json").read_text())
-    assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer() else [])}
+    assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer else [])}
     for (points,) in curves.values():
         assert points[-1]["step"] >= 20 and points[-1]["seconds"] > 0
         assert [p["step"] for p in points] == sorted(p["step"] for p in points)

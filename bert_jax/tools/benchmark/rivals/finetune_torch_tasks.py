@@ -13,9 +13,8 @@ import numpy as np
 import seqeval.metrics
 import transformers
 
-from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.conll import read_tagged
-from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.examples import Question, TaggedExample, TextExample
 from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.scores.squad import squad_v1, squad_v2
@@ -87,15 +86,7 @@ class Tagging:
         return [self.labels[best[first]] if first is not None else "O" for first in firsts]
 
 
-class _OneOfSeveral:
-    """Scores a choice by accuracy."""
-
-    def score(self, outputs: Iterator[Any], examples: Sequence[Any], gold: list[int]) -> float:
-        best = [row["logits"].argmax() for row in outputs]
-        return float(np.mean(np.array(best) == gold))
-
-
-class Classification(_OneOfSeveral):
+class Classification:
     """A class of a text or a pair of texts, scored by accuracy (`run_glue.py`)."""
 
     model_class = transformers.AutoModelForSequenceClassification
@@ -126,33 +117,11 @@ class Classification(_OneOfSeveral):
             rows.append({**row, "labels": label})
         return rows, gold
 
-
-class MultipleChoice(_OneOfSeveral):
-    """One of several endings, scored by accuracy (`run_swag.py`)."""
-
-    model_class = transformers.AutoModelForMultipleChoice
-    collator_class = transformers.DataCollatorForMultipleChoice
-
-    def __init__(self, config: dict[str, Any], tokenizer: Any):
-        self._longest, self._tokenizer = config["max_length"], tokenizer
-
-    def read(self, path: str) -> list[ChoiceExample]:
-        return list(read_choices(path, Counter()))
-
-    def set_labels(self, examples: Sequence[ChoiceExample]) -> dict[str, Any]:
-        return {}
-
-    def encode(self, examples: Sequence[ChoiceExample]) -> tuple[Rows, list[int]]:
-        rows, gold = [], [example.label or 0 for example in examples]
-        for example, label in zip(examples, gold, strict=True):
-            row = self._tokenizer(
-                [example.context] * len(example.endings),
-                [f"{example.start} {ending}" for ending in example.endings],
-                truncation=True,
-                max_length=self._longest,
-            )
-            rows.append({**row, "labels": label})
-        return rows, gold
+    def score(
+        self, outputs: Iterator[Any], examples: Sequence[TextExample], gold: list[int]
+    ) -> float:
+        best = [row["logits"].argmax() for row in outputs]
+        return float(np.mean(np.array(best) == gold))
 
 
 class Span:
@@ -253,9 +222,4 @@ def _positions(example: Question, offsets: list[Any]) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
-TASKS = {
-    "tagging": Tagging,
-    "classification": Classification,
-    "multiple_choice": MultipleChoice,
-    "span": Span,
-}
+TASKS = {"tagging": Tagging, "classification": Classification, "span": Span}

@@ -146,22 +146,29 @@ def make_model(name: str, run: Run) -> Any:
 
 
 def build(
-    reference: str, workdir: str, settings: Mapping[str, Any]
-) -> tuple[dict[str, Any], Callable[[], list[float]]]:
+    reference: str,
+    workdir: str,
+    model: str,
+    steps: int,
+    every: int,
+    seed: int,
+    eval_batches: int | None,
+    arguments: Mapping[str, Any],
+) -> Callable[[], dict[str, Any]]:
     """Prepares a run, which the measurement does; evaluations are written to metrics.jsonl.
 
     Args:
       reference: workdir with one phase, one example a row, and held-out text.
       workdir: of the run.
-      settings: `model` of MODELS, `steps`, `every` so many of them an evaluation, `seed`,
-        `eval_batches` (None: those of the reference), and `arguments` of TrainingArguments, with
-        `mlm_probability` and `tail` as `recipe` describes them.
+      model: a row of MODELS.
+      steps: updates; `every` so many of them an evaluation.
+      seed: of weights, dropout and masks.
+      eval_batches: of each evaluation; 0: all, None: those of the reference.
+      arguments: of TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
     """
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
-    steps = settings["steps"]
-    config = store.load(reference).replace({"seed": settings["seed"]})
-    run = open_run(config, reference)
-    arguments, phase = dict(settings["arguments"]), run.phases[0]
+    config = store.load(reference).replace({"seed": seed})
+    run, arguments = open_run(config, reference), dict(arguments)
     collator = transformers.DataCollatorForLanguageModeling(
         make_tokenizer(run), mlm_probability=arguments.pop("mlm_probability", 0.15)
     )
@@ -172,7 +179,7 @@ def build(
         **{
             "output_dir": os.path.join(workdir, "trainer"),
             "max_steps": steps,
-            "seed": settings["seed"],
+            "seed": seed,
             "report_to": "none",
             "save_strategy": "no",
             "logging_strategy": "no",
@@ -181,21 +188,22 @@ def build(
             **arguments,
         }
     )
+    batches = held_out_batches(
+        run, config.eval.max_batches if eval_batches is None else eval_batches
+    )
+    row_tokens = options.per_device_train_batch_size * run.phases[0].sequence_length
     path = os.path.join(workdir, "metrics.jsonl")
-    limit = settings["eval_batches"]
-    batches = held_out_batches(run, config.eval.max_batches if limit is None else limit)
-    row_tokens = options.per_device_train_batch_size * phase.sequence_length
-    transformers.set_seed(settings["seed"])
+    transformers.set_seed(seed)
     trainer = transformers.Trainer(
-        make_model(settings["model"], run),
+        make_model(model, run),
         options,
         collator,
         TrainingRows(run),
-        callbacks=[Evaluations(path, settings["every"], steps, batches, row_tokens)],
+        callbacks=[Evaluations(path, every, steps, batches, row_tokens)],
     )
 
-    def measure() -> list[float]:
+    def measure() -> dict[str, Any]:
         trainer.train()
-        return []
+        return {}
 
-    return {}, measure
+    return measure

@@ -1,55 +1,41 @@
 """The step of transformers' BertForPreTraining, unchanged and with one improvement."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 
-from bert_jax.devices.allocator import keep_freed_memory
-from bert_jax.tools.benchmark.workload import SIZES, VOCAB_SIZE, make_batch, time_steps
+from bert_jax.tools.benchmark.rivals import DEVICE, autocast
+from bert_jax.tools.benchmark.side_by_side import time_steps
 
 
-def build_step(
-    model: str,
-    dtype: str,
-    batch_size: int,
-    gather: bool,
-    same_allocator: bool,
-    compiles: bool = False,
-) -> tuple[dict[str, Any], Callable[[], list[float]]]:
+def build(
+    sizes: dict[str, Any], dtype: str, batch: dict[str, np.ndarray], gather: bool, compiles: bool
+) -> Callable[[], dict[str, Any]]:
     """Forward, backward, clipping and the fused AdamW, with dropout.
 
     Args:
-      model, dtype, batch_size: what to train; bfloat16 is by autocast.
+      sizes: of transformers' BertConfig.
+      dtype: float32 or bfloat16.
+      batch: masked rows, in the form of this program.
       gather: compute logits of the masked positions only, as this program does.
-      same_allocator: use this program's settings of the allocator.
       compiles: whether forward and backward pass go through torch.compile.
     """
-    if same_allocator:
-        keep_freed_memory()
-    size = SIZES[model]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = transformers.BertConfig(
-        vocab_size=VOCAB_SIZE,
-        num_hidden_layers=size.num_layers,
-        hidden_size=size.hidden_size,
-        num_attention_heads=size.num_heads,
-        intermediate_size=4 * size.hidden_size,
-    )
+    config = transformers.BertConfig(**sizes)
     bert = transformers.BertForPreTraining(config).train()
-    torch.nn.Module.to(bert, device)
+    torch.nn.Module.to(bert, DEVICE)
     optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    batch = {k: torch.tensor(v).to(device) for k, v in make_batch(batch_size).items()}
+    tensors = {name: torch.tensor(array).to(DEVICE).long() for name, array in batch.items()}
     inputs = {
-        "input_ids": batch["input_ids"].long(),
-        "token_type_ids": batch["token_type_ids"].long(),
-        "attention_mask": batch["example_ids"].long(),
+        "input_ids": tensors["input_ids"],
+        "token_type_ids": tensors["token_type_ids"],
+        "attention_mask": tensors["example_ids"],
     }
-    positions, ids = batch["masked_lm_positions"].long(), batch["masked_lm_ids"].long()
+    positions, ids = tensors["masked_lm_positions"], tensors["masked_lm_ids"]
     labels = torch.full_like(inputs["input_ids"], -100).scatter(1, positions, ids)
-    follows = batch["next_sentence_labels"][:, 0].long()
+    follows = tensors["next_sentence_labels"][:, 0]
 
     def loss_everywhere() -> torch.Tensor:
         return bert(**inputs, labels=labels, next_sentence_label=follows).loss
@@ -67,20 +53,17 @@ def build_step(
     loss_of = loss_of_masked_positions if gather else loss_everywhere
     if compiles:
         loss_of = torch.compile(loss_of)
-    precision = contextlib.nullcontext
-    if dtype == "bfloat16":
-        precision = lambda: torch.autocast(device, torch.bfloat16)  # noqa: E731
 
     def step() -> None:
         optimizer.zero_grad()
-        with precision():
+        with autocast(dtype):
             loss = loss_of()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(bert.parameters(), 1.0)
         optimizer.step()
         loss.item()
-        if device == "cuda":
+        if DEVICE == "cuda":
             torch.cuda.synchronize()
 
     step()
-    return {}, lambda: time_steps(step)
+    return lambda: {"seconds": time_steps(step)}

@@ -1,0 +1,175 @@
+"""Runs programs side by side on a machine with other load, and prints what they measured.
+
+Each program has a separate process, so that libraries do not share threads or settings. The process
+stays alive, and the programs run one at a time, in turns, so that other load affects all of them.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_jax.files.errors import UserError
+
+OURS, THEIRS = "bert_jax", "transformers"
+# Packages that determine the speed; the last two are installed only with the extra `parity`.
+_PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers")
+
+# A module whose `build(**settings)` returns `measure() -> dict`, and these settings.
+Program = tuple[str, dict[str, Any]]
+
+
+def take_turns(
+    programs: Mapping[str, Program],
+    rounds: int,
+    report: Callable[[str, dict[str, Any]], None] = lambda name, answer: None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Measures each program `rounds` times, in an order that alternates.
+
+    Args:
+      programs: by name.
+      rounds: turns of each.
+      report: called with the name and the answer after each turn.
+
+    Returns:
+      The answers of each program, in order.
+    """
+    answers: dict[str, list[dict[str, Any]]] = {name: [] for name in programs}
+    rivals: dict[str, _Rival] = {}
+    try:
+        for name, (module, settings) in programs.items():
+            rivals[name] = _Rival(module, settings)
+        for i in range(rounds):
+            for name in list(rivals)[:: -1 if i % 2 else 1]:
+                answers[name].append(rivals[name].measure())
+                report(name, answers[name][-1])
+    finally:
+        for rival in rivals.values():
+            rival.close()
+    return answers
+
+
+class _Rival:
+    """A process that prepares something once and measures it on request."""
+
+    def __init__(self, module: str, settings: dict[str, Any]):
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        target = (theirs, module, settings)
+        self._process = context.Process(target=_answer, args=target, daemon=True)
+        self._process.start()
+        theirs.close()
+        self._receive()
+
+    def measure(self) -> dict[str, Any]:
+        self._connection.send("measure")
+        return self._receive()
+
+    def close(self) -> None:
+        """Ends the process and waits until its memory is free."""
+        self._connection.close()
+        self._process.join()
+
+    def _receive(self) -> Any:
+        try:
+            is_good, answer = self._connection.recv()
+        except EOFError:
+            raise RuntimeError("A rival's process died; was there enough memory?") from None
+        if isinstance(answer, UserError):
+            raise answer
+        if not is_good:
+            raise RuntimeError(f"In a rival's process:\n{answer}")
+        return answer
+
+
+def _answer(
+    connection: multiprocessing.connection.Connection, module: str, settings: dict[str, Any]
+) -> None:
+    try:
+        measure = importlib.import_module(module).build(**settings)
+        connection.send((True, None))
+        while True:
+            connection.recv()
+            connection.send((True, measure()))
+    except (EOFError, KeyboardInterrupt):
+        pass
+    except UserError as error:
+        connection.send((False, error))
+    except Exception:
+        connection.send((False, traceback.format_exc()))
+
+
+def time_steps(step: Callable[[], None], least_seconds: float = 0.5) -> list[float]:
+    """Returns the seconds of each of some steps, after a warm-up step; at least one."""
+    step()
+    seconds: list[float] = []
+    while sum(seconds) < least_seconds:
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def run_command(command: str, flags: Sequence[str]) -> str:
+    """Runs `python -m bert_jax COMMAND` in a new process; returns what it printed.
+
+    Training keeps no compiled programs, so that every run compiles.
+
+    Raises:
+      UserError: it failed.
+    """
+    kept = ["--compilation_cache=off"] if command == "train" else []
+    words = [sys.executable, "-m", "bert_jax", *command.split(), *flags, *kept]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    if ended.returncode:
+        last = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-1:]
+        raise UserError(f"python -m bert_jax {command} failed: {' '.join(last)}")
+    return ended.stdout
+
+
+def table(header: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields the lines of a table: the names of the rows, and columns that end at one place."""
+    lines = [("", *header), *((name, *cells) for name, cells in rows.items())]
+    first, *others = (max(map(len, column)) for column in zip(*lines, strict=True))
+    for name, *cells in lines:
+        shown = (f"{cell:>{width}}" for cell, width in zip(cells, others, strict=True))
+        yield "  ".join([f"{name:<{first}}", *shown]).rstrip()
+
+
+def describe_machine() -> str:
+    """One line: processor, cores, Python and versions."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":")[1] for line in lines if line.startswith("model name")]
+        processor = names[0].strip() if names else processor
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed())
+    return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"
+
+
+def installed(*names: str) -> list[str]:
+    """Returns those of some packages that are installed; by default of those that set the speed."""
+    return [name for name in names or _PACKAGES if importlib.util.find_spec(name)]
+
+
+def can_compare(*more: str) -> bool:
+    """Returns whether torch, transformers and `more` packages are installed; says so if not."""
+    needed = ("torch", "transformers", *more)
+    if missing := sorted(set(needed) - set(installed(*needed))):
+        print(
+            f"{THEIRS} is left out, without {', '.join(missing)}:"
+            " pip install -c constraints.txt -e '.[parity,test]'"
+        )
+    return not missing
