@@ -52,10 +52,10 @@ class DataConfig(Group):
     short_seq_prob: float = setting(0.1, minimum=0, below=1)
     # Fraction of the tokens that is masked.
     masked_lm_prob: float = setting(0.15, below=1)
-    # What it falls to, linearly from the first to the last step, with dynamic masks; 0: constant.
+    # Masking rate at the last step, with linear decay (dynamic masks only); 0: constant rate.
     final_masked_lm_prob: float = setting(0.0, minimum=0, below=1, in_shards=False)
-    # The same in evaluations of dynamic masks, so that runs with other rates can be compared; 0:
-    # masked_lm_prob.
+    # Masking rate of evaluations with dynamic masks, so that runs with different rates can be
+    # compared; 0: masked_lm_prob.
     eval_masked_lm_prob: float = setting(0.15, minimum=0, below=1, in_shards=False, free=True)
     # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
     # (the longest phrases of data.lexicon, and the words outside them).
@@ -77,8 +77,8 @@ class DataConfig(Group):
     mask_rounding: str = setting("half_even", choices=("half_even", "stochastic", "bernoulli"))
     # Maximum predictions of a sequence; 0: the largest number that mask_rounding gives.
     max_predictions_per_seq: int = setting(0, minimum=0, in_shards=False)
-    # Maximum examples of a row: more than 1 packs several, which do not attend to each other, into
-    # rows that they fill better. Steps, epochs and examples then count rows.
+    # Maximum examples per row; with more than 1, short examples are packed into rows, and do not
+    # attend to each other. Steps, epochs and examples then count rows.
     max_examples_per_row: int = setting(1)
     # Fraction of the documents held out for evaluation.
     validation_share: float = setting(0.01, minimum=0, below=1)
@@ -194,9 +194,9 @@ class LabelledConfig(Group):
     text_a: str = setting("text_a")
     # Column of the second text of a pair.
     text_b: str = setting("")
-    # Column of the label; several, with commas between them, of an example with several labels.
+    # Column of the label; for several labels per example also a comma-separated list of columns.
     label: str = setting("label")
-    # Column of the name of an example, which predictions repeat.
+    # Column of an ID, which predictions repeat.
     id: str = setting("")
     # Separator of several labels in the label column; empty: one label per row.
     label_separator: str = setting("")
@@ -209,14 +209,15 @@ class LabelledConfig(Group):
     vocab: str = setting("")
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
-    # What batches have in common: the number of `rows`, or of `tokens` (for losses over words),
-    # where a batch of short sentences has more than global_batch_size, one of long ones fewer.
+    # Batches of equal numbers of `rows`, or of about equal numbers of `tokens` (for losses over
+    # words), where batches of short sentences have more than global_batch_size rows.
     batch_by: str = setting("rows", choices=("rows", "tokens"))
-    # Maximum examples of a row in training: more than 1 packs several, which do not attend to each
-    # other, into rows of the maximum length. Batches have about as many examples as without.
+    # Maximum examples per row in training; with more than 1, examples are packed into rows of the
+    # maximum length, and do not attend to each other. Batches have about as many examples as
+    # without packing.
     max_examples_per_row: int = setting(1)
-    # Sequence lengths that rows are padded to, in addition to the maximum; (): a few, chosen from
-    # the rows to train on, so that they have the least padding.
+    # Sequence lengths that rows are padded to, in addition to the maximum; (): a few that minimize
+    # the padding of the training rows.
     bucket_lengths: tuple[int, ...] = setting(())
 
     def check(self) -> None:

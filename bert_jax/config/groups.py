@@ -53,7 +53,7 @@ class OptimizerConfig(Group):
     warmup: str = setting("10000", check=parse_duration)
     # Schedule `trapezoid`: fraction of the run, at its end, in which the rate falls to 0.
     decay_fraction: float = setting(0.5, below=1)
-    # The schedule begins anew in each phase: (peak, fraction of the phase that is warm-up), ..., in
+    # The schedule restarts in each phase: (peak, fraction of the phase that is warm-up), ..., in
     # place of `learning_rate` and `warmup`; (): one schedule over the whole run.
     phase_schedules: tuple[tuple[float, float], ...] = setting((), check=_check_phase_schedules)
     # Factor of the parameters in the update (decoupled weight decay).
@@ -64,7 +64,7 @@ class OptimizerConfig(Group):
     beta2: float = setting(0.999, below=1)
     # Added to the root of the average of squared gradients.
     epsilon: float = setting(1e-6)
-    # Adagrad: what the sums of squared gradients start from.
+    # Adagrad: initial value of the sums of squared gradients.
     initial_accumulator: float = setting(1.0)
     # Maximum global norm of the gradient; 0: no clipping.
     clip_norm: float = setting(1.0, minimum=0)
@@ -139,13 +139,13 @@ class CheckpointConfig(Group):
 class SoftmaxConfig(Group):
     """The softmax over words of ELMo's pre-training."""
 
-    # While training, a word is told apart from all words (`full`), or from `num_samples` random
-    # words of a vocabulary that is sorted by frequency (`sampled`). Evaluations use all words.
+    # Softmax of the training loss: `full`, or `sampled` from a vocabulary that is sorted by
+    # frequency. Evaluations use the full softmax.
     softmax: str = setting("sampled", choices=("full", "sampled"))
-    # Random words of a step.
+    # Negative samples per step of the sampled softmax.
     num_samples: int = setting(8192)
-    # Whether the gradient is that of the loss times the length of a row, as in bilm-tf, which
-    # matters for clipping and Adagrad; otherwise that of the loss, a mean over all words.
+    # Whether to sum the loss over the positions of a row, as in bilm-tf, which matters for clipping
+    # and Adagrad; otherwise it is the mean over all words.
     sum_over_time: bool = setting(True)
 
 
@@ -184,9 +184,9 @@ class HeadConfig(Group):
             *_MIXES,
         ),
     )
-    # Learned weights: normalize each layer first, over all tokens of the batch.
+    # Learned weights: whether to normalize each layer first, over all tokens of the batch.
     mix_layer_norm: bool = setting(False)
-    # Learned weights: factor of their squares in the loss.
+    # Learned weights: coefficient of their L2 penalty.
     mix_l2: float = setting(0.0, minimum=0)
     # Classification, multiple choice: the vector of an example: cls (its first token), last (its
     # last token, for causal models), mean, max (over its tokens).
@@ -196,21 +196,22 @@ class HeadConfig(Group):
     pooler: bool = setting(True)
     # Dropout rate in the head.
     dropout_rate: float = setting(-1.0, minimum=0, below=1, also=(-1, "model.dropout_rate"))
-    # Multiple choice: one dropout mask for all choices of an example, as GPT's released code.
+    # Multiple choice: whether all choices of an example share a dropout mask, as in GPT's released
+    # code.
     share_dropout: bool = setting(False)
-    # Classification of pairs: encode both orders of a pair, and add the two vectors.
+    # Classification of pairs: whether to encode both orders of a pair and add the two vectors.
     both_orders: bool = setting(False)
-    # Causal models: the factor of the loss of the next token, added to the task's.
+    # Causal models: weight of an auxiliary next-token loss.
     lm_weight: float = setting(0.0, minimum=0)
-    # Tagging: fill rows with the sentences before and after (paper, section 5.3).
+    # Tagging: whether to fill rows with the preceding and following sentences (paper, section 5.3).
     document_context: bool = setting(False)
     # Question answering: stride in tokens between the windows of a long text.
     doc_stride: int = setting(128)
-    # Question answering: tokens of a question that are kept.
+    # Question answering: maximum tokens of a question; the rest is cut off.
     max_query_length: int = setting(64)
-    # Question answering: tokens of the longest answer.
+    # Question answering: maximum tokens of an answer.
     max_answer_length: int = setting(30)
-    # Question answering: best spans that are listed.
+    # Question answering: number of best spans to list.
     n_best: int = setting(20)
     # Question answering: whether "no answer" is an answer (SQuAD 2.0).
     null_answers: bool = setting(False)

@@ -77,11 +77,11 @@ class RunConfig(Group):
     examples: int = setting(0, minimum=0)
     # The same in tokens, padding included.
     tokens: int = setting(0, minimum=0)
-    # Sequences of a step, over all devices and processes.
+    # Sequences per step, over all devices and processes.
     global_batch_size: int = setting(256)
-    # Sequences of a forward and backward pass, over all devices; 0: the whole batch.
+    # Sequences per forward and backward pass, over all devices; 0: the whole batch.
     microbatch_size: int = setting(0, minimum=0)
-    # Of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but the
+    # Dtype of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but
     # operands of dense layers are rounded, which is fastest on CPUs with instructions for bfloat16.
     # Parameters and optimizer state are always float32.
     dtype: str = setting("float32", choices=DTYPES)
@@ -343,7 +343,7 @@ class BidirectionalLMConfig(PretrainingConfig):
     task: str = "bidirectional_lm"
     epochs: float = 10.0
     # In order: (length of a row, fraction of the steps[, global batch size]). A row's length is the
-    # number of time steps over which the gradient is computed; states go on from row to row.
+    # number of time steps over which the gradient is computed; states are carried from row to row.
     phases: tuple[tuple[float, ...], ...] = ((20, 1.0),)
     global_batch_size: int = 3 * 128
     model: EncoderConfig = ElmoConfig()
@@ -381,9 +381,9 @@ class FinetuningConfig(RunConfig):
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.
     reinit_layers: int = setting(0, minimum=0)
-    # What a paper reports for the first of `metrics`, which reports show beside it; 0: nothing.
+    # Published value of the first of `metrics`, which reports show beside it; 0: none.
     published_score: float = setting(0.0, minimum=0, free=True)
-    # Of which model, on which set, and where that is published.
+    # Source of `published_score`: model, dataset and publication.
     published_in: str = setting("", free=True)
     data: LabelledConfig = LabelledConfig()
     head: HeadConfig = HeadConfig()
