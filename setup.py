@@ -13,6 +13,7 @@ REQUIRED = [
     "numpy>=2.1,<3",
     "optax>=0.2.8,<0.3",
     "orbax-checkpoint>=0.12.8,<0.13",
+    "packaging>=24",  # doctor compares versions with it
     "scipy>=1.14",  # tests of significance; jax needs it too
     "sentencepiece>=0.2.1,<0.3",
     "sentencex>=1.0.30,<2",  # sentence splitting, Chinese included

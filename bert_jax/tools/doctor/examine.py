@@ -1,62 +1,64 @@
 """The checks of a run, in their order: each finding comes as soon as it is known."""
 
+import contextlib
+import dataclasses
+import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
+from bert_jax.config import store
 from bert_jax.config.phases import Phase
-from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
-from bert_jax.models import reads_new_words
+from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.files.buckets import local
+from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.optim.make import check_names
-from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.tools.doctor import corpus, duration, labelled, labelled_files, origin, recipe, space
-from bert_jax.tools.doctor.evaluated import Evaluated, measure_evaluation
-from bert_jax.tools.doctor.finding import Finding, guarded, note
-from bert_jax.tools.doctor.measured import Measured, Workbench, all_shapes
-from bert_jax.tools.doctor.trial import (
-    Trial,
-    is_prepared,
-    open_labelled,
-    open_prepared,
-    open_sample,
+from bert_jax.tools.doctor import data, needs
+from bert_jax.tools.doctor.finding import Finding, guarded, note, ok, problem, warning
+from bert_jax.tools.doctor.measured import (
+    Evaluated,
+    Measured,
+    Workbench,
+    all_shapes,
+    compile_evaluation,
 )
-from bert_jax.training.run import (
-    make_checked_mesh,
-    make_task_data,
-)
+from bert_jax.tools.doctor.trial import Trial, open_trial
+from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
+from bert_jax.training.initial import check_source
+from bert_jax.training.resume import check_unchanged
+from bert_jax.training.run import LABELS, make_checked_mesh, make_task_data, read_labels
 
 # (group, finding)
 Grouped = tuple[str, Finding]
 
 
+# What the folder of a run holds: the step of the newest intact checkpoint, 0 without one, and the
+# meta that it was saved with.
+Begun = tuple[int, dict[str, Any]]
+
+
 def examine(config: RunConfig, workdir: str, steps: int) -> Iterator[Grouped]:
-    """Yields findings about a run, in groups: settings, data, recipe, updates, memory, disk,
-    time.
+    """Yields findings about a run, in groups: settings, data, run, updates, memory, disk, time.
 
     Args:
       config: of the run.
       workdir: its folder; empty: not decided. It is not changed.
       steps: updates to measure for each shape; 0: no time is estimated.
     """
-    begun = origin.read_begun(workdir) if workdir else origin.Begun()
-    settings = list(_settings(config, workdir, begun))
+    begun = _read_begun(workdir)
+    settings = list(guarded(_settings(config, workdir, begun)))
     yield from (("settings", finding) for finding in settings)
-    if _has_problem(settings):
-        yield "data", note("The data are not looked at: the problems above come first.")
+    if any(finding.level == "problem" for finding in settings):
+        yield "data", note("The data are not looked at: the problem above comes first.")
         return
     with tempfile.TemporaryDirectory(prefix="bert_jax_doctor_") as folder:
         opened: list[Trial] = []
-        if isinstance(config, PretrainingConfig):
-            found = _corpus(config, workdir, folder, opened)
-        else:
-            assert isinstance(config, FinetuningConfig)
-            found = _labelled(config, workdir, folder, opened)
-        yield from _in("data", found)
+        yield from _in("data", _data(config, workdir, folder, opened))
         if not opened:
-            yield "recipe", note("The recipe, memory and time need data that can be opened.")
+            yield "run", note("Memory, disk and time need data that can be opened.")
             return
         (trial,) = opened
-        yield from _in("recipe", origin.check_progress(begun, trial.run.steps))
-        yield from _in("recipe", recipe.check(config, trial))
+        yield from _in("run", _run(config, workdir, trial, begun))
         yield from _measured(config, workdir, trial, steps, begun)
 
 
@@ -65,96 +67,131 @@ def _in(group: str, check: Iterator[Finding]) -> Iterator[Grouped]:
         yield group, finding
 
 
-def _has_problem(findings: list[Finding]) -> bool:
-    return any(finding.level == "problem" for finding in findings)
+def _read_begun(workdir: str) -> Begun:
+    if not (workdir and has_checkpoints(workdir)):
+        return 0, {}
+    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        step = checkpoints.newest_good_step() or 0
+        return step, checkpoints.read_meta(step) if step else {}
 
 
-def _settings(config: RunConfig, workdir: str, begun: origin.Begun) -> Iterator[Finding]:
-    """Yields problems of the settings, of the folder and of the weights to start from."""
-    checks: list[Callable[[], Iterator[Finding]]] = [
-        lambda: _calls(config),
-        lambda: origin.check_folder(config, workdir, begun),
-    ]
-    if not begun.step:
-        checks.append(lambda: origin.check_weights(config))
-    for check in checks:
-        yield from guarded(check())
+def _is_complete(begun: Begun, steps: int) -> bool:
+    step, meta = begun
+    return step >= steps or bool(meta.get("ended_early"))
 
 
-def _calls(config: RunConfig) -> Iterator[Finding]:
-    """Makes what training makes of settings alone, which raises what it raises; yields nothing."""
-    check_names(config.optimizer)
+def _settings(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding]:
+    """Yields findings about the settings, the folder, and the weights to start from."""
+    check_names(config.optimizer)  # these raise what training would raise
     make_task_data(config)
     make_checked_mesh(config)
-    yield from ()
+    if has_imported_params_only(workdir):
+        yield problem(
+            f"{workdir} holds imported parameters, not a run.",
+            f"--config.init_from={workdir} --workdir=NEW",
+        )
+    elif has_checkpoints(workdir) and not begun[0]:
+        yield warning(
+            f"{workdir} has no intact checkpoint: training would start again.",
+            "If it should not: restore the folder `checkpoints`.",
+        )
+    if config.init_from and not begun[0]:
+        check_source(config)
+        yield ok(f"The parameters in {config.init_from} fit config.model.")
 
 
-def _corpus(
-    config: PretrainingConfig, workdir: str, folder: str, opened: list[Trial]
-) -> Iterator[Finding]:
-    if is_prepared(config, workdir):
-        trial = open_prepared(config, workdir, folder)
+def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> Iterator[Finding]:
+    trial = open_trial(config, workdir, folder)
+    opened.append(trial)
+    if isinstance(config, PretrainingConfig):
+        yield from data.check_corpus(config, trial)
     else:
-        trial = open_sample(config, folder)
-    opened.append(trial)
-    yield from corpus.check(config, trial)
+        yield from data.check_labelled(trial)
+        yield from _check_labels(config, trial.run.data.labels or ())
 
 
-def _labelled(
-    config: FinetuningConfig, workdir: str, folder: str, opened: list[Trial]
-) -> Iterator[Finding]:
-    data = make_task_data(config)
-    files, problems = labelled_files.read(data, config)  # pyright: ignore[reportArgumentType]
-    yield from problems
-    is_classes = bool(data.labels) or any(
-        labelled_files.class_names(example) for file in files for example in file.examples[:1]
+def _check_labels(config: RunConfig, labels: tuple[str, ...]) -> Iterator[Finding]:
+    """Compares the labels of the data with those of config.init_from.
+
+    Classes have numbers, and a head of as many classes is taken over from config.init_from with the
+    numbers that it was trained with.
+    """
+    before = _source_labels(config)
+    if labels and len(before) == len(labels) and before != labels:
+        yield warning(
+            f"config.init_from has a head of {len(labels)} classes, which is taken over, but its"
+            f" labels are {', '.join(before[:8])}; those of the data: {', '.join(labels[:8])}.",
+            "Rename the labels of the files so that they sort in the order of the checkpoint's, or"
+            " expect that training unlearns its head first.",
+        )
+
+
+def _source_labels(config: RunConfig) -> tuple[str, ...]:
+    """Returns the labels of the head in config.init_from; () if it has none for this task."""
+    if not (path := local(config.init_from)):
+        return ()
+    if format_of(path) == "workdir":
+        same = store.load(path).task == config.task
+        return read_labels(path) if same and os.path.isfile(os.path.join(path, LABELS)) else ()
+    checkpoint = open_checkpoint(path)
+    return checkpoint.labels if checkpoint.task == config.task else ()
+
+
+def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterator[Finding]:
+    """Yields how long the run is, and how much of it is done."""
+    run, steps = trial.run, trial.run.steps
+    epochs = sum(
+        (phase.last_step - phase.first_step) * phase.batch_size / rows
+        for phase, rows in zip(run.phases, trial.rows, strict=True)
     )
-    is_classes = is_classes and config.head.problem_type != "regression"
-    yield from labelled.check(files, is_classes)
-    if config.data.vocab:
-        grows = reads_new_words(config.model)
-        tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase, grows)
-        yield from labelled.check_words(files, tokenizer)
-    finds_classes = is_classes and not data.labels  # those of the training file
-    if problems or (finds_classes and any(labelled.unknown_classes(files[0], f) for f in files)):
-        return  # opening would raise the same
-    trial = open_labelled(config, folder)
-    yield from origin.check_labels(config, trial.run.data.labels or (), workdir)
-    longest, most = config.max_length, config.model.max_position_embeddings
-    for rows in (*trial.run.training, *trial.run.evaluation[0]):
-        counts, number = rows.counts, len(rows.examples)  # pyright: ignore[reportAttributeAccessIssue]
-        yield from labelled.check_lengths(counts, number, rows.name, longest, most)  # pyright: ignore[reportAttributeAccessIssue]
-    opened.append(trial)
+    yield ok(
+        f"{steps:,} updates, {epochs:.3g} epochs of the training data;"
+        f" {sum(map(trial.evaluations, run.phases)):,} evaluations, {trial.checkpoints():,}"
+        " checkpoints."
+    )
+    warmup = trial.steps_of("optimizer.warmup", run.phases[0])
+    if warmup >= steps and not config.optimizer.phase_schedules:
+        yield warning(
+            f"config.optimizer.warmup={config.optimizer.warmup!r}: {warmup:,} of {steps:,} updates:"
+            " the learning rate never reaches its peak.",
+            "--config.optimizer.warmup=10%",
+        )
+    if not begun[0]:
+        return
+    done = f"{begun[0]:,} of {steps:,} updates are done"
+    if _is_complete(begun, steps):
+        yield note(f"The run is complete: {done}.")
+    else:
+        yield note(f"The run is not complete: {done}.", "The same command resumes it.")
+    same = {"config": config, "workdir": workdir}
+    if trial.sample:  # the fingerprint is that of a sample
+        same["fingerprint"] = begun[1]["data"]
+    check_unchanged(dataclasses.replace(run, **same), begun[1])
 
 
 def _measured(
-    config: RunConfig, workdir: str, trial: Trial, steps: int, begun: origin.Begun
+    config: RunConfig, workdir: str, trial: Trial, steps: int, begun: Begun
 ) -> Iterator[Grouped]:
     """Yields findings about memory, disk and time."""
     found: list[Measured] = []
     evaluated: dict[Phase, Evaluated] = {}
-    is_complete = begun.ended_early or begun.step >= trial.run.steps
-    steps = 0 if is_complete else steps
+    steps = 0 if _is_complete(begun, trial.run.steps) else steps
 
     def measure() -> Iterator[Finding]:
-        bench = Workbench(trial, steps)
-        for measured in bench.measure(all_shapes(trial.run)):
+        for measured in Workbench(trial, steps).measure(all_shapes(trial.run)):
             found.append(measured)
-            yield duration.describe(measured)
+            yield needs.describe(measured)
+
+    def check_memory() -> Iterator[Finding]:
+        for phase in filter(trial.evaluations, trial.run.phases):
+            evaluated[phase] = compile_evaluation(trial.run, phase)
+        yield from needs.check_memory(trial, found, list(evaluated.values()))
 
     yield from _in("updates", measure())
     if not found:
         return
-
-    def check_memory() -> Iterator[Finding]:
-        for phase in filter(trial.evaluations, trial.run.phases):
-            of_phase = [measured for measured in found if measured.shape.phase == phase]
-            fits = all(measured.rows == measured.shape.rows for measured in of_phase)
-            evaluated[phase] = measure_evaluation(trial, phase, bool(steps and fits))
-        yield from space.check_memory(trial, found, list(evaluated.values()))
-
     yield from _in("memory", check_memory())
-    checkpoint = max(measured.memory.checkpoint for measured in found)
-    yield from _in("disk", space.check_disk(config, workdir, trial, checkpoint))
+    checkpoint = max(measured.checkpoint for measured in found)
+    yield from _in("disk", needs.check_disk(config, workdir, trial, checkpoint))
     if steps:
-        yield from _in("time", duration.check_time(trial, found, begun.step, evaluated))
+        yield from _in("time", needs.check_time(trial, found, evaluated, begun[0]))

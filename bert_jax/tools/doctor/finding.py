@@ -1,7 +1,7 @@
 """What a check found, and how to fix it."""
 
 import dataclasses
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Iterator
 from typing import Literal
 
 from bert_jax.files.errors import UserError
@@ -54,12 +54,6 @@ def guarded(check: Iterator[Finding]) -> Iterator[Finding]:
         yield problem(" ".join(str(error).split()))
     except OSError as error:
         yield problem(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))
-
-
-def listed(names: Collection[str]) -> str:
-    """Returns the first names of a sequence, or of a sorted set, as "a, b, c ..."."""
-    shown = sorted(names) if isinstance(names, Set) else list(names)
-    return ", ".join(shown[:8]) + (" ..." if len(shown) > 8 else "")
 
 
 def in_bytes(count: float) -> str:

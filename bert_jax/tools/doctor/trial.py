@@ -1,24 +1,37 @@
 """A trial: the run of a configuration, opened on the data that it has, or on a sample of them.
 
 Labelled files are read as training reads them, all of them. Of a corpus that is prepared already,
-the manifest and the shards are opened; of one that is not, a sample is prepared in a temporary
-folder (`sample.py`). The folders of the run and of its data are not changed.
+the manifest and the shards are opened. Of one that is not, whole chunks are read from its
+beginning, until they have _READ_BYTES of text, all of a smaller text; every n-th document is taken,
+about _SAMPLE_BYTES, and prepared in a temporary folder, each once (`dupe_factor`=1). Numbers of
+rows and bytes are those of the sample times the bytes of the text, divided by the sample's. The
+folders of the run and of its data are not changed.
 """
 
 import dataclasses
 import os
 import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.phases import Phase, duration_steps
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.request import find_prepared
-from bert_jax.tools.doctor import sample
-from bert_jax.tools.doctor.sample import Sample
+from bert_jax.files.errors import UserError
+from bert_jax.text.lines import Document
+from bert_jax.text.sources import make_source
 from bert_jax.training.open import TRAIN, VALIDATION, open_run
 from bert_jax.training.run import Run
 
+_READ_BYTES, _SAMPLE_BYTES, _FEWEST_DOCUMENTS = 32 << 20, 2 << 20, 8
+# A chunk is read to this size; only those of compressed files are larger.
+_MAX_CHUNK_BYTES = 2 * _READ_BYTES
+# Text compressed with gzip has about a third of its size.
+_COMPRESSION = 3
 # ArrayRecord pads files to blocks of 64 KiB; one with few rows has about this much padding.
 _FILE_PADDING = 96 << 10
 
@@ -32,7 +45,8 @@ class Trial:
       rows: training rows of an epoch, for each phase.
       held_out: rows of an evaluation, for each phase.
       manifest: of a corpus or its sample; None: labelled files.
-      text: what was read of a corpus that is not prepared; None: it is.
+      sample: documents of a corpus that is not prepared; empty: it is.
+      text_bytes: of that corpus, an estimate if it was not read to its end.
       prepare_seconds: that the preparation of the data will take; 0 if they are prepared.
       prepare_bytes: that it will write.
     """
@@ -41,17 +55,15 @@ class Trial:
     rows: tuple[int, ...]
     held_out: tuple[int, ...]
     manifest: Manifest | None = None
-    text: Sample | None = None
+    sample: tuple[Document, ...] = ()
+    text_bytes: float = 0.0
     prepare_seconds: float = 0.0
     prepare_bytes: float = 0.0
 
-    def rows_of(self, phase: Phase) -> int:
-        """Returns the training rows of an epoch of a phase."""
-        return self.rows[self.run.phases.index(phase)]
-
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in updates; as `Run.steps_of`, of all data."""
-        return duration_steps(self.run.config[name], phase, self.rows_of(phase), self.run.steps)
+        rows = self.rows[self.run.phases.index(phase)]
+        return duration_steps(self.run.config[name], phase, rows, self.run.steps)
 
     def evaluations(self, phase: Phase) -> int:
         """Returns how often a phase evaluates."""
@@ -68,57 +80,43 @@ class Trial:
         return due | ({last} if last == self.run.steps > first else set())
 
 
-def is_prepared(config: PretrainingConfig, workdir: str) -> bool:
-    """Returns whether a corpus is prepared in the folder that the run would use."""
-    folder = config.data_dir(workdir) if workdir or config.data.dir else ""
-    return bool(folder) and os.path.isfile(os.path.join(folder, MANIFEST))
-
-
-def open_labelled(config: RunConfig, folder: str) -> Trial:
-    """Opens the run of a configuration on labelled files.
+def open_trial(config: RunConfig, workdir: str, folder: str) -> Trial:
+    """Opens the run of a configuration.
 
     Args:
       config: of the run.
+      workdir: its folder; empty: not decided.
       folder: a temporary folder, in place of the run's.
 
     Raises:
-      UserError: what training would raise.
+      UserError: what training would raise; prepared data have other settings or are corrupt.
     """
-    run = open_run(config, folder)
-    rows = tuple(run.training_rows(phase).rows_per_epoch for phase in run.phases)
-    held_out = tuple(
-        sum(rows.rows_per_epoch for rows in run.evaluation_rows(phase)) for phase in run.phases
-    )
-    return Trial(run, rows, held_out)
-
-
-def open_prepared(config: PretrainingConfig, workdir: str, folder: str) -> Trial:
-    """Opens the run of a configuration on a prepared corpus, whose checksums are verified.
-
-    Raises:
-      UserError: the data have other settings, or are corrupt; what training would raise.
-    """
-    place = config.data_dir(workdir)
+    if not isinstance(config, PretrainingConfig):
+        run = open_run(config, folder)
+        rows = tuple(rows.rows_per_epoch for rows in run.training)
+        held_out = tuple(sum(rows.rows_per_epoch for rows in of) for of in run.evaluation)
+        return Trial(run, rows, held_out)
+    place = config.data_dir(workdir) if workdir or config.data.dir else ""
+    if not (place and os.path.isfile(os.path.join(place, MANIFEST))):
+        return _open_sample(config, folder)
     find_prepared(config.data, place, lambda _: None)
     run = open_run(config.replace({"data.dir": place}), folder)
-    lengths = [phase.sequence_length for phase in run.phases]
     manifest = Manifest.load(place)
+    lengths = [phase.sequence_length for phase in run.phases]
     rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
     held_out = tuple(_num_rows(manifest, VALIDATION, length) for length in lengths)
     return Trial(run, rows, held_out, manifest)
 
 
-def open_sample(config: PretrainingConfig, folder: str) -> Trial:
-    """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`.
-
-    Raises:
-      UserError: there is no text, or too little; what training would raise.
-    """
+def _open_sample(config: PretrainingConfig, folder: str) -> Trial:
+    """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`."""
     started = time.monotonic()
-    text = sample.take(config.data)
+    documents, text_bytes, scale = take_sample(config.data)
     reading = time.monotonic() - started
     path = os.path.join(folder, "sample.txt")
-    text.write(path)
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        for document in documents:
+            file.write("\n".join(" ".join(s.split()) for s in document) + "\n\n")
     changed = config.replace(
         {
             "data.source": f"text:{path}",
@@ -133,39 +131,69 @@ def open_sample(config: PretrainingConfig, folder: str) -> Trial:
     run = open_run(changed, folder)
     preparing = time.monotonic() - started
     manifest = Manifest.load(changed.data.dir)
-    rows, held_out = _scaled_rows(config, run, manifest, text.scale)
-    steps = config.total_steps(rows)
-    cores = config.data.num_processes or os.cpu_count() or 1
-    repeats = _repeats(config)
-    shards = repeats * _row_bytes(manifest, TRAIN) + _row_bytes(manifest, VALIDATION)
-    return Trial(
-        run=dataclasses.replace(run, phases=config.make_phases(steps)),
-        rows=rows,
-        held_out=held_out,
-        manifest=manifest,
-        text=text,
-        prepare_seconds=reading + preparing * text.scale * (1 + repeats) / 2 / cores,
-        prepare_bytes=shards * text.scale,
-    )
-
-
-def _scaled_rows(
-    config: PretrainingConfig, run: Run, manifest: Manifest, scale: float
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the rows to train on and the held-out ones of the whole corpus, for each phase."""
+    # How often each document is in the data; the sample has each once.
+    repeats = config.data.dupe_factor if config.data.segments == "pairs" else 1
     share = config.data.validation_share
     rows, held_out = [], []
     for phase in run.phases:
         length = phase.sequence_length
         both = manifest.num_rows(TRAIN, length) + _num_rows(manifest, VALIDATION, length)
-        rows.append(max(1, round(both * scale * (1 - share) * _repeats(config))))
+        rows.append(max(1, round(both * scale * (1 - share) * repeats)))
         held_out.append(round(both * scale * share))
-    return tuple(rows), tuple(held_out)
+    cores = config.data.num_processes or os.cpu_count() or 1
+    shards = repeats * _row_bytes(manifest, TRAIN) + _row_bytes(manifest, VALIDATION)
+    return Trial(
+        run=dataclasses.replace(run, phases=config.make_phases(config.total_steps(tuple(rows)))),
+        rows=tuple(rows),
+        held_out=tuple(held_out),
+        manifest=manifest,
+        sample=documents,
+        text_bytes=text_bytes,
+        prepare_seconds=reading + preparing * scale * (1 + repeats) / 2 / cores,
+        prepare_bytes=shards * scale,
+    )
 
 
-def _repeats(config: PretrainingConfig) -> int:
-    """Returns how often each document is in the data; the sample has each once."""
-    return config.data.dupe_factor if config.data.segments == "pairs" else 1
+def take_sample(config: DataConfig) -> tuple[tuple[Document, ...], float, float]:
+    """Returns the sample of a corpus, the bytes of the whole text, and how often they are its own.
+
+    Raises:
+      UserError: there is no text, or it is malformed and `config.on_bad_text` is `error`.
+    """
+    source = make_source(config)
+    documents: list[Document] = []
+    sizes: list[int] = []
+    total, share = 0, 1.0
+    chunks = source.chunks()
+    weights = [_weight(chunk) for chunk in chunks]
+    for number, chunk in enumerate(chunks, 1):
+        for document in source.read(chunk, Counter()):
+            documents.append(document)
+            sizes.append(sum(len(s.encode("utf-8", "surrogatepass")) + 1 for s in document))
+            total += sizes[-1]
+            if total >= _MAX_CHUNK_BYTES:
+                share = min(0.99, total / (_COMPRESSION * sum(weights)))
+                break
+        else:
+            if total >= _READ_BYTES and number < len(chunks):
+                share = sum(weights[:number]) / sum(weights)
+        if share < 1:
+            break
+    if not documents:
+        raise UserError(f"There is no text in data.source={config.source!r}.")
+    step = min(max(1, total // _SAMPLE_BYTES), max(1, len(documents) // _FEWEST_DOCUMENTS))
+    text_bytes = total / share
+    return tuple(documents[::step]), text_bytes, text_bytes / max(1, sum(sizes[::step]))
+
+
+def _weight(chunk: Any) -> float:
+    """Returns the bytes of a chunk of files; 1 for chunks of other sources, which are alike."""
+    if not (isinstance(chunk, Iterable) and all(hasattr(part, "path") for part in chunk)):
+        return 1.0
+    return sum(
+        (os.path.getsize(part.path) if part.stop is None else part.stop) - part.start
+        for part in chunk
+    )
 
 
 def _num_rows(manifest: Manifest, split: str, length: int) -> int:

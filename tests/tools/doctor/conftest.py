@@ -4,7 +4,6 @@ import importlib
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -102,13 +101,18 @@ def make_config(files):
     return make
 
 
-@pytest.fixture(scope="session")
-def look(make_config) -> Callable[..., list[tuple[str, Finding]]]:
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """Lets `examine` end before it compiles."""
+    monkeypatch.setattr("bert_jax.tools.doctor.examine.all_shapes", lambda _: [])
+
+
+@pytest.fixture
+def look(make_config, uncompiled) -> Callable[..., list[tuple[str, Finding]]]:
     """Returns a function (file in configs/, workdir, **changes) -> findings before compilation."""
 
     def look(name: str = "tiny", workdir: str = "", **changes: Any):
-        with mock.patch("bert_jax.tools.doctor.examine.all_shapes", lambda _: []):
-            return list(examine(make_config(name, **changes), workdir, 0))
+        return list(examine(make_config(name, **changes), workdir, 0))
 
     return look
 

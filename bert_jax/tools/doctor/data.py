@@ -1,0 +1,224 @@
+"""Whether a corpus or labelled files can be right, and whether the vocabulary fits them."""
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bert_jax.config.run import PretrainingConfig
+from bert_jax.data.labelled.labelled_rows import LabelledRows
+from bert_jax.text.tokenization import Tokenizer, split_runs
+from bert_jax.text.word_tokenizer import WordTokenizer
+from bert_jax.tools.doctor.finding import Finding, in_bytes, ok, problem, warning
+from bert_jax.tools.doctor.trial import Trial
+from bert_jax.training.open import TRAIN, VALIDATION
+
+# Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
+# A vocabulary of whole words leaves out rare ones; ELMo reads their characters.
+_MANY_UNKNOWN, _MANY_UNKNOWN_WORDS, _MOST_UNKNOWN = 0.02, 0.1, 0.2
+# Texts of a file or sentences of a sample that are tokenized to find unknown tokens.
+_MAX_TEXTS = 5000
+# Of the pieces of a vocabulary with letters that have an upper-case one. The released BERTs: 0 of
+# the uncased one, 32 % of the cased one.
+_CASED = 0.01
+# With B drawn at random for half of the pairs, this share is 0.5; documents of one sentence have no
+# next one, so that B is always random.
+_MOST_RANDOM = 0.65
+# Share of training texts with several labels that a warning begins at.
+_CONTRADICTIONS = 0.01
+# Of a leak: the evaluation measures what was learned by heart.
+_MOST_LEAKS = 0.5
+# Counts of readers that mean a loss, and what to do.
+_FAULTS = {
+    "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
+    "broken_entities": "Correct the tags: E- and S- end an entity that has a beginning.",
+    "questions_not_found": "Correct the offsets and the texts of the answers (answer_start).",
+    "rows_left_out": "Correct the rows, or give their column with config.data.label.",
+    "broken_rows": "Rows have fewer columns than the header: quote tabs and newlines in cells.",
+    "empty_texts": "Remove the examples without text.",
+}
+# Fields of an example (data/labelled/examples.py) that are its label, and those that only name it.
+_LABELS = {"labels", "tags", "label", "answers", "is_impossible"}
+_NAMES = {"where", "id", "document"}
+
+
+def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
+    """Yields findings about a prepared corpus, or about the sample of one.
+
+    Args:
+      config: of the run.
+      trial: has the manifest of the corpus or of its sample.
+    """
+    manifest = trial.manifest
+    assert manifest is not None
+    counts, about = manifest.content["corpus"], "about " if trial.sample else ""
+    if trial.sample:
+        yield ok(
+            f"About {in_bytes(trial.text_bytes)} of text are not prepared yet; sampled:"
+            f" {len(trial.sample):,} documents, {counts['tokens']:,} tokens."
+        )
+    else:
+        yield ok(
+            f"Prepared data in {manifest.folder}: {counts['documents']:,} documents,"
+            f" {counts['tokens']:,} tokens; the files are intact."
+        )
+    sentences = itertools.chain.from_iterable(trial.sample)
+    share = counts["unknown_token_share"]
+    yield from check_vocabulary(trial.run.tokenizer, share, "The text", sentences)
+    for phase, rows, held_out in zip(trial.run.phases, trial.rows, trial.held_out, strict=True):
+        padding = manifest.statistics(TRAIN, phase.sequence_length)["padding_share"]
+        yield ok(
+            f"Sequences of {phase.sequence_length} tokens: {about}{rows:,} to train on,"
+            f" {padding:.0%} of them padding; {about}{held_out:,} held out."
+        )
+    if VALIDATION not in manifest.splits:
+        yield warning(
+            "Nothing is held out (config.data.validation_share=0): no evaluation will say whether"
+            " the model learns.",
+            "--config.data.validation_share=0.05",
+        )
+    if config.data.segments == "pairs" and config.model.next_sentence:
+        statistics = manifest.statistics(TRAIN, trial.run.phases[0].sequence_length)
+        if (share := statistics["random_next_share"]) > _MOST_RANDOM:
+            yield warning(
+                f"In {share:.0%} of the pairs the second text is random; about 50 % is meant:"
+                " documents of one sentence have no next one.",
+                "Put sentences of a document on lines without blank lines between; or train without"
+                " next sentences: --config.model.next_sentence=false"
+                " --config.data.segments=full_sentences",
+            )
+
+
+def check_vocabulary(
+    tokenizer: Tokenizer, share: float, where: str, texts: Iterable[str] = ()
+) -> Iterator[Finding]:
+    """Yields findings about unknown tokens, and the case of a vocabulary.
+
+    Args:
+      tokenizer: of the vocabulary.
+      share: of the tokens that are unknown.
+      where: how findings name the text.
+      texts: in which examples of unknown words are looked for, in the first _MAX_TEXTS.
+    """
+    cased = is_cased(tokenizer.pieces)
+    if cased and tokenizer.lowercase:
+        yield warning(
+            "config.data.lowercase=True, but the vocabulary has words with capitals, which no text"
+            " reaches then.",
+            "--config.data.lowercase=false",
+        )
+    what = f"{where}: {share:.2%} of the tokens are unknown"
+    many = _MANY_UNKNOWN_WORDS if isinstance(tokenizer, WordTokenizer) else _MANY_UNKNOWN
+    if share <= many:
+        yield ok(f"{what}.")
+        return
+    runs = (run for text in itertools.islice(texts, _MAX_TEXTS) for run in split_runs(text))
+    unknown = Counter(run[:40] for run in runs if tokenizer.unk_id in tokenizer.encode(run))
+    if unknown:
+        what += f", such as {', '.join(repr(run) for run, _ in unknown.most_common(6))}"
+    capitals = sum(any(map(str.isupper, run)) for run in unknown)
+    if not (cased or tokenizer.lowercase) and capitals > len(unknown) / 2:
+        what += "; the vocabulary has no capitals, and config.data.lowercase=False"
+        fix = "--config.data.lowercase=true"
+    else:
+        fix = (
+            "Take a vocabulary of this language and kind of text (config.data.vocab, or another"
+            " config.init_from), or train one on the text: --config.data.vocab=train:wordpiece."
+        )
+    if share > _MOST_UNKNOWN:
+        yield problem(f"{what}; the model would learn little but [UNK].", fix)
+    else:
+        yield warning(f"{what}; usual is less than 0.1 %.", fix)
+
+
+def is_cased(pieces: Iterable[str]) -> bool:
+    """Returns whether the pieces of a vocabulary have capitals; [CLS] and <S> do not count."""
+    words = [piece for piece in pieces if any(map(str.isalpha, piece)) and piece[0] not in "[<"]
+    return sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))
+
+
+# ------------------------------------------------------------------ labelled files
+
+
+def check_labelled(trial: Trial) -> Iterator[Finding]:
+    """Yields findings about labelled files, their labels and what they have in common."""
+    files = (*trial.run.training, *trial.run.evaluation[0])
+    train, *evaluated = (rows for rows in files if isinstance(rows, LabelledRows))
+    for rows in (train, *evaluated):
+        yield from check_file(rows, trial.run.tokenizer)
+    labels: dict[Any, set[Any]] = {}
+    for example in train.examples:
+        labels.setdefault(_content(example), set()).add(_label(example))
+    number = len(train.examples)
+    if (contradictions := sum(len(of) > 1 for of in labels.values())) > _CONTRADICTIONS * number:
+        yield warning(
+            f"train: {contradictions:,} texts are there several times with different labels.",
+            "Decide for one label, or remove them.",
+        )
+    contexts = {c for e in train.examples if (c := getattr(e, "context", ""))}
+    for rows in evaluated:
+        new = [example for example in rows.examples if _content(example) not in labels]
+        yield check_leak(rows, len(rows.examples) - len(new))
+        if shared := sum(getattr(example, "context", None) in contexts for example in new):
+            yield warning(
+                f"{shared:,} questions of {rows.name} are about a context that train has too.",
+                "Split the files by articles.",
+            )
+
+
+def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
+    """Yields findings about one file: its labels, unknown tokens, and what its reader repaired."""
+    title = f"{rows.name} ({rows.source})"
+    yield ok(f"{title}: {len(rows.examples):,} examples.")
+    if len(golds := {gold for example in rows.examples for gold in _golds(example)}) == 1:
+        what = f"{title}: all examples have the same label {golds.pop()!r}"
+        fix = "Give examples of all classes: is config.data.label the right column?"
+        if rows.name == "train":
+            yield problem(f"{what}, so there is nothing to learn.", fix)
+        else:
+            yield warning(f"{what}, so a constant answer is right.", fix)
+    for name, count in rows.counts.items():
+        if name in _FAULTS:
+            yield warning(f"{title}: {count:,} {name.replace('_', ' ')}.", _FAULTS[name])
+    texts = [text for example in rows.examples[:_MAX_TEXTS] for text in _texts(example)]
+    ids = list(itertools.chain.from_iterable(map(tokenizer.encode, texts)))
+    share = ids.count(tokenizer.unk_id) / max(1, len(ids))
+    yield from check_vocabulary(tokenizer, share, rows.name, texts)
+
+
+def check_leak(rows: LabelledRows, leaks: int) -> Finding:
+    """Returns a finding about the examples of a file whose texts are trained on."""
+    if not leaks:
+        return ok(f"No example of {rows.name} is in train.")
+    share = leaks / len(rows.examples)
+    what = f"{leaks:,} of {len(rows.examples):,} examples of {rows.name} ({share:.1%}) are in train"
+    fix = "Remove them from the training file."
+    if share > _MOST_LEAKS:
+        return problem(f"{what}: its score would say nothing about new texts.", fix)
+    return warning(f"{what}: its score would be too high.", fix)
+
+
+def _values(example: Any, chosen: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(getattr(example, f.name) for f in dataclasses.fields(example) if f.name in chosen)
+
+
+def _label(example: Any) -> tuple[Any, ...]:
+    return _values(example, _LABELS)
+
+
+def _golds(example: Any) -> Iterable[Any]:
+    """Returns the tags of an example, or its label as one value."""
+    return getattr(example, "tags", None) or (_label(example),)
+
+
+def _content(example: Any) -> tuple[Any, ...]:
+    """Returns what an example is about: its texts and words, without its names and labels."""
+    names = {field.name for field in dataclasses.fields(example)}
+    return _values(example, names - _NAMES - _LABELS)
+
+
+def _texts(example: Any) -> Iterator[str]:
+    for value in _content(example):
+        if value:
+            yield value if isinstance(value, str) else " ".join(value)

@@ -1,0 +1,262 @@
+"""Corpora and labelled files, each written with the fault that must be found."""
+
+import gzip
+import json
+import random
+import shutil
+
+import pytest
+
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.tools.doctor import data, trial
+from tests.tools.doctor.conftest import VOCABULARY, bad, found, sentence, write_corpus, write_tags
+
+# ------------------------------------------------------------------ corpora
+
+
+@pytest.fixture
+def look_at(look, tmp_path):
+    """Returns a function (text, **changes) -> findings about a run on this text."""
+
+    def run(text: str, **changes):
+        path = tmp_path / "corpus.txt"
+        path.write_text(text)
+        return look(data__source=f"text:{path}", **changes)
+
+    return run
+
+
+def documents(count, sentences=6, seed=3):
+    rng = random.Random(seed)
+    return ["\n".join(sentence(rng) + "." for _ in range(sentences)) for _ in range(count)]
+
+
+def test_a_good_corpus_has_no_warning(look, files, tmp_path):
+    before = sorted(path.name for path in files.iterdir())
+    findings = look(workdir=str(tmp_path / "run"), data__dir=str(tmp_path / "data"))
+    assert bad(findings) == []
+    found(findings, "ok", "sampled: 300 documents")
+    found(findings, "ok", "0.00% of the tokens are unknown")
+    found(findings, "ok", "Sequences of 32 tokens: about")
+    assert not list(tmp_path.iterdir())
+    assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_a_sample_has_about_the_rows_of_the_whole_corpus(make_config, monkeypatch, tmp_path):
+    monkeypatch.setattr(trial, "_SAMPLE_BYTES", 250_000)
+    write_corpus(tmp_path / "corpus.txt", documents=6000)
+    config = make_config(data__source=f"text:{tmp_path / 'corpus.txt'}", data__dupe_factor=3)
+    (tmp_path / "trial").mkdir()
+    opened = trial.open_trial(config, "", str(tmp_path / "trial"))
+    assert 1000 < len(opened.sample) < 2000
+    manifest = prepare(config.data, str(tmp_path / "data"), 1, lambda _: None)
+    assert opened.rows[0] == pytest.approx(manifest.num_rows("train", 32), rel=0.1)
+    assert opened.held_out[0] == pytest.approx(manifest.num_rows("validation", 32), rel=0.1)
+    written = sum(file.stat().st_size for file in (tmp_path / "data").rglob("*.array*"))
+    assert written and opened.prepare_bytes == pytest.approx(written, rel=0.3)
+
+
+def test_a_part_of_a_long_text_is_read(make_config, monkeypatch, tmp_path):
+    for number in range(4):  # each is a chunk
+        write_corpus(tmp_path / f"{number}.txt", documents=100, seed=number)
+    monkeypatch.setattr("bert_jax.text.sources.RANGE_BYTES", 1000)
+    monkeypatch.setattr(trial, "_READ_BYTES", 40_000)
+    config = make_config(data__source=f"text:{tmp_path}/*.txt")
+    sample, text_bytes, _ = trial.take_sample(config.data)
+    assert len(sample) < 400
+    total = sum(path.stat().st_size for path in tmp_path.glob("*.txt"))
+    assert text_bytes == pytest.approx(total, rel=0.05)
+
+
+def test_compressed_text_is_not_read_to_its_end(make_config, monkeypatch, tmp_path):
+    write_corpus(tmp_path / "corpus.txt", documents=400)
+    with gzip.open(tmp_path / "corpus.txt.gz", "wb") as file:
+        file.write((tmp_path / "corpus.txt").read_bytes())
+    monkeypatch.setattr(trial, "_MAX_CHUNK_BYTES", 40_000)
+    config = make_config(data__source=f"text:{tmp_path / 'corpus.txt.gz'}")
+    sample, text_bytes, _ = trial.take_sample(config.data)
+    assert len(sample) < 400
+    assert text_bytes == pytest.approx((tmp_path / "corpus.txt").stat().st_size, rel=0.3)
+
+
+def test_text_that_training_would_refuse_is_a_problem(look, look_at):
+    findings = look(data__source="text:/no/such/*.txt")
+    found(findings, "problem", "No file matches '/no/such/*.txt'")
+    found(findings, "note", "need data that can be opened")
+    findings = look_at("\n\n".join(documents(3, sentences=30)))
+    found(findings, "problem", "The corpus needs at least four documents")
+
+
+def test_documents_of_one_sentence_have_no_next_one(look_at):
+    rng = random.Random(0)
+    text = "\n\n".join(sentence(rng, 15, 20) + "." for _ in range(900))
+    finding = found(look_at(text), "warning", "of the pairs the second text is random")
+    assert "next_sentence=false" in finding.fix
+
+
+def test_unknown_words(look_at):
+    rng = random.Random(0)
+    texts = documents(300)
+    few = [text if rng.random() > 0.5 else text.replace(" ", " quux ", 3) for text in texts]
+    finding = found(look_at("\n\n".join(few)), "warning", "are unknown, such as 'quux'")
+    assert "train:wordpiece" in finding.fix
+    many = [text.replace(" ", " quux ") for text in texts]
+    found(look_at("\n\n".join(many)), "problem", "little but [UNK]")
+
+
+def test_nothing_is_held_out(look):
+    findings = look(data__validation_share=0.0)
+    found(findings, "warning", "Nothing is held out (config.data.validation_share=0)")
+
+
+def test_prepared_data_are_used(look, make_config, tmp_path):
+    prepare(make_config().data, str(tmp_path), 1, lambda _: None)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    findings = look(data__dir=str(tmp_path))
+    found(findings, "ok", f"Prepared data in {tmp_path}: 300 documents")
+    assert bad(findings) == []
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    findings = look(data__dir=str(tmp_path), data__short_seq_prob=0.2)
+    found(findings, "problem", "has data of other settings (short_seq_prob: 0.1 there, 0.2")
+    shard = next(path for path in tmp_path.iterdir() if "train" in path.name)
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    found(look(data__dir=str(tmp_path)), "problem", "is corrupt: its SHA-256 is not the one")
+
+
+def test_a_vocabulary_of_the_other_case(look, look_at, tmp_path):
+    text = "\n\n".join(text.title() for text in documents(300))
+    findings = look_at(text, data__lowercase=False)
+    finding = found(findings, "problem", "the vocabulary has no capitals, and config.data.lower")
+    assert finding.fix == "--config.data.lowercase=true"
+    (tmp_path / "vocab.txt").write_text("\n".join([*VOCABULARY[:-4], "Good", "Bad", "?", "."]))
+    findings = look(data__vocab=str(tmp_path / "vocab.txt"))
+    finding = found(findings, "warning", "the vocabulary has words with capitals")
+    assert finding.fix == "--config.data.lowercase=false"
+
+
+def test_the_case_of_released_vocabularies(shared_data):
+    pieces = {
+        name: (shared_data / "vocab" / name / "vocab.txt").read_text().split("\n")[:-1]
+        for name in ("bert-base-cased", "bert-base-uncased", "bert-base-multilingual-cased")
+    }
+    assert {name for name, of in pieces.items() if data.is_cased(of)} == {
+        "bert-base-cased",
+        "bert-base-multilingual-cased",
+    }
+
+
+# ------------------------------------------------------------------ labelled files
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Returns a function (train rows, eval rows) -> changes of a configuration."""
+
+    def write(train, evaluation):
+        for name, rows in (("train", train), ("dev", evaluation)):
+            lines = "\n".join(["text_a\tlabel", *map("\t".join, rows)]) + "\n"
+            (tmp_path / f"{name}.tsv").write_text(lines)
+        return {
+            "data__train": str(tmp_path / "train.tsv"),
+            "data__eval": str(tmp_path / "dev.tsv"),
+        }
+
+    return write
+
+
+def rows(path):
+    return [tuple(line.split("\t")) for line in path.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", ["classification", "tagging"])
+def test_good_files_have_no_warning(name, look):
+    findings = look(name)
+    assert bad(findings) == []
+    found(findings, "ok", "No example of eval")
+    assert {group for group, _ in findings} == {"data", "run"}
+
+
+def test_files_with_one_label(look, files, texts):
+    train, dev = rows(files / "train.tsv"), rows(files / "dev.tsv")
+    good = [(text, "good") for text, _ in dev]
+    findings = look("classification", **texts(train, good))
+    found(findings, "warning", "the same label (('good',),), so a constant answer is right")
+    findings = look("classification", **texts([(text, "good") for text, _ in train], good))
+    found(findings, "problem", "so there is nothing to learn")
+
+
+@pytest.mark.parametrize("number, level", [(1, "warning"), (24, "problem"), (40, "problem")])
+def test_examples_in_both_files_are_found_by_their_text(number, level, look, files, texts):
+    train, evaluation = rows(files / "train.tsv"), rows(files / "dev.tsv")
+    evaluation[:number] = [(text, "bad") for text, _ in train[:number]]  # with other labels
+    findings = look("classification", **texts(train, evaluation))
+    found(findings, level, f"{number} of 40 examples of eval")
+
+
+def test_texts_with_several_labels(look, files, texts):
+    train = rows(files / "train.tsv")
+    other = [(text, "bad" if label == "good" else "good") for text, label in train[30:40]]
+    findings = look("classification", **texts(train + other, rows(files / "dev.tsv")))
+    found(findings, "warning", "10 texts are there several times with different labels")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("text_a\tlabel\n", "has no"),
+        (None, "there is no such file"),
+        ("text_a\tx\na\tb\n", "no column"),
+        ("text_a\tlabel\ngood\tbetter\n", "line 2: unknown label 'better'; the labels of the"),
+    ],
+)
+def test_files_that_training_would_refuse_are_problems(text, message, look, tmp_path):
+    path = tmp_path / "dev.tsv"
+    if text is not None:
+        path.write_text(text)
+    found(look("classification", data__eval=str(path)), "problem", message)
+
+
+def test_unknown_tokens_of_labelled_files(look, tmp_path):
+    few = [piece for i, piece in enumerate(VOCABULARY) if i % 10 or i < 5]
+    (tmp_path / "vocab.txt").write_text("\n".join(few) + "\n")
+    findings = look("classification", data__vocab=str(tmp_path / "vocab.txt"))
+    found(findings, "warning", "train: ")
+    found(findings, "warning", "eval: ")
+
+
+def test_tags_of_two_schemes_in_one_file(look, tmp_path):
+    write_tags(tmp_path / "a.conll", 32, scheme="I")
+    write_tags(tmp_path / "b.conll", 32, seed=5)
+    mixed = tmp_path / "mixed.conll"
+    mixed.write_text((tmp_path / "a.conll").read_text() + "\n" + (tmp_path / "b.conll").read_text())
+    findings = look("tagging", data__train=str(mixed))
+    assert "correct the tags" in found(findings, "warning", "1 mixed scheme files").fix
+
+
+def write_questions(path, contexts, wrong=0):
+    """Writes a question about each context; the answers of the first are not in it."""
+    paragraphs = []
+    for number, context in enumerate(contexts):
+        word = context.split()[2] if number >= wrong else "zzz"
+        answers = [{"text": word, "answer_start": max(0, context.find(word))}]
+        question = {"id": f"{path.stem}{number}", "question": "good ?", "answers": answers}
+        paragraphs.append({"context": context, "qas": [question]})
+    article = {"title": "t", "paragraphs": paragraphs}
+    path.write_text(json.dumps({"version": "1.1", "data": [article]}))
+
+
+def test_questions_about_the_same_context(look, files, tmp_path):
+    contexts = [text for text, _ in rows(files / "train.tsv")]
+    train, dev = tmp_path / "train.json", tmp_path / "dev.json"
+    write_questions(train, contexts[:40])
+    write_questions(dev, contexts[40:80])
+    changes = {"data__train": str(train), "data__eval": str(dev)}
+    assert bad(look("span", **changes)) == []
+    shutil.copy(train, dev)
+    dev.write_text(dev.read_text().replace("good ?", "bad ?"))
+    findings = look("span", **changes)
+    assert "by articles" in found(findings, "warning", "40 questions of eval").fix
+    write_questions(dev, contexts[40:80], wrong=9)
+    assert "offsets" in found(look("span", **changes), "warning", "9 questions not found").fix

@@ -1,0 +1,237 @@
+"""Memory, disk and time: against arithmetic, real processes and real runs."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from bert_jax.tools.doctor import measured, needs
+from bert_jax.tools.doctor.examine import examine
+from bert_jax.tools.doctor.finding import in_bytes
+from bert_jax.tools.doctor.measured import Evaluated
+from bert_jax.tools.doctor.trial import open_trial
+from bert_jax.training.state import abstract_params
+from bert_jax.training.train import train
+from tests.tools.doctor.conftest import bad, found
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def trial(make_config, tmp_path_factory):
+    return open_trial(make_config(), "", str(tmp_path_factory.mktemp("corpus")))
+
+
+@pytest.fixture(scope="module")
+def update(trial):
+    """What was measured of the only shape of the corpus."""
+    (only,) = measured.Workbench(trial, 2).measure(measured.all_shapes(trial.run))
+    return only
+
+
+def test_a_corpus_has_a_shape_for_each_phase(trial):
+    (shape,) = measured.all_shapes(trial.run)
+    assert (shape.rows, shape.length, shape.updates) == (32, 32, 300)
+
+
+def test_labelled_files_have_a_shape_for_each_length(make_config, tmp_path):
+    config = make_config("classification", data__bucket_lengths=(16, 32))
+    run = open_trial(config, "", str(tmp_path)).run
+    shapes = measured.all_shapes(run)
+    assert sum(shape.updates for shape in shapes) == run.steps
+    for shape in shapes:
+        batch = run.training[0].batch(shape.number, 0, shape.rows)
+        assert batch["input_ids"].shape == (shape.rows, shape.length)
+
+
+def test_an_update_is_executed_and_its_state_is_parameters_and_two_moments(trial, update):
+    params = abstract_params(trial.run.task_at(trial.run.phases[0]), trial.run.mesh)
+    numbers = sum(x.size for x in jax.tree.leaves(params))
+    assert update.state == pytest.approx(3 * 4 * numbers, rel=0.01)
+    assert update.peak > update.state
+    assert update.rows == update.shape.rows
+    assert 0 < update.step_seconds < 5
+
+
+def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(trial, update, monkeypatch):
+    """Its time is multiplied, its memory is that of all rows."""
+    room = (update.peak + update.state) // 2
+    monkeypatch.setattr(measured, "free_memory", lambda: room)
+    (part,) = measured.Workbench(trial, 1).measure([update.shape])
+    assert part.peak == update.peak
+    assert part.rows == 8 and part.step_seconds > 0  # 8 devices
+    assert "from 8 x 32 tokens" in needs.describe(part).what
+    monkeypatch.setattr(needs, "free_memory", lambda: update.peak * 7 // 8)
+    monkeypatch.setattr(needs, "used_memory", lambda: 0)
+    part = dataclasses.replace(part, process=0, program=0)
+    findings = needs.check_memory(trial, [part])
+    assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
+
+
+def test_a_state_that_does_not_fit_is_not_measured(trial, update, monkeypatch):
+    monkeypatch.setattr(measured, "free_memory", lambda: 1000)
+    monkeypatch.setattr(needs, "free_memory", lambda: 1000)
+    (nothing,) = measured.Workbench(trial, 1).measure([update.shape])
+    assert nothing.step_seconds == 0
+    finding = found(needs.check_memory(trial, [nothing]), "problem", "The run needs")
+    assert "do not fit" in finding.fix
+    found(needs.check_time(trial, [nothing], {}), "note", "is not estimated")
+
+
+def test_the_process_and_its_programs_count_on_cpus(trial, update, monkeypatch):
+    large = {"peak": 125_000_000, "checkpoint": 10**9}  # on each of 8 devices
+    update = dataclasses.replace(update, process=8 * 10**8, program=10**8, **large)
+    evaluated = [Evaluated(program=10**8)]
+    monkeypatch.setattr(needs, "used_memory", lambda: 10**9)
+    monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
+    findings = needs.check_memory(trial, [update], evaluated)
+    line = found(findings, "ok", "about 4.0 GB of memory: 2.0 GB for").what
+    assert "200 MB for compiled programs" in line
+    monkeypatch.setattr(needs, "free_memory", lambda: 390_000_000)  # 8 of them, and the process
+    found(needs.check_memory(trial, [update], evaluated), "warning", "it can have 4.1 GB")
+    monkeypatch.setattr(needs, "free_memory", lambda: 0)
+    found(needs.check_memory(trial, [update], evaluated), "ok", "is not known")
+
+
+def test_the_memory_of_accelerators_is_their_own(trial, update, monkeypatch):
+    monkeypatch.setattr(needs, "device_memory", lambda: 10**9)
+    monkeypatch.setattr(needs, "free_memory", lambda: 2 * update.peak)
+    found(needs.check_memory(trial, [update]), "ok", in_bytes(update.peak))
+
+
+def test_evaluations_may_need_more_than_updates(trial, update, monkeypatch):
+    monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
+    findings = needs.check_memory(trial, [update], [Evaluated(peak=10**10)])
+    finding = found(findings, "problem", "160.0 GB for evaluations")
+    assert finding.fix == "--config.eval.batch_size=8"
+
+
+@pytest.mark.parametrize("part, level", [(0.9, "problem"), (1.06, "warning"), (100, "ok")])
+def test_disks(part, level, make_config, trial, monkeypatch):
+    def check():
+        (finding,) = needs.check_disk(make_config(), "runs/x", trial, 10**9)
+        return finding
+
+    needed = float(re.search(r"About ([\d.]+) GB", check().what)[1]) * 1e9
+    monkeypatch.setattr(needs, "free_space", lambda _: int(part * needed))
+    assert check().level == level
+    assert "1 checkpoints of 1.0 GB" in check().what and "of data, twice that" in check().what
+
+
+def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
+    config = make_config("classification", epochs=1.0)
+    opened = open_trial(config, "", str(tmp_path / "trial"))
+    (only,) = measured.Workbench(opened, 0).measure(measured.all_shapes(opened.run))
+    train(config, str(tmp_path / "run"))
+    folder = tmp_path / "run" / "checkpoints"
+    written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    # the names of arrays, compressed parts
+    assert only.checkpoint < written < only.checkpoint + 200_000
+
+
+def test_the_whole_time_is_the_sum_of_its_parts(trial, update):
+    fake = dataclasses.replace(update, compile_seconds=5.0, step_seconds=3.0)
+    assert needs.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s an update")
+    (total,) = needs.check_time(trial, [fake], {})
+    assert "starting and compiling 17 seconds, updates 15 minutes" in total.what  # 300 x 3 s
+    (rest,) = needs.check_time(trial, [fake], {}, 200)
+    assert "The 100 updates that are left will take" in rest.what
+    assert "updates 5 minutes" in rest.what
+    evaluated = {trial.run.phases[0]: Evaluated(compile_seconds=5.0)}
+    (more,) = needs.check_time(trial, [fake], evaluated)
+    assert "compiling 22 seconds" in more.what and "evaluations" in more.what
+
+
+def test_the_time_of_each_phase_is_said(make_config, tmp_path):
+    config = make_config(phases=((16, 0.5), (32, 0.5)))
+    opened = open_trial(config, "", str(tmp_path))
+    fakes = [
+        measured.Measured(shape, 1, 1, 1, 1.0, step_seconds=seconds, rows=shape.rows)
+        for shape, seconds in zip(measured.all_shapes(opened.run), (2.0, 4.0), strict=True)
+    ]
+    (total,) = needs.check_time(opened, fakes, {})
+    assert "updates of 16 tokens 5 minutes, updates of 32 tokens 10 minutes" in total.what
+
+
+def test_each_seed_takes_its_time(make_config, tmp_path):
+    opened = open_trial(make_config("classification", seeds=3), "", str(tmp_path))
+    (shape,) = measured.all_shapes(opened.run)
+    fake = measured.Measured(shape, 1, 1, 1, 1.0, step_seconds=1000.0, rows=1)
+    (total,) = needs.check_time(opened, [fake], {})
+    updates = re.search(r"about ([\d.]+) hours.*updates ([\d.]+) hours.*3 seeds", total.what)
+    assert float(updates[1]) == pytest.approx(3 * float(updates[2]), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["tiny", "classification"])
+def test_a_good_run_is_measured_to_its_end(name, make_config):
+    findings = list(examine(make_config(name), "", 1))
+    assert bad(findings) == []
+    assert "compiling" in found(findings, "ok", "The run will take about").what
+
+
+PRETRAINING = {
+    "config": "configs/tiny.py",
+    "data.source": "text:{files}/corpus.txt",
+    "data.line_format": "sentences",
+    "data.vocab": "{files}/vocab.txt",
+    "model.vocab_size": "159",
+    "phases": "((128, 1.0),)",
+    "global_batch_size": "256",
+    "data.validation_share": "0.4",
+    "steps": "5",
+}
+FINE_TUNING = {
+    "config": "configs/classification.py",
+    "data.train": "{files}/train.tsv",
+    "data.eval": "{files}/dev.tsv",
+    "data.vocab": "{files}/vocab.txt",
+    "data.bucket_lengths": "(8,12)",
+    "model.vocab_size": "159",
+    "model.num_layers": "4",
+    "model.hidden_size": "256",
+    "model.num_heads": "4",
+    "model.intermediate_size": "1024",
+    "max_length": 128,
+    "epochs": "1",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [PRETRAINING, FINE_TUNING], ids=["pretraining", "texts"])
+def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
+    """Of a process that finds its programs kept, as one does that follows `doctor`.
+
+    The bounds are those of docs/doctor.md: the same run has other peaks at other times, since more
+    or less of the next update is in memory before the last one has ended.
+    """
+    config = settings["config"]
+    flags = [f"--config={config}", f"--compilation_cache={tmp_path / 'cache'}"]
+    rest = {name: value for name, value in settings.items() if name != "config"}
+    flags += [f"--config.{name}={str(value).format(files=files)}" for name, value in rest.items()]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_NUM_CPU_DEVICES": "1"}
+    options = {"cwd": REPOSITORY, "env": environment, "capture_output": True, "text": True}
+    words = [sys.executable, "-m", "bert_jax"]
+
+    def estimate() -> float:
+        said = subprocess.run([*words, "doctor", *flags, "--json"], **options)
+        (line,) = [f["what"] for f in json.loads(said.stdout)["findings"] if f["group"] == "memory"]
+        number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
+        return float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+
+    estimate()  # compiles and keeps the programs
+    kept = estimate()
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
+        " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    train = [*words, "train", *flags, f"--workdir={tmp_path / 'run'}"]
+    done = subprocess.run([sys.executable, "-c", program, *train], **options)
+    peak = 1024 * int(done.stdout.splitlines()[-1])
+    print(f"estimate {kept / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB")
+    assert 0.75 * peak <= kept <= 1.5 * peak
