@@ -189,7 +189,7 @@ def lines(
         name: (
             f"{duration * 1e3:.1f}",
             f"{batch_size * SEQUENCE_LENGTH / duration:,.0f}",
-            f"{duration / seconds[OURS]:.2f}",
+            f"{seconds[OURS] / duration:.2f}",
             f"{flops / duration / 1e9:,.0f}",
             f"{flops / duration / peak:.1%}" if peak else "",
         )
