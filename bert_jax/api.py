@@ -17,7 +17,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.config import experiments, store
-from bert_jax.config.group import flatten
+from bert_jax.config.group import flatten, similar
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
@@ -64,11 +64,15 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     Raises:
       UserError: a field does not exist, or its type is another.
     """
+    dotted = {name.replace("__", "."): value for name, value in values.items()}
+    known = dict(flatten(config))
+    for name in dotted:
+        if name not in known:
+            raise UserError(f"There is no configuration field {name}{similar(name, known)}")
     try:
-        config.update_from_flattened_dict({n.replace("__", "."): v for n, v in values.items()})
-    except (KeyError, AttributeError, TypeError) as error:
-        problem = " ".join(map(str, error.args))
-        raise UserError(f"The configuration cannot be used: {problem}") from None
+        config.update_from_flattened_dict(dotted)
+    except TypeError as error:
+        raise UserError(f"The configuration cannot be used: {error}") from None
     return config
 
 

@@ -16,6 +16,19 @@ from bert_jax.files.errors import UserError
 Log = Callable[[str], None]
 
 
+def check_main() -> None:
+    """Refuses to work in a process that imports the program which started it.
+
+    Raises:
+      UserError: the program lacks a guard.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UserError(
+            "Data is prepared by processes that import your script: put its code under"
+            ' `if __name__ == "__main__":`, or set config.data.num_processes=1.'
+        )
+
+
 class Workers:
     """A pool of processes, as a context manager; with one process, jobs run in the caller.
 
@@ -24,6 +37,12 @@ class Workers:
     """
 
     def __init__(self, num_processes: int):
+        """Starts the processes.
+
+        Raises:
+          UserError: the program is being imported by a process that it started.
+        """
+        check_main()
         self._pool = None
         if num_processes > 1:
             self._pool = concurrent.futures.ProcessPoolExecutor(
@@ -55,8 +74,9 @@ class Workers:
             raise UserError(str(error)) from error
         except BrokenProcessPool:
             raise OSError(
-                "a worker process died, perhaps because the memory is full: run again with fewer"
-                " processes (data.num_processes); finished parts are kept"
+                "a worker process died, perhaps because the memory is full, or because the script"
+                ' lacks `if __name__ == "__main__":`; fewer processes take less memory'
+                " (data.num_processes); finished parts are kept"
             ) from None
 
     def run_stage(

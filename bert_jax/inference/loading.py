@@ -23,13 +23,14 @@ from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskData, TaskRow
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import (
-    load_workdir_tokenizer,
-    make_task_data,
-    read_labels,
-)
+from bert_jax.training.run import make_task_data
 from bert_jax.training.state import abstract_params
-from bert_jax.training.workdir import untrained_params, untrained_rows
+from bert_jax.training.workdir import (
+    load_workdir_tokenizer,
+    read_labels,
+    untrained_params,
+    untrained_rows,
+)
 
 # (params, batch) -> arrays whose first dimension is the batch.
 Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]

@@ -26,12 +26,12 @@ class SeedSummary:
     degenerate: int
 
 
-def summarize_seeds(scores: Sequence[float], majority: float) -> SeedSummary:
+def summarize_seeds(scores: Sequence[float], majority: float | None) -> SeedSummary:
     """Summarizes the scores of several runs, one for each seed.
 
     Args:
       scores: one for each run.
-      majority: `classification.majority_class_score` on the same examples.
+      majority: `classification.majority_class_score` on the same examples; None: unknown.
 
     Raises:
       UserError: there are no scores.
@@ -39,10 +39,11 @@ def summarize_seeds(scores: Sequence[float], majority: float) -> SeedSummary:
     if not len(scores):
         raise UserError("There are no runs to summarize.")
     values = np.asarray(scores, np.float64)
+    threshold = -np.inf if majority is None else majority + _TOLERANCE
     return SeedSummary(
         runs=len(values),
         mean=float(values.mean()),
         standard_deviation=float(values.std(ddof=1)) if len(values) > 1 else None,
         best=float(values.max()),
-        degenerate=int((values <= majority + _TOLERANCE).sum()),
+        degenerate=int((values <= threshold).sum()),
     )

@@ -61,9 +61,9 @@ class Labelled(TaskData):
         """Returns scores of labelled examples, `metrics` first."""
         raise NotImplementedError
 
-    def baseline(self, examples: Sequence[Any]) -> float:
-        """Returns the first metric of the majority-class baseline."""
-        return 0.0
+    def baseline(self, examples: Sequence[Any]) -> float | None:
+        """Returns the first metric of the majority-class baseline; None: there is no such value."""
+        return None
 
     def evaluate(self, rows, answers, means):
         """The scores, then the loss; of other files than `eval` with their names in front."""

@@ -34,13 +34,8 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.training.checkpoints import has_checkpoints
-from bert_jax.training.run import (
-    Run,
-    load_workdir_tokenizer,
-    make_checked_mesh,
-    make_task_data,
-    read_labels,
-)
+from bert_jax.training.run import Run, make_checked_mesh, make_task_data
+from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
 TRAIN, VALIDATION = "train", "validation"
 # Lengths that are chosen for labelled examples. Each is compiled for, which takes as long as some

@@ -100,6 +100,8 @@ class Reporter:
         config = self._run.config
         bad = [name for name, is_finite in values.finite.items() if not is_finite]
         message = f"{' and '.join(bad)} not finite at step {step}"
+        if own := [name for name in bad if name in self._run.losses]:
+            message += f" (does the denominator of losses[{own[0]!r}] depend on outputs?)"
         limit = config.nonfinite_limit if config.nonfinite == "skip" else 0
         path = self._dump(step)
         if self._streak > limit:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +9,6 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from bert_jax.config import store
 from bert_jax.config.phases import Phase, duration_steps
 from bert_jax.config.run import (
     BidirectionalLMConfig,
@@ -21,7 +18,6 @@ from bert_jax.config.run import (
 )
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
-from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
@@ -30,7 +26,6 @@ from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.task import Task, TaskData
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.state import make_key
 
 # What a task with such a configuration trains on, and an example of one.
@@ -39,8 +34,6 @@ _NEEDS: dict[type[RunConfig], tuple[str, str]] = {
     BidirectionalLMConfig: ("streams of words", "config.head.softmax, such as configs/elmo.py"),
     FinetuningConfig: ("labelled examples", "config.head, such as configs/classification.py"),
 }
-# The labels of a run, in the order of their numbers.
-LABELS = "labels.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,44 +197,3 @@ def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:
     if config.eval.batch_size:
         sharding.check_batch_size(mesh, "eval.batch_size", config.eval.batch_size)
     return mesh
-
-
-def save_to_workdir(run: Run) -> None:
-    """Writes to the workdir what predictions need in addition to the parameters."""
-    store.save(run.config, run.workdir)
-    vocabulary = read_vocabulary(run.vocabulary_path)
-    write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
-    if run.data.labels is not None:
-        write_labels(run.workdir, run.data.labels)
-
-
-def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
-    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
-
-    Args:
-      workdir: of the run.
-      lowercase, grows: see `load_tokenizer`.
-
-    Raises:
-      UserError: there is no vocabulary.
-    """
-    if path := find_vocabulary(workdir):
-        return load_tokenizer(path, lowercase, grows)
-    raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
-
-
-def read_labels(workdir: str) -> tuple[str, ...]:
-    """Returns the labels of a run.
-
-    Raises:
-      UserError: there are none.
-    """
-    path = pathlib.Path(workdir, LABELS)
-    if not path.is_file():
-        raise UserError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
-    return tuple(read_json(path))
-
-
-def write_labels(workdir: str, labels: Sequence[str]) -> None:
-    """Writes what `read_labels` reads."""
-    write_json(os.path.join(workdir, LABELS), list(labels))

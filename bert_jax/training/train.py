@@ -28,9 +28,10 @@ from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
-from bert_jax.training.run import Run, make_task_data, save_to_workdir
+from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
+from bert_jax.training.workdir import save_to_workdir
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,24 +1,28 @@
-"""Opens the model in a folder: a workdir, or another program's checkpoint."""
+"""The files of a workdir, and the model in it or in another program's folder."""
 
 import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.config import store
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange import LoadedModel, open_foreign
-from bert_jax.files.atomic import write_json
+from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
 from bert_jax.models import reads_new_words
 from bert_jax.tasks import TASKS
+from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
-from bert_jax.training.run import LABELS, read_labels, write_labels
+from bert_jax.training.run import Run
 
+# The labels of a run, in the order of their numbers.
+LABELS = "labels.json"
 # What an import writes beside the parameters.
 CERTIFICATE = "certificate.json"
 
@@ -103,3 +107,44 @@ def _imported_tensors(workdir: str) -> dict[str, Any]:
     """Returns how an import used tensors, from certificate.json; {} for a run that was trained."""
     certificate = pathlib.Path(workdir, CERTIFICATE)
     return json.loads(certificate.read_text())["tensors"] if certificate.is_file() else {}
+
+
+def save_to_workdir(run: Run) -> None:
+    """Writes to the workdir what predictions need in addition to the parameters."""
+    store.save(run.config, run.workdir)
+    vocabulary = read_vocabulary(run.vocabulary_path)
+    write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
+    if run.data.labels is not None:
+        write_labels(run.workdir, run.data.labels)
+
+
+def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
+    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
+
+    Args:
+      workdir: of the run.
+      lowercase, grows: see `load_tokenizer`.
+
+    Raises:
+      UserError: there is no vocabulary.
+    """
+    if path := find_vocabulary(workdir):
+        return load_tokenizer(path, lowercase, grows)
+    raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+
+
+def read_labels(workdir: str) -> tuple[str, ...]:
+    """Returns the labels of a run.
+
+    Raises:
+      UserError: there are none.
+    """
+    path = pathlib.Path(workdir, LABELS)
+    if not path.is_file():
+        raise UserError(f"{workdir} has no {LABELS}: train first, with --mode=train.")
+    return tuple(read_json(path))
+
+
+def write_labels(workdir: str, labels: Sequence[str]) -> None:
+    """Writes what `read_labels` reads."""
+    write_json(os.path.join(workdir, LABELS), list(labels))

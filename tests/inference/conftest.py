@@ -24,12 +24,9 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
-from bert_jax.training.run import (
-    load_workdir_tokenizer,
-    make_task_data,
-    write_labels,
-)
+from bert_jax.training.run import make_task_data
 from bert_jax.training.state import abstract_params
+from bert_jax.training.workdir import load_workdir_tokenizer, write_labels
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from bert_jax.training.listener import Listener
 from bert_jax.training.metrics import Totals
 from bert_jax.training.open import open_run
 from bert_jax.training.resume import checkpoint_meta, restore_or_init
-from bert_jax.training.run import save_to_workdir
 from bert_jax.training.train import train
+from bert_jax.training.workdir import save_to_workdir
 
 STEPS, LEFT = 10_000_000, 20
 PEAK, WARMUP = 1e-3, 1000

@@ -154,11 +154,18 @@ def test_a_loss_of_ones_own_adds_its_own_gradient():
     np.testing.assert_allclose(found.numerator / found.denominator, value, rtol=1e-5)
 
 
-def test_a_denominator_that_depends_on_outputs_is_not_finite_in_microbatches():
-    def wrong(outputs, batch):
-        probabilities = jax.nn.softmax(outputs.masked_lm_logits)
-        return Sum(probabilities.max(), probabilities.sum())
+def by_sums(outputs, batch):
+    probabilities = jax.nn.softmax(outputs.masked_lm_logits)
+    return Sum(probabilities.max(), probabilities.sum())
 
+
+def by_comparisons(outputs, batch):
+    logits = outputs.masked_lm_logits
+    return Sum(logits.sum(), (logits > 0).sum())
+
+
+@pytest.mark.parametrize("wrong", [by_sums, by_comparisons])
+def test_a_denominator_that_depends_on_outputs_is_not_finite_in_microbatches(wrong):
     task = add_losses(make_task(num_layers=1, **NO_DROPOUT), {"wrong": wrong})
     params, batch = random_params(task), make_batch(8)
     _, metrics = gradient_of(task, params, batch, num_microbatches=2)

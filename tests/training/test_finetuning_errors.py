@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.training.open import open_run
-from bert_jax.training.run import write_labels
+from bert_jax.training.workdir import write_labels
 
 
 def assert_refused(

@@ -26,7 +26,8 @@ from bert_jax.tools.doctor.trial import Trial, open_trial
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source
 from bert_jax.training.resume import check_unchanged
-from bert_jax.training.run import LABELS, make_checked_mesh, make_task_data, read_labels
+from bert_jax.training.run import make_checked_mesh, make_task_data
+from bert_jax.training.workdir import LABELS, read_labels
 
 # (group, finding)
 Grouped = tuple[str, Finding]

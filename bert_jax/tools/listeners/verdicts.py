@@ -22,14 +22,16 @@ def verdict(run: Any, step: int, values: Mapping[str, float]) -> list[str]:
     return next_token_verdict(values["loss"], accuracy, train, held_out)
 
 
-def labelled_verdict(metric: str, value: float, baseline: float) -> list[str]:
+def labelled_verdict(metric: str, value: float, baseline: float | None) -> list[str]:
     """Returns the lines for a task on labelled files.
 
     Args:
       metric: name of the score.
       value: of the model.
-      baseline: of a constant prediction.
+      baseline: of a constant prediction; None: unknown, and there is no verdict.
     """
+    if baseline is None:
+        return [f"  {metric} {value:.4f}"]
     lines = [f"  {metric} {value:.4f}   constant prediction {baseline:.4f}"]
     if value > baseline:
         return [*lines, "health: good, it has learned to tell examples apart."]

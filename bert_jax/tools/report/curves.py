@@ -84,8 +84,9 @@ def updates(runs: Sequence[Workdir]) -> list[Content]:
 
 def levels_of(run: Workdir, metric: str) -> list[Level]:
     """Returns what a model reaches that knows only how frequent tokens, pairs or answers are."""
-    if metric == next(iter(run.config.get("metrics", ())), "") and "baseline" in run.results:
-        return [Level("constant prediction", run.results["baseline"])]
+    baseline = run.results.get("baseline")
+    if metric == next(iter(run.config.metrics), "") and baseline is not None:
+        return [Level("constant prediction", baseline)]
     train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
     if not train:
         return []
