@@ -38,9 +38,8 @@ from bert_jax.training.run import Run, make_checked_mesh, make_task_data
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
 TRAIN, VALIDATION = "train", "validation"
-# Lengths that are chosen for labelled examples. Each is compiled for, which takes as long as some
-# epochs of a small file.
-_MOST_LENGTHS = 4
+# Bucket lengths to choose; compiling for one takes as long as some epochs of a small file.
+_MAX_LENGTHS = 4
 
 
 def open_run(
@@ -141,7 +140,7 @@ def _open_labelled(
         examples, counts = _read(data, config.data.train)
         data = dataclasses.replace(data, labels=data.find_labels(examples))
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
-        lengths = lengths or choose_lengths(rows.rows.lengths, _MOST_LENGTHS)
+        lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
