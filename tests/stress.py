@@ -185,13 +185,15 @@ def bundle_index(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.
 def _prepared(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
     lines = [text(rng, 8) if i % 6 else "" for i in range(400)]
     (folder / "corpus.txt").write_text("\n".join(lines))
-    values = defaults.pretraining()
-    values.data.source = f"text:{folder / 'corpus.txt'}"
-    values.data.validation_share = 0.2
-    values.data.num_processes = 1
-    values.model.vocab_size = 64
-    values.phases = ((16, 1.0),)
-    prepare(values.data, str(folder / "data"), 1, lambda line: None)
+    config = defaults.pretraining().replace(
+        {
+            "data.source": f"text:{folder / 'corpus.txt'}",
+            "data.validation_share": 0.2,
+            "model.vocab_size": 64,
+            "phases": ((16, 1.0),),
+        }
+    )
+    prepare(config.data, str(folder / "data"), 1, lambda line: None)
     return folder / "data"
 
 

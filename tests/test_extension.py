@@ -174,7 +174,8 @@ def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
     assert last[score] > least[score]
     capsys.readouterr()
     assert evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
-    assert "health: good" in capsys.readouterr().out
+    has_baseline = run.config.task != "count_words"
+    assert ("health: good" in capsys.readouterr().out) == has_baseline
 
 
 def test_parameters_and_moments_are_split_over_the_mesh(run):

@@ -76,7 +76,7 @@ def test_a_wrong_command_line_is_refused(words, message, mine, tmp_path):
 
 def test_a_setting_that_only_the_task_knows_is_refused_before_anything_runs(mine, tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(SWEEP.replace('"data.eval"', '"head.layers": "third", "data.eval"'))
+    path.write_text(SWEEP.replace('"data.eval"', '"data.published": "third", "data.eval"'))
     with pytest.raises(ValueError, match="Run ner-seed0: .*third"):
         run(*mine)
 
