@@ -29,5 +29,8 @@ def find_task(name: str) -> TaskRow:
       UserError: there is no such task.
     """
     if name not in TASKS:
-        raise UserError(f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}.")
+        raise UserError(
+            f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}. (A task of your own:"
+            " import the module that adds it to TASKS first.)"
+        )
     return TASKS[name]

@@ -111,8 +111,9 @@ class _Named:
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
         found = self.function(outputs, batch)
         if not isinstance(found, Sum):
+            kind = "an array" if isinstance(found, jax.Array) else type(found).__name__
             raise UserError(
-                f"losses: {self.name!r} returned {type(found).__name__}, and must return"
+                f"losses: {self.name!r} returned {kind}, and must return"
                 " Sum(numerator, denominator)."
             )
         shapes = jnp.shape(found.numerator), jnp.shape(found.denominator)
