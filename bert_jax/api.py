@@ -17,7 +17,8 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.config import experiments, store
-from bert_jax.config.group import flatten, similar
+from bert_jax.config.group import flatten
+from bert_jax.config.overrides import type_of
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
@@ -65,10 +66,8 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
       UserError: a field does not exist, or its type is another.
     """
     dotted = {name.replace("__", "."): value for name, value in values.items()}
-    known = dict(flatten(config))
     for name in dotted:
-        if name not in known:
-            raise UserError(f"There is no configuration field {name}{similar(name, known)}")
+        type_of(config, name)  # raises UserError for a name that does not exist
     try:
         config.update_from_flattened_dict(dotted)
     except TypeError as error:
@@ -116,7 +115,7 @@ def train(
     """Trains a model, or continues a run that was stopped, and returns it.
 
     Args:
-      config: of `get_config`, which is not changed; or a `RunConfig`.
+      config: result of `get_config`, which is not changed, or a `RunConfig`.
       workdir: folder of the run: configuration, data, checkpoints, metrics.
       losses: further losses by name; the mean of each is added to the task's loss and reported
         under its name. A loss is a function (outputs of the task's model, batch) -> `Sum`.

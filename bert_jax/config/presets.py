@@ -5,7 +5,7 @@ on the command line take precedence. docs/presets.md has the sources of the valu
 differences. Presets do not set model sizes, sequence lengths, learning rates or dropout.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_jax.config.run import RunConfig
@@ -75,23 +75,24 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def values_of(name: str, known: Collection[str]) -> dict[str, Any]:
-    """Returns the fields of a preset by dotted name; "" has none.
+def with_preset(fields: Mapping[str, Any], explicit: Collection[str]) -> dict[str, Any]:
+    """Returns the fields of a configuration with the values of its preset, if it has one.
 
     Args:
-      name: of the preset.
-      known: names of the fields that the configuration has.
+      fields: values by dotted name.
+      explicit: names of the fields that the user set; they keep their values.
 
     Raises:
       UserError: for an unknown preset, or a configuration that lacks one of its fields.
     """
-    values = _row(name)
-    if missing := [field for field in values if field not in known]:
+    preset = fields.get("preset", "")
+    values = _row(preset)
+    if missing := [name for name in values if name not in fields]:
         raise UserError(
-            f"config.preset={name!r} sets config.{missing[0]}, which this configuration does not"
+            f"config.preset={preset!r} sets config.{missing[0]}, which this configuration does not"
             " have: presets are for the pre-training of BERT; leave it empty."
         )
-    return values
+    return {**fields, **{name: values[name] for name in values if name not in explicit}}
 
 
 def describe(config: RunConfig) -> list[str]:

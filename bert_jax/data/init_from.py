@@ -48,9 +48,7 @@ def resolve(
     Raises:
       UserError: for an unknown preset, an unusable `init_from` or an invalid value.
     """
-    fields = dict(flatten(values))
-    preset = presets.values_of(fields.get("preset", ""), fields)
-    fields |= {name: value for name, value in preset.items() if name not in explicit}
+    fields = presets.with_preset(dict(flatten(values)), explicit)
     if fields.get("init_from"):
         data_dir = data_dir or local(fields.get("data.dir") or os.path.join(workdir, "data"))
         fields = _from_run(fields, explicit, workdir) or _from_source(fields, explicit, data_dir)
@@ -120,7 +118,7 @@ def with_model(
     the model have the values of `config.model_choices`.
 
     Args:
-      fields: of the configuration, by dotted name.
+      fields: values of the configuration by dotted name.
       model: the fields of the source's encoder.
       explicit: names of the fields that the user set; they keep their values.
 

@@ -31,7 +31,7 @@ class Prompt:
     """The beginning of a text.
 
     Attributes:
-      text: as it was given.
+      text: the text as given.
       ids: int32[tokens], with the token that texts begin with in training, if there is one.
       marker: 1 if there is one, otherwise 0.
     """

@@ -29,9 +29,9 @@ def head_dropout(
     """Returns the module of the dropout before the last dense layer.
 
     Args:
-      head: of the task.
+      head: the head of the task.
       model: configuration of the encoder.
-      name: of the module; None: linen's.
+      name: name of the module; None: linen's.
       shared: whether all choices of [batch, choices, features] have the same mask.
     """
     return Dropout(head.rate(model), model.prng_impl, (1,) if shared else (), name=name)

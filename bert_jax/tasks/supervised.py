@@ -87,8 +87,8 @@ def make_head(config: FinetuningConfig, field: str = "") -> HeadConfig:
     """Returns the head of a run's task.
 
     Args:
-      config: of the run.
-      field: of `config.head`, the one that chooses the head; "" is a linear layer.
+      config: configuration of the run.
+      field: field of `config.head` that chooses the head; "": a linear layer.
     """
     chosen = getattr(config.head, field) if field else "linear"
     head = dataclasses.replace(config.head, head=chosen)
@@ -102,7 +102,7 @@ def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -
     """Refuses a head that cannot read an encoder.
 
     Args:
-      head: of `make_head`.
+      head: result of `make_head`.
       model: configuration of the encoder.
       pools: whether the head reads one vector of each example.
 

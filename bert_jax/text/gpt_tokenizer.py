@@ -190,7 +190,7 @@ def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
     """Returns clean(fixed), and the characters [start, stop) of `text` for each of its characters.
 
     Args:
-      text: as it was given.
+      text: the text as given.
       fixed: what ftfy made of it.
     """
     source = zip(fixed, _places_of_fixed_text(text, fixed), strict=True)

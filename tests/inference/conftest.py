@@ -14,6 +14,7 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.config.run import RunConfig, parse
+from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.formats.model_configs import BERT
@@ -33,6 +34,15 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 WORDS = ["the", "list", "is", "re", "##turn", "##ed", "una", "##ffa", "##ble", ",", ".", "naive"]
 VOCABULARY = [*tiny.SPECIAL, *WORDS]
 TAGS = ("O", "B-PER", "I-PER")
+# Texts to score: of several lengths, empty, with a mask, a pair.
+SCORED_TEXTS = [
+    Text("The list is returned."),
+    Text(""),
+    Text("list " * 20),
+    Text("unaffable [MASK] list"),
+    Text("the list", "is naive , returned"),
+    Text("naive"),
+]
 LABELS = {"classification": ("bad", "good"), "tagging": TAGS}
 FINE_TUNING = {
     "global_batch_size": 8,

@@ -7,16 +7,7 @@ import pytest
 
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.scoring import Scorer
-from tests.inference.conftest import open_model
-
-TEXTS = [
-    Text("The list is returned."),
-    Text(""),
-    Text("list " * 20),
-    Text("unaffable [MASK] list"),
-    Text("the list", "is naive , returned"),
-    Text("naive"),
-]
+from tests.inference.conftest import SCORED_TEXTS, open_model
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +35,9 @@ def slow_scores(model, tokenizer, text: Text) -> list[float]:
 
 def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, torch_twin):
     tokenizer = scorer._model.tokenizer
-    scores = list(scorer.score(map(scorer.row, TEXTS)))
-    assert len(scores) == len(TEXTS)
-    for text, score in zip(TEXTS, scores, strict=True):
+    scores = list(scorer.score(map(scorer.row, SCORED_TEXTS)))
+    assert len(scores) == len(SCORED_TEXTS)
+    for text, score in zip(SCORED_TEXTS, scores, strict=True):
         want = slow_scores(torch_twin, tokenizer, text)
         each = [entry["log_probability"] for entry in score["log_probabilities"]]
         np.testing.assert_allclose(each, want, atol=1e-4, rtol=0)
@@ -61,7 +52,7 @@ def test_scores_are_those_of_a_slow_loop_over_another_implementation(scorer, tor
 
 
 def test_tokens_are_named_and_unknown_ones_counted(scorer):
-    first, _, _, masked, *_ = scorer.score(map(scorer.row, TEXTS))
+    first, _, _, masked, *_ = scorer.score(map(scorer.row, SCORED_TEXTS))
     names = [entry["token"] for entry in first["log_probabilities"]]
     assert names == "the list is re ##turn ##ed .".split()
     assert first["unknown_tokens"] == 0

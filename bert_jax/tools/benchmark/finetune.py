@@ -118,9 +118,9 @@ def build(arguments: Sequence[str], metric: str, seed: int) -> Callable[[], dict
     """This program: each measurement is a run with the next seed.
 
     Args:
-      arguments: of `python -m bert_jax train`, without workdir and seed.
+      arguments: arguments of `python -m bert_jax train`, without workdir and seed.
       metric: the score.
-      seed: of the first run.
+      seed: seed of the first run.
     """
     seeds = itertools.count(seed)
 

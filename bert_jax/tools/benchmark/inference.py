@@ -101,7 +101,7 @@ def build(
       model: workdir of the model.
       texts: what to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      dtype: as config.dtype.
+      dtype: value of config.dtype.
     """
     keep_freed_memory()
     config = store.load(model).replace({"dtype": dtype})

@@ -67,7 +67,7 @@ def inference(argv: Sequence[str]) -> None:
     parser = _parser("inference", "Times sentence vectors, or predictions of a classifier.")
     parser.flag("workdir", "", "Folder of a run, or of imported weights.")
     parser.flag("input", "", "File with a text a line.")
-    parser.flag("lines", 10_000, "Most texts.", least=1)
+    parser.flag("lines", 10_000, "Maximum number of texts.", least=1)
     parser.flag("rounds", 3, "Turns of each program after the first.", least=1)
     flags = parser.parse(argv)
     for name in ("workdir", "input"):

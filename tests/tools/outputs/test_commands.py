@@ -17,7 +17,7 @@ from bert_jax.scores.attention import STATISTICS
 from bert_jax.tools.cli import attention, generate
 from bert_jax.tools.cli.score import print_scores, write_scores
 from bert_jax.tools.pages.attention import encode_weights
-from tests.inference.conftest import REPOSITORY, open_model
+from tests.inference.conftest import REPOSITORY, SCORED_TEXTS, open_model
 
 # Runs command lines one after the other; "jax" is a module that cannot be imported.
 _RUN_WITHOUT_JAX = """
@@ -148,16 +148,6 @@ def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-TEXTS = [
-    Text("The list is returned."),
-    Text(""),
-    Text("list " * 20),
-    Text("unaffable [MASK] list"),
-    Text("the list", "is naive , returned"),
-    Text("naive"),
-]
-
-
 @pytest.fixture(scope="module")
 def scorer(workdir) -> Scorer:
     return Scorer(open_model(workdir, batch_tokens=128))
@@ -165,9 +155,9 @@ def scorer(workdir) -> Scorer:
 
 def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
     path = tmp_path / "scores.jsonl"
-    write_scores(scorer, lambda: TEXTS, str(path))
+    write_scores(scorer, lambda: SCORED_TEXTS, str(path))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == list(scorer.score(map(scorer.row, TEXTS)))
+    assert rows == list(scorer.score(map(scorer.row, SCORED_TEXTS)))
     printed = capsys.readouterr().out
     assert f"6 texts scored in {path}: " in printed
     total = sum(row["pseudo_log_likelihood"] for row in rows)
@@ -177,7 +167,7 @@ def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
 
 
 def test_the_table_has_a_line_for_each_text(scorer, capsys):
-    print_scores(scorer, lambda: TEXTS)
+    print_scores(scorer, lambda: SCORED_TEXTS)
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["PLL", "per", "token", "tokens", "perplexity", "text"]
     assert [line.split()[2] for line in lines[:6]] == ["7", "0", "20", "7", "8", "1"]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ml_collections import ConfigDict
 
 from bert_jax.config import experiments, presets, store
-from bert_jax.config.group import flatten
+from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields, type_of, value_of
 from bert_jax.config.run import RunConfig, parse
 from bert_jax.files.errors import UserError
@@ -61,10 +61,10 @@ def parse_config(
     set_fields(config, texts)
     if path:
         return _resolve(config, texts, workdir, flag_value(argv, "data_dir")), flags
+    fields = dict(flatten(config))
     if "preset" in texts:  # otherwise the run has the values of its preset already
-        values = presets.values_of(config.preset, dict(flatten(config)))
-        config.update_from_flattened_dict({k: v for k, v in values.items() if k not in texts})
-    return parse(config.to_dict()), flags
+        fields = presets.with_preset(fields, texts)
+    return parse(unflatten(fields)), flags
 
 
 def resolve(path: str, texts: Mapping[str, str]) -> RunConfig:
