@@ -29,20 +29,20 @@ CLIENTS = (1, 8, 64)
 _HEADERS = {"Content-Type": "application/json"}
 
 
-def run(workdir: str, ability: str, requests: int) -> None:
+def run(workdir: str, endpoint: str, requests: int) -> None:
     """Prints the table.
 
     Args:
       workdir: of the model.
-      ability: name of one; "": the first.
+      endpoint: name of one; "": the first.
       requests: of each number of clients.
 
     Raises:
-      UserError: the server does not start, or has no such ability.
+      UserError: the server does not start, or has no such endpoint.
     """
     print(describe_machine())
     with started(workdir) as (_, url):
-        path, inputs = choose(url, ability)
+        path, inputs = choose(url, endpoint)
         bodies = make_bodies(inputs)
         print(f"POST {path}, bodies of {', '.join(str(len(body)) for body in bodies)} bytes")
         load(url, path, bodies, max(CLIENTS), 200)  # connections, buffers, caches
@@ -83,14 +83,14 @@ def started(workdir: str, *flags: str) -> Iterator[tuple[subprocess.Popen, str]]
 
 
 def choose(url: str, name: str) -> tuple[str, list[dict[str, Any]]]:
-    """Returns the address of an ability, and inputs for it."""
+    """Returns the address of an endpoint, and inputs for it."""
     with urllib.request.urlopen(f"{url}/api") as response:
-        abilities = json.load(response)["abilities"]
-    path = f"/api/{name}" if name else next(iter(abilities))
-    if path not in abilities:
-        known = ", ".join(path.removeprefix("/api/") for path in abilities)
-        raise UserError(f"--ability={name} is none of {known}.")
-    return path, abilities[path]["example"]["inputs"]
+        endpoints = json.load(response)["endpoints"]
+    path = f"/api/{name}" if name else next(iter(endpoints))
+    if path not in endpoints:
+        known = ", ".join(path.removeprefix("/api/") for path in endpoints)
+        raise UserError(f"--endpoint={name} is none of {known}.")
+    return path, endpoints[path]["example"]["inputs"]
 
 
 def make_bodies(inputs: Sequence[dict[str, Any]]) -> list[bytes]:
@@ -111,7 +111,7 @@ def load(url: str, path: str, bodies: Sequence[bytes], clients: int, requests: i
 
     Args:
       url: of the server.
-      path: of an ability.
+      path: of an endpoint.
       bodies: sent one after the other, again and again.
       clients: at a time.
       requests: in all.

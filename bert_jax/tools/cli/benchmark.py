@@ -118,7 +118,7 @@ def prepare(argv: Sequence[str]) -> None:
 def serve(argv: Sequence[str]) -> None:
     parser = _parser("serve", "Loads a server with the requests of 1, 8 and 64 clients.")
     parser.flag("workdir", "", "Folder of a run, or of imported weights.")
-    parser.flag("ability", "", "Such as features (default: the first that the model has).")
+    parser.flag("endpoint", "", "Such as features (default: the first that the model has).")
     parser.flag("requests", 2_000, "Of each number of clients.", least=2)
     flags = parser.parse(argv)
     if not flags.workdir:
@@ -126,7 +126,7 @@ def serve(argv: Sequence[str]) -> None:
 
     from bert_jax.tools.benchmark.serve import run
 
-    run(flags.workdir, flags.ability, flags.requests)
+    run(flags.workdir, flags.endpoint, flags.requests)
 
 
 def _parser(name: str, description: str) -> Parser:

@@ -40,20 +40,20 @@ def main(argv: Sequence[str]) -> None:
             )
 
     run_flags.use_cache(flags)
-    from bert_jax.tools.serve.limits import Limits
-    from bert_jax.tools.serve.server import is_loopback, open_socket, serve
+    from bert_jax.tools.serve.server import is_local, open_socket, serve
     from bert_jax.tools.serve.service import Service
 
+    def report(line: str) -> None:
+        print(line, flush=True)
+
     opened = open_socket(flags.host, flags.port)
-    if not is_loopback(opened.getsockname()[0]):
-        print(
+    if not is_local(opened):
+        report(
             f"warning    --host={flags.host}: other machines can ask this server, which has no"
-            " passwords",
-            flush=True,
+            " passwords"
         )
-    limits = Limits(waiting=flags.waiting, rate=flags.rate)
-    service = Service(config, flags.workdir, limits, flags.top_k)
+    service = Service(config, flags.workdir, flags.top_k)
     for name, reason in service.missing.items():
-        print(f"without    {name}: {reason}", flush=True)
-    service.warm_up(lambda line: print(line, flush=True))
-    serve(service, opened, limits, lambda line: print(line, flush=True))
+        report(f"without    {name}: {reason}")
+    service.warm_up(report)
+    serve(service, opened, flags.waiting, flags.rate, report)

@@ -1,179 +1,130 @@
 """Requests that arrive together go through the model together.
 
-One thread has the model. It takes the oldest request, and with it all that wait for the same
-computation, up to a number of inputs. If the last group had several requests, it waits a few
+A single thread runs the model. It takes the oldest request, and with it those that wait for the
+same computation, up to a number of inputs. After a group of several requests it waits a few
 milliseconds for more; a client alone never waits.
 """
 
-import collections
-import threading
-import time
-import traceback
-from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
 
 from bert_jax.files.errors import UserError
 
-# Inputs that are computed together, and seconds that a group waits for more requests.
-MOST_INPUTS = 64
-GATHERING = 0.003
+# Inputs of a group; a request with more is a group by itself.
+MAX_GROUP = 64
+# Seconds that a group waits for more requests.
+GATHER_SECONDS = 0.003
 
 
-class Computation(Protocol):
-    """What a model does with inputs of one kind."""
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """What a model does with inputs of one kind.
 
-    def check(self, example: Any) -> None:
-        """Raises UserError for an input that cannot be computed."""
-        ...
+    Attributes:
+      encode: example -> what `run` takes; raises UserError for one that cannot be computed.
+      run: encoded examples -> a result for each, in order.
+      shapes: encoded example -> (length in tokens, maximum rows) of the batches that it is in.
+    """
 
-    def run(self, examples: Sequence[Any]) -> list[Any]:
-        """Returns a result for each input, in order."""
-        ...
-
-
-class InputError(Exception):
-    """An input that the model cannot take; its text says why."""
-
-
-class FullError(Exception):
-    """As many requests wait as are allowed."""
+    encode: Callable[[Any], Any]
+    run: Callable[[Sequence[Any]], list[Any]]
+    shapes: Callable[[Any], Iterable[tuple[int, int]]]
 
 
-class ClosedError(Exception):
-    """The server is shutting down."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Job:
     computation: Computation
     examples: Sequence[Any]
-    future: "Future[list[Any]]" = field(default_factory=Future)
+    future: asyncio.Future[list[Any]]
 
 
 class Batcher:
-    """A queue of requests and the thread that computes them.
+    """A queue of requests, and the thread that computes them."""
 
-    Attributes:
-      groups: how many groups of requests have been computed.
-      requests: how many requests those had.
-    """
-
-    def __init__(self, waiting: int, most: int = MOST_INPUTS, gathering: float = GATHERING):
-        """Starts the thread.
-
-        Args:
-          waiting: requests that may wait.
-          most: inputs of a group; a request with more is a group by itself.
-          gathering: seconds that a group waits for more requests.
+    def __init__(self, max_waiting: int):
+        """Args:
+        max_waiting: number of requests that may wait.
         """
-        self.groups = self.requests = 0
-        self._waiting, self._most, self._gathering = waiting, most, gathering
-        self._jobs: collections.deque[_Job] = collections.deque()
-        self._changed = threading.Condition()
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
-        self._thread.start()
+        self._max_waiting = max_waiting
+        self._jobs: list[_Job] = []
+        self._worker: asyncio.Task | None = None
+        self._was_group = False
+        self._thread = ThreadPoolExecutor(1, "model")
 
-    def submit(self, computation: Computation, examples: Sequence[Any]) -> "Future[list[Any]]":
-        """Returns what will have the results, or an InputError.
+    async def run(self, computation: Computation, examples: Sequence[Any]) -> list[Any]:
+        """Returns the result of each example, in order.
 
         Raises:
-          FullError, ClosedError: the request is not accepted.
+          UserError: an example cannot be computed.
+          HTTPException: 503 if too many requests wait.
         """
-        job = _Job(computation, examples)
-        with self._changed:
-            if self._is_closed:
-                raise ClosedError
-            if len(self._jobs) >= self._waiting:
-                raise FullError
-            self._jobs.append(job)
-            self._changed.notify_all()
-        return job.future
+        if len(self._jobs) >= self._max_waiting:
+            message = f"{self._max_waiting} requests wait already: try again in a second."
+            raise HTTPException(503, message, {"Retry-After": "1"})
+        job = _Job(computation, examples, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await job.future
 
-    def close(self) -> None:
-        """Computes what was accepted, accepts nothing more, and ends the thread."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._thread.join()
+    async def _work(self) -> None:
+        """Computes all requests, and those that arrive meanwhile."""
+        loop = asyncio.get_running_loop()
+        while self._jobs:
+            if self._was_group and self._totals()[-1] < MAX_GROUP:
+                await asyncio.sleep(GATHER_SECONDS)
+            fitting = sum(total <= MAX_GROUP for total in self._totals())
+            group = self._alike()[: max(1, fitting)]
+            self._jobs = [job for job in self._jobs if job not in group]
+            self._was_group = len(group) > 1
+            outcomes = await loop.run_in_executor(self._thread, _compute, group)
+            for job, outcome in zip(group, outcomes, strict=True):
+                if job.future.done():  # cancelled at shutdown
+                    continue
+                if isinstance(outcome, Exception):
+                    job.future.set_exception(outcome)
+                else:
+                    job.future.set_result(outcome)
+        self._worker = None
 
-    def _work(self) -> None:
-        was_group = False
-        while group := self._next_group(was_group):
-            was_group = len(group) > 1
-            self.groups += 1
-            self.requests += len(group)
-            _answer(group)
+    def _alike(self) -> list[_Job]:
+        """Returns the jobs of the oldest one's computation."""
+        return [job for job in self._jobs if job.computation is self._jobs[0].computation]
 
-    def _next_group(self, waits: bool) -> list[_Job]:
-        """Returns jobs of one computation, the oldest first; [] once all is done and closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._is_closed)
-            if not self._jobs:
-                return []
-            computation = self._jobs[0].computation
-            end = time.monotonic() + self._gathering
-            while waits and not self._is_closed and self._count(computation) < self._most:
-                if not self._changed.wait(max(0.0, end - time.monotonic())):
-                    break
-            return self._take(computation)
-
-    def _count(self, computation: Computation) -> int:
-        return sum(len(job.examples) for job in self._jobs if job.computation is computation)
-
-    def _take(self, computation: Computation) -> list[_Job]:
-        group, rest, room = [], collections.deque(), self._most
-        for job in self._jobs:
-            fits = len(job.examples) <= room or not group
-            if job.computation is computation and fits:
-                group.append(job)
-                room -= len(job.examples)
-            else:
-                # What came later must not overtake it.
-                room = 0 if job.computation is computation else room
-                rest.append(job)
-        self._jobs = rest
-        return group
+    def _totals(self) -> list[int]:
+        """Returns the number of inputs up to each of these jobs."""
+        return list(itertools.accumulate(len(job.examples) for job in self._alike()))
 
 
-def _answer(group: Sequence[_Job]) -> None:
-    """Sets the futures of jobs of one computation; the wrong input of one is no other's error."""
-    checked = [job for job in group if _check(job)]
-    if not checked:
-        return
+def _compute(jobs: Sequence[_Job]) -> list[list[Any] | Exception]:
+    """Returns the results or the exception of each job; one job's error is no other's."""
+    encoded = [_encode(job) for job in jobs]
+    valid = [item for job in encoded if not isinstance(job, Exception) for item in job]
     try:
-        results = iter(_run(checked[0].computation, [e for job in checked for e in job.examples]))
-        for job in checked:
-            job.future.set_result([next(results) for _ in job.examples])
+        results = iter(jobs[0].computation.run(valid) if valid else [])
+        return [
+            job if isinstance(job, Exception) else list(itertools.islice(results, len(job)))
+            for job in encoded
+        ]
     except Exception as error:
-        if len(checked) == 1:
-            traceback.print_exc()
-            checked[0].future.set_exception(error)
-            return
-        for job in checked:
-            if not job.future.done():
-                _answer([job])
+        return [error] if len(jobs) == 1 else [one for job in jobs for one in _compute([job])]
 
 
-def _check(job: _Job) -> bool:
+def _encode(job: _Job) -> list[Any] | Exception:
+    encoded = []
     for number, example in enumerate(job.examples):
         try:
-            job.computation.check(example)
+            encoded.append(job.computation.encode(example))
         except UserError as error:
-            place = f"inputs[{number}]: " if len(job.examples) > 1 else ""
-            job.future.set_exception(InputError(place + str(error)))
-            return False
+            message, place = str(error), f"inputs[{number}]"
+            has_place = place in message or len(job.examples) == 1
+            return UserError(message if has_place else f"{place}: {message}")
         except Exception as error:
-            traceback.print_exc()
-            job.future.set_exception(error)
-            return False
-    return True
-
-
-def _run(computation: Computation, examples: Sequence[Any]) -> list[Any]:
-    results = computation.run(examples)
-    if len(results) != len(examples):
-        raise RuntimeError(f"{len(examples)} inputs have {len(results)} results.")
-    return results
+            return error
+    return encoded

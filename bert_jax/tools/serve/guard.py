@@ -1,45 +1,37 @@
-"""What stands before the application: headers, hosts, origins and rates of requests."""
+"""What stands before the application: headers, hosts, origins and request rates."""
 
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+import time
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bert_jax.tools.serve.limits import RateLimiter
 from bert_jax.tools.serve.page import page_policy
-from bert_jax.tools.serve.requests import RequestError
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 # Names of this machine that a browser may have in a request to a loopback address.
 _LOCAL = {"localhost", "127.0.0.1", "[::1]"}
+# Number of clients whose requests are counted.
+_MAX_CLIENTS = 10_000
 
 
-def error_response(error: RequestError) -> JSONResponse:
-    """Returns {"error": "..."} with the status and the headers of an error."""
-    return JSONResponse({"error": error.message}, error.status, error.headers)
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Returns {"error": MESSAGE}, on one line."""
+    return JSONResponse({"error": " ".join(message.split())}, status, headers)
 
 
 class Guard:
-    """An ASGI application around another one.
+    """An ASGI application that passes requests on to another one, or refuses them."""
 
-    Attributes:
-      accepted: requests that were begun.
-      answered: requests whose answer was sent completely.
-    """
-
-    def __init__(self, app: App, rate: float, is_local: bool):
+    def __init__(self, app: ASGIApp, rate: float, is_local: bool):
         """Args:
-        app: that answers.
-        rate: requests a second of one client, 0: any number.
+        app: the application that answers.
+        rate: requests a second of one client; 0: any number.
         is_local: whether the server listens at a loopback address.
         """
-        self.accepted = self.answered = 0
         self._app, self._limiter, self._is_local = app, RateLimiter(rate), is_local
         self._headers = {
             "Content-Security-Policy": f"{page_policy()}; frame-ancestors 'none'",
@@ -49,46 +41,59 @@ class Guard:
             "Cache-Control": "no-store",
         }
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        self.accepted += 1
-
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(self._headers)
             await send(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                self.answered += 1
 
-        try:
-            self._check(scope)
-        except RequestError as error:
-            await error_response(error)(scope, receive, send_guarded)
-            return
-        await self._app(scope, receive, send_guarded)
+        app = self._refusal(scope) or self._app
+        await app(scope, receive, send_guarded)
 
-    def _check(self, scope: MutableMapping[str, Any]) -> None:
-        """Raises RequestError for a request from elsewhere, or one too many."""
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        """Returns the answer to a request from elsewhere, or to one too many."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
+        name, colon, port = host.rpartition(":")
+        name = name if colon and port.isdecimal() else host
         # A page of another site whose name was made to point to this machine has its own name here.
-        if self._is_local and _name(host) not in _LOCAL:
-            raise RequestError(
+        if self._is_local and name.lower() not in _LOCAL:
+            return error_response(
                 421, "The Host of the request is not this machine: open http://127.0.0.1."
             )
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise RequestError(403, "Pages of other sites may not ask this server.")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise RequestError(403, "Pages of other sites may not ask this server.")
-        client = scope.get("client") or ("", 0)
-        if seconds := self._limiter.wait_for(client[0]):
+        origin = headers.get("origin", f"://{host}").partition("://")[2]
+        site = headers.get("sec-fetch-site", "none")
+        if origin != host or site not in ("none", "same-origin"):
+            return error_response(403, "Pages of other sites may not ask this server.")
+        if seconds := self._limiter.wait_for((scope.get("client") or [""])[0]):
             wait = str(math.ceil(seconds))
-            raise RequestError(429, f"Too many requests: wait {wait} s.", {"Retry-After": wait})
+            return error_response(429, f"Too many requests: wait {wait} s.", {"Retry-After": wait})
+        return None
 
 
-def _name(host: str) -> str:
-    """Returns "localhost" of "LOCALHOST:8000"."""
-    name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdecimal() else host).lower()
+class RateLimiter:
+    """Counts the requests of each client, which has a bucket of 2 * `rate` tokens.
+
+    A request takes a token, and `rate` tokens a second flow back.
+    """
+
+    def __init__(self, rate: float):
+        """Args:
+        rate: requests a second; 0: without a limit.
+        """
+        self._rate = rate
+        # Client -> when its bucket is full again.
+        self._full: dict[str, float] = {}
+
+    def wait_for(self, client: str) -> float:
+        """Counts a request and returns 0; or returns the seconds until the next is allowed."""
+        if not self._rate:
+            return 0.0
+        now = time.monotonic()
+        full = max(now, self._full.get(client, now)) + 1 / self._rate
+        if (wait := full - now - max(1.0, 2 * self._rate) / self._rate) > 1e-9:
+            return wait
+        if len(self._full) >= _MAX_CLIENTS:
+            self._full.clear()
+        self._full[client] = full
+        return 0.0

@@ -3,57 +3,16 @@
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from bert_jax.tools.pages import attention
 from bert_jax.tools.pages.document import Section, document, note, script_hashes
 from bert_jax.tools.pages.markup import Content, tag
+from bert_jax.tools.serve.forms import View
+from bert_jax.tools.serve.requests import Field
 
 _HERE = pathlib.Path(__file__).parent
 _PARTS = tuple(str(_HERE / name) for name in ("page.css", "answers.js", "page.js"))
-
-
-@dataclass(frozen=True)
-class Control:
-    """A field of a form.
-
-    Attributes:
-      name: of the field in a request.
-      label: above it; messages name the field so.
-      hint: beside the label.
-      rows: lines of text that it shows.
-      is_list: whether each line is a text of a list.
-      optional: whether it may be empty.
-      needs: what its text must contain.
-    """
-
-    name: str
-    label: str
-    hint: str = ""
-    rows: int = 3
-    is_list: bool = False
-    optional: bool = False
-    needs: str = ""
-
-
-@dataclass(frozen=True)
-class View:
-    """A form of the page.
-
-    Attributes:
-      title: of its tab.
-      note: what it shows, in a sentence.
-      controls: its fields.
-      samples: values of the fields to try.
-      drawing: what the drawing of the answer needs to know.
-    """
-
-    title: str
-    note: str
-    controls: tuple[Control, ...]
-    samples: tuple[Mapping[str, Any], ...]
-    drawing: Mapping[str, Any] = field(default_factory=dict)
 
 
 def page_policy() -> str:
@@ -72,7 +31,7 @@ def serve_page(
     """Returns the page.
 
     Args:
-      name: of the workdir.
+      name: name of the workdir.
       about: the model in a few words.
       views: (address of the API, view) in order; several may have the same address.
       missing: what the model cannot do, and why.
@@ -86,7 +45,7 @@ def serve_page(
         tag("noscript", note("The page asks the server by a script, which is turned off here.")),
     ]
     footer = [
-        [tag("p", reason) for reason in missing.values()],
+        [tag("p", reason) for reason in dict.fromkeys(missing.values())],
         tag("p", "The same answers as JSON: ", tag("a", "the API", href="/api"), "."),
     ]
     return document(name, sections, lead=lead, footer=footer, parts=_PARTS, policy=page_policy())
@@ -104,7 +63,7 @@ def _panel(name: str, url: str, view: View) -> Content:
     ]
     form = tag(
         "form.ask",
-        [_control(name, control) for control in view.controls],
+        [_control(name, field) for field in view.fields],
         tag("p.samples", tag("span.quiet", "Try "), samples) if samples else None,
         tag("p.send", tag("button.primary", "Ask the model", type="submit"), tag("span.state")),
         data_url=url,
@@ -114,21 +73,21 @@ def _panel(name: str, url: str, view: View) -> Content:
     return [tag("p.quiet", view.note), tag("div.both", form, answer)]
 
 
-def _control(view: str, control: Control) -> Content:
-    name = f"{view}-{control.name}"
+def _control(view: str, field: Field) -> Content:
+    name = f"{view}-{field.name}"
     box = tag(
         "textarea",
         id=name,
-        name=control.name,
-        rows=control.rows,
-        style=f"--rows: {control.rows}",
+        name=field.name,
+        rows=field.rows,
+        style=f"--rows: {field.rows}",
         spellcheck="false",
-        data_list=control.is_list,
-        data_optional=control.optional,
-        data_needs=control.needs or None,
+        data_list=field.is_list,
+        data_optional=field.optional,
+        data_needs=field.needs or None,
     )
-    hint = control.hint or ("may be empty" if control.optional else "")
-    shown = [tag("strong", control.label), tag("span.hint", f" {hint}") if hint else None]
+    hint = field.hint or ("may be empty" if field.optional else "")
+    shown = [tag("strong", field.label), tag("span.hint", f" {hint}") if hint else None]
     return tag("p.field", tag("label", shown, for_=name), box)
 
 

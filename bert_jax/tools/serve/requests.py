@@ -1,177 +1,122 @@
-"""Bodies of requests: JSON to validated inputs. No value of a request names a file or code."""
+"""Request bodies: JSON to validated inputs. No value of a request names a file or code."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from starlette.exceptions import HTTPException
+
 from bert_jax.files.errors import UserError
-from bert_jax.tools.serve.limits import Limits
 
-# Inputs of an ability: each is an object with the fields of its form.
-INPUTS = "inputs"
-
-
-class RequestError(Exception):
-    """What is wrong with a request.
-
-    Attributes:
-      status: of HTTP, 4xx, or 503 for a server that is full.
-      message: one line.
-      headers: further ones of the answer.
-    """
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
-        super().__init__(message)
-        self.status, self.message = status, " ".join(message.split())
-        self.headers = dict(headers or {})
+MAX_BODY_BYTES = 1 << 18
+# Seconds until the body of a request must be complete.
+BODY_SECONDS = 20.0
+MAX_INPUTS = 32
+MAX_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of an input.
+    """A field of an input, and the control of the page that it is entered in.
 
     Attributes:
-      name: of the field.
+      name: its key in the JSON object.
+      label: text above the control.
+      hint: text beside the label.
+      rows: number of lines that the control shows.
+      is_list: whether the value is a list of strings, entered one a line.
       optional: whether it may be left out.
-      is_list: whether it is a list of strings instead of one.
+      needs: what the page requires the text to contain.
     """
 
     name: str
-    optional: bool = False
+    label: str = ""
+    hint: str = ""
+    rows: int = 3
     is_list: bool = False
-
-    def describe(self) -> dict[str, Any]:
-        """Returns the field for the description of the API."""
-        kind = "list of strings" if self.is_list else "string"
-        return {"type": kind, "optional": self.optional}
+    optional: bool = False
+    needs: str = ""
 
 
 def parse_inputs(
-    body: bytes, fields: Sequence[Field], limits: Limits, least: int = 1, most: int = 0
+    body: bytes, fields: Sequence[Field], min_inputs: int = 1, max_inputs: int = MAX_INPUTS
 ) -> list[dict[str, Any]]:
     """Returns the inputs of a body: {"inputs": [{FIELD: VALUE, ...}, ...]}.
 
     A string may replace an object: it is the value of the first field.
 
     Args:
-      body: of the request.
-      fields: of an input.
-      limits: of the server.
-      least, most: inputs of a request; 0: `limits.inputs`.
+      body: JSON in UTF-8.
+      fields: the fields of an input.
+      min_inputs: smallest allowed number of inputs.
+      max_inputs: largest allowed number of inputs.
 
     Raises:
-      RequestError: for anything else.
+      UserError: the body has another form.
+      HTTPException: 413 for a text that is too long.
     """
-    value = _parse_json(body)
-    if not isinstance(value, dict):
-        raise RequestError(400, f"The body is {_kind(value)}, and must be an object, {_example()}.")
-    if unknown := sorted(set(value) - {INPUTS}):
-        raise RequestError(400, f"Unknown field {_shown(unknown[0])}: the body is {_example()}.")
-    inputs = value.get(INPUTS)
-    if not isinstance(inputs, list):
-        what = "missing" if inputs is None else _kind(inputs)
-        raise RequestError(400, f"`inputs` is {what}, and must be a list: {_example()}.")
-    most = most or limits.inputs
-    if not least <= len(inputs) <= most:
-        allowed = str(most) if least == most else f"{least} to {most}"
-        raise RequestError(400, f"`inputs` has {len(inputs)} elements; allowed: {allowed}.")
-    return [_parse_input(item, i, fields, limits) for i, item in enumerate(inputs)]
-
-
-def _example() -> str:
-    return '{"inputs": [...]}'
-
-
-def _parse_json(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8")
+        value = json.loads(body.decode(), parse_constant=_refuse_constant)
+        inputs = value.get("inputs") if isinstance(value, dict) else None
+        if not isinstance(inputs, list) or len(value) > 1:
+            raise UserError(f'The body is {_shown(value)}, and must be {{"inputs": [...]}}.')
+        if not min_inputs <= len(inputs) <= max_inputs:
+            allowed = f"{min_inputs} to {max_inputs}" if max_inputs > min_inputs else max_inputs
+            raise UserError(f"`inputs` has {len(inputs)} elements; allowed: {allowed}.")
+        return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(inputs)]
     except UnicodeDecodeError as error:
-        raise RequestError(400, f"The body is not UTF-8 (byte {error.start}).") from None
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        raise UserError(f"The body is not UTF-8 (byte {error.start}).") from None
     except RecursionError:
-        raise RequestError(400, "The JSON of the body is nested too deeply.") from None
+        raise UserError("The JSON of the body is nested too deeply.") from None
+    except UserError:
+        raise
     except ValueError as error:
-        raise RequestError(400, f"The body is not JSON ({str(error)[:200]}).") from None
+        raise UserError(f"The body is not JSON ({str(error)[:200]}).") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise UserError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is no JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise UserError("an object has a field twice")
-    return found
-
-
-def _parse_input(item: Any, number: int, fields: Sequence[Field], limits: Limits) -> dict[str, Any]:
-    where = f"inputs[{number}]"
+def _parse_input(item: Any, where: str, fields: Sequence[Field]) -> dict[str, Any]:
     if isinstance(item, str):
         item = {fields[0].name: item}
     names = [field.name for field in fields]
+    listed = ", ".join(f"`{name}`" for name in names)
     if not isinstance(item, dict):
-        raise RequestError(
-            400, f"{where} is {_kind(item)}, and must be a string or an object of {_list(names)}."
+        raise UserError(
+            f"{where} is {_shown(item)}, and must be a string or an object of {listed}."
         )
     if unknown := [name for name in item if name not in names]:
-        raise RequestError(
-            400, f"{where}: unknown field {_shown(unknown[0])}; the fields are {_list(names)}."
-        )
+        raise UserError(f"{where}: unknown field {_shown(unknown[0])}; the fields are {listed}.")
     values = {}
     for field in fields:
         value = item.get(field.name)
-        if value is None:
-            if not field.optional:
-                raise RequestError(400, f"{where}: the field `{field.name}` is missing.")
-            continue
-        values[field.name] = _parse_value(value, f"{where}.{field.name}", field, limits)
+        if value is not None:
+            values[field.name] = _parse_value(value, f"{where}.{field.name}", field)
+        elif not field.optional:
+            raise UserError(f"{where}: the field `{field.name}` is missing.")
     return values
 
 
-def _parse_value(value: Any, where: str, field: Field, limits: Limits) -> Any:
-    if not field.is_list:
-        _check_text(value, where, limits)
-        return value
-    if not isinstance(value, list):
-        raise RequestError(400, f"{where} is {_kind(value)}, and must be a list of strings.")
-    for i, text in enumerate(value):
-        _check_text(text, f"{where}[{i}]", limits)
-    if (total := sum(map(len, value))) > limits.text_characters:
-        _refuse_length(where, total, limits)
-    return tuple(value)
+def _parse_value(value: Any, where: str, field: Field) -> str | tuple[str, ...]:
+    texts = value if field.is_list else [value]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        needed = "a list of strings" if field.is_list else "a string"
+        raise UserError(f"{where} is {_shown(value)}, and must be {needed}.")
+    if (length := sum(map(len, texts))) > MAX_CHARACTERS:
+        raise HTTPException(
+            413,
+            f"{where} has {length:,} characters; at most {MAX_CHARACTERS:,} are allowed:"
+            " shorten it.",
+        )
+    if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        raise UserError(f"{where} has half of a surrogate pair, which is no character.")
+    return tuple(texts) if field.is_list else value
 
 
-def _check_text(value: Any, where: str, limits: Limits) -> None:
-    if not isinstance(value, str):
-        raise RequestError(400, f"{where} is {_kind(value)}, and must be a string.")
-    if len(value) > limits.text_characters:
-        _refuse_length(where, len(value), limits)
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise RequestError(400, f"{where} has half of a surrogate pair, which is no character.")
-
-
-def _refuse_length(where: str, length: int, limits: Limits) -> NoReturn:
-    most = limits.text_characters
-    raise RequestError(
-        413, f"{where} has {length:,} characters; at most {most:,} are allowed: shorten it."
-    )
-
-
-def _kind(value: Any) -> str:
-    """Returns the name of a JSON value's type."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    names = {str: "a string", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), "an object")
-
-
-def _shown(name: str) -> str:
-    """Returns a name of a request as it can stand in a message: short, and ASCII."""
-    return json.dumps(name if len(name) <= 40 else f"{name[:40]}...")
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _shown(value: Any) -> str:
+    """Returns the beginning of a JSON value, in ASCII."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."

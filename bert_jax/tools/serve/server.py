@@ -1,35 +1,18 @@
 """The server: its socket, its announcement, and its end."""
 
-import contextlib
 import ipaddress
-import json
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.app import make_app
-from bert_jax.tools.serve.batching import Batcher
-from bert_jax.tools.serve.guard import Guard
-from bert_jax.tools.serve.limits import Limits
 from bert_jax.tools.serve.service import Service
 
 # Seconds that requests in progress have at shutdown.
-_PATIENCE = 60
-
-
-def is_loopback(host: str) -> bool:
-    """Returns whether a host is this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+_SHUTDOWN_SECONDS = 60
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -38,46 +21,49 @@ def open_socket(host: str, port: int) -> socket.socket:
     Raises:
       UserError: the address cannot be used.
     """
+    opened = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         # asyncio sends at once (TCP_NODELAY) only where the socket says its protocol: otherwise an
         # answer waits 40 ms for the receipt of its head.
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        return opened
     except OSError as error:
+        if opened:
+            opened.close()
         raise UserError(
             f"--host={host} --port={port} cannot be used ({error.strerror}): give another --port,"
             " or --port=0 for a free one."
         ) from None
-    return found
 
 
-def address_of(opened: socket.socket) -> str:
-    """Returns the address of the page."""
-    host, port = opened.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def is_local(opened: socket.socket) -> bool:
+    """Returns whether only this machine can reach a socket."""
+    return ipaddress.ip_address(opened.getsockname()[0]).is_loopback
 
 
 def serve(
-    service: Service, opened: socket.socket, limits: Limits, announce: Callable[[str], None]
+    service: Service,
+    opened: socket.socket,
+    max_waiting: int,
+    rate: float,
+    announce: Callable[[str], None],
 ) -> None:
     """Answers requests until SIGINT or SIGTERM, and then those that were accepted.
 
     Args:
       service: warmed up.
-      opened: of `open_socket`.
-      limits: of requests.
+      opened: result of `open_socket`.
+      max_waiting: requests that may wait for the model.
+      rate: requests a second of one client; 0: any number.
       announce: gets a line when the server listens, and one when all is done.
     """
-    batcher = Batcher(limits.waiting)
-    app = make_app(service, batcher, limits)
-    guard = Guard(app, limits.rate, is_loopback(opened.getsockname()[0]))
     config = uvicorn.Config(
-        guard,  # pyright: ignore[reportArgumentType]
-        http=_Protocol,
+        make_app(service, max_waiting, rate, is_local(opened)),  # pyright: ignore[reportArgumentType]
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -87,51 +73,30 @@ def serve(
         log_config=None,
         log_level="critical",
         access_log=False,
-        timeout_graceful_shutdown=_PATIENCE,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    line = f"serving {service.name} at {address_of(opened)}"
-    _Server(config, lambda: announce(line)).run([opened])
-    batcher.close()
-    lost = guard.accepted - guard.answered
-    announce(f"stopped    {guard.accepted:,} requests accepted, {lost:,} without an answer")
+    host, port = opened.getsockname()[:2]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    server = _Server(config, lambda: announce(f"serving {service.name} at http://{address}"))
+    # uvicorn raises the signal that stopped it once more at the end: the exit code would not be 0.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    server.run([opened])
+    accepted = server.server_state.total_requests + server.lost
+    announce(f"stopped    {accepted:,} requests accepted, {server.lost:,} without an answer")
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which announces itself and ends without a signal."""
+    """uvicorn's server, which announces itself and says which requests it did not answer."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]):
         super().__init__(config)
-        self._announce = announce
+        self._announce, self.lost = announce, 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._announce()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, which raises the signal again at the end: then the exit code is not 0."""
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            self.force_exit = self.should_exit and number == signal.SIGINT
-            self.should_exit = True
-
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, stop) for number in signals}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-class _Protocol(H11Protocol):
-    """uvicorn's protocol, whose answer to what is not HTTP is JSON too."""
-
-    def send_400_response(self, msg: str) -> None:
-        body = json.dumps({"error": msg}).encode()
-        head = (
-            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self.lost = len(self.server_state.tasks)

@@ -1,8 +1,7 @@
-"""Applications of small models with random parameters, and requests to them."""
+"""Services of small models with random parameters, and clients of their applications."""
 
-import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+import functools
+from collections.abc import Callable
 
 import pytest
 
@@ -12,53 +11,38 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 from starlette.testclient import TestClient  # noqa: E402
 
 from bert_jax.config import store  # noqa: E402
+from bert_jax.config.run import RunConfig  # noqa: E402
 from bert_jax.tools.serve.app import make_app  # noqa: E402
-from bert_jax.tools.serve.batching import Batcher  # noqa: E402
-from bert_jax.tools.serve.guard import Guard  # noqa: E402
-from bert_jax.tools.serve.limits import Limits  # noqa: E402
 from bert_jax.tools.serve.service import Service  # noqa: E402
 from tests.inference.conftest import make_run, make_workdir, workdir  # noqa: E402
 from tests.tools.pages.conftest import browser, visit  # noqa: E402
+from tests.tools.serve.models import make_model  # noqa: E402
 
 __all__ = ["browser", "make_run", "make_workdir", "visit", "workdir"]
 
-JSON = {"Content-Type": "application/json"}
-Ask = Callable[..., tuple[int, Any]]
+
+def client_of(service: Service, max_waiting: int = 256, rate: float = 0) -> TestClient:
+    app = make_app(service, max_waiting, rate, is_local=True)
+    return TestClient(app, "http://127.0.0.1:8000", raise_server_exceptions=False)
 
 
-@contextlib.contextmanager
-def opened(service: Any, limits: Limits | None = None) -> Iterator[TestClient]:
-    """A client of an application; its model ends with the block."""
-    limits = limits or Limits(rate=0)
-    batcher = Batcher(limits.waiting)
-    guard = Guard(make_app(service, batcher, limits), limits.rate, is_local=True)
-    # Without a `with` of its own it does not ask for the protocol "lifespan".
-    yield TestClient(guard, "http://127.0.0.1:8000", raise_server_exceptions=False)
-    batcher.close()
-
-
-def load(workdir: str, limits: Limits | None = None) -> Service:
-    return Service(store.load(workdir), workdir, limits or Limits(rate=0))
+def load(workdir: str) -> Service:
+    return Service(store.load(workdir), workdir)
 
 
 @pytest.fixture(scope="session")
-def pretrained(make_workdir) -> Service:
-    return load(make_workdir(model__num_layers=2))
+def models(make_run) -> Callable[[str], tuple[RunConfig, str, Service]]:
+    """Returns a function: name in MODELS -> configuration, workdir and service, made once."""
+
+    @functools.cache
+    def model(name: str) -> tuple[RunConfig, str, Service]:
+        config, workdir = make_model(make_run, name)
+        return config, workdir, load(workdir)
+
+    return model
 
 
 @pytest.fixture
-def client(pretrained) -> Iterator[TestClient]:
-    """Of a pre-trained model."""
-    with opened(pretrained) as client:
-        yield client
-
-
-@pytest.fixture
-def ask(client) -> Ask:
-    """(ability, inputs) -> status and answer, of a pre-trained model."""
-
-    def ask(ability: str, inputs: list[Any]) -> tuple[int, Any]:
-        response = client.post(f"/api/{ability}", json={"inputs": inputs})
-        return response.status_code, response.json()
-
-    return ask
+def client(models) -> TestClient:
+    """Client of a pre-trained model."""
+    return client_of(models("masks")[2])

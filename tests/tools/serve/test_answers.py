@@ -1,13 +1,14 @@
 """Answers are those of the commands for the same inputs, alone and with others."""
 
+import itertools
 import json
 import pathlib
 import re
 
+import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import store
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
@@ -16,74 +17,18 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.predictions import predict
-from bert_jax.tools.serve.abilities import NEW_TOKENS
+from bert_jax.tools.serve.endpoints import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
-from tests.inference.conftest import make_texts
-from tests.tools.serve.conftest import load, opened
-
-TEXTS = make_texts(9)
-QUESTION = {"question": "is una", "context": "the list is unaffable , naive . " * 3}
-CHOICE = {"context": "the list", "start": "is", "endings": ["naive .", "unaffable", "returned"]}
-# Configuration, further fields of it -> file of the same inputs for `predict`, inputs.
-TASKS = {
-    "masks": (
-        "base",
-        {"phases": ((40, 1.0),)},
-        "jsonl",
-        [{"text_a": "the [MASK] is [MASK]"}, {"text_a": "[MASK] is", "text_b": "the list ."}],
-    ),
-    "left_to_right": (
-        "left_to_right",
-        {"phases": ((40, 1.0),)},
-        "jsonl",
-        [{"text_a": text} for text in TEXTS],
-    ),
-    "classes": ("classification", {}, "txt", [{"text_a": text} for text in TEXTS]),
-    "pairs": (
-        "classification",
-        {"data__text_b": "text_b"},
-        "jsonl",
-        [{"text_a": a, "text_b": b} for a, b in zip(TEXTS, TEXTS[1:], strict=False)],
-    ),
-    "value": (
-        "classification",
-        {
-            "head__problem_type": "regression",
-            "metrics": ("pearson",),
-            "checkpoint__best_metric": "pearson",
-        },
-        "txt",
-        [{"text_a": text} for text in TEXTS],
-    ),
-    "tags": ("tagging", {}, "txt", [{"text": text} for text in TEXTS]),
-    "context": (
-        "tagging",
-        {"head__document_context": True},
-        "txt",
-        [{"text": text} for text in TEXTS],
-    ),
-    "questions": ("span", {}, "json", [QUESTION, {**QUESTION, "question": "naive"}]),
-    "endings": ("multiple_choice", {}, "jsonl", [CHOICE, {**CHOICE, "context": "naive"}]),
-}
+from tests.tools.serve.conftest import client_of, load
+from tests.tools.serve.models import MODELS, TEXTS, make_gpt, write
 
 
-def write(path, inputs):
-    """Writes inputs in the form of a file of the task."""
-    if path.suffix == ".txt":
-        lines = [next(iter(item.values())) for item in inputs]
-        path.write_text("".join(f"{line}\n" for line in lines))
-    elif path.suffix == ".json":
-        paragraphs = [
-            {"context": item["context"], "qas": [{"id": str(i), "question": item["question"]}]}
-            for i, item in enumerate(inputs)
-        ]
-        path.write_text(json.dumps({"data": [{"title": "", "paragraphs": paragraphs}]}))
-    else:
-        names = {"context": "sent1", "start": "sent2"}
-        rows = [{names.get(k, k): v for k, v in item.items()} for item in inputs]
-        for row in rows:
-            row |= {f"ending{i}": text for i, text in enumerate(row.pop("endings", []))}
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def ask(client, name, *inputs):
+    """Returns the answer of an endpoint, without the name of its only field."""
+    response = client.post(f"/api/{name}", json={"inputs": inputs})
+    assert response.status_code == 200, response.text
+    (answer,) = response.json().values()
+    return answer
 
 
 def close(found, expected):
@@ -103,112 +48,141 @@ def close(found, expected):
         assert found == expected
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_predictions_are_those_of_predict(name, make_run, tmp_path):
-    config_name, changes, ending, inputs = TASKS[name]
-    config, workdir = make_run(config_name, **changes)
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_are_those_of_predict(name, models, tmp_path):
+    config, workdir, service = models(name)
+    _, ending, inputs = MODELS[name]
     write(tmp_path / f"in.{ending}", inputs)
     predict(config, workdir, str(tmp_path / f"in.{ending}"), str(tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     expected = [{k: v for k, v in json.loads(line).items() if k != "id"} for line in lines]
-    with opened(load(workdir)) as client:
-        response = client.post("/api/predict", json={"inputs": inputs})
-        assert response.status_code == 200, response.text
-        together = response.json()["predictions"]
-        # What was cut off is said for each input, which `predict` counts for the file.
-        close([{k: v for k, v in one.items() if k != "counts"} for one in together], expected)
-        for item, one in zip(inputs, together, strict=True):
-            alone = client.post("/api/predict", json={"inputs": [item]}).json()
-            close(alone, {"predictions": [one]})
+    client = client_of(service)
+    found = ask(client, "predict", *inputs)
+    # What was cut off is said for each input, which `predict` counts for the file.
+    close([{k: v for k, v in one.items() if k != "counts"} for one in found], expected)
+    for item, one in zip(inputs, found, strict=True):
+        close(ask(client, "predict", item), [one])
 
 
-def test_vectors_and_similarities_are_those_of_features(workdir, tmp_path, make_workdir):
+def test_vectors_and_similarities_are_those_of_features(models, tmp_path):
     texts = [*TEXTS, "the list"]
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
-    config = store.load(workdir)
+    config, workdir, service = models("masks")
     extractor = FeatureExtractor(Predictor(load_workdir(config, workdir)), Choice(level="sentence"))
     extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
     expected = np.load(tmp_path / "out.npz")["embeddings"]
-    with opened(load(workdir)) as client:
-        found = client.post("/api/features", json={"inputs": texts}).json()["vectors"]
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
-        found = client.post("/api/similarity", json={"inputs": texts}).json()["similarity"]
+    client = client_of(service)
+    np.testing.assert_allclose(ask(client, "features", *texts), expected, rtol=2e-5, atol=2e-6)
     units = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(found, units @ units.T, atol=1e-5)
+    np.testing.assert_allclose(ask(client, "similarity", *texts), units @ units.T, atol=1e-5)
 
 
-def test_what_was_cut_off_is_said(make_run):
-    _, workdir = make_run("classification")
-    with opened(load(workdir)) as client:
-        inputs = ["the list", "the " * 30]
-        one, other = client.post("/api/predict", json={"inputs": inputs}).json()["predictions"]
-    assert "counts" not in one
-    assert other["counts"] == {"texts_truncated": 1, "tokens_cut_off": 30 - 22}
-
-
-def test_texts_are_continued_as_by_generate(make_run):
-    """A prompt that is padded, alone and with others."""
-    sizes = {"phases": ((60, 1.0),), "model__max_position_embeddings": 60}
-    config, workdir = make_run("left_to_right", **sizes)
-    generator, prompts = (
-        Generator(load_workdir(config, workdir)),
-        ["the list is", "naive", "una " * 9],
-    )
-    greedy = Sampling(greedy=True)
+@pytest.mark.parametrize(
+    "name, prompts",
+    [
+        ("left_to_right", ["the list is", "naive", "una " * 9]),
+        # Pieces that end words, contractions and unknown characters.
+        ("gpt", ["The list", "it isn't", "\u00e9\u4e2d"]),
+    ],
+)
+def test_texts_are_continued_as_by_generate(name, prompts, models):
+    config, workdir, service = models(name)
+    generator = Generator(load_workdir(config, workdir))
     expected = [
         generator.text(prompt, new)
         for text in prompts
         for prompt, new in generator.generate(
-            [generator.prompt(text, NEW_TOKENS)], greedy, max_new_tokens=NEW_TOKENS
+            [generator.prompt(text, NEW_TOKENS)], Sampling(greedy=True), max_new_tokens=NEW_TOKENS
         )
     ]
-    with opened(load(workdir)) as client:
-        found = client.post("/api/generate", json={"inputs": prompts}).json()
-        assert found == {"texts": expected}
-        assert len(set(expected)) == 3 and expected[0].startswith("the list is")
-        error = client.post("/api/generate", json={"inputs": ["the " * 30]}).json()["error"]
-        assert error == (
-            "inputs[0] has 30 tokens, and texts of at most 29 are continued: shorten it."
-        )
+    client = client_of(service)
+    assert ask(client, "generate", *prompts) == expected
+    most = config.model.max_position_embeddings - NEW_TOKENS - 1
+    error = client.post("/api/generate", json={"inputs": ["the " * 60]}).json()["error"]
+    assert (
+        error == f"inputs[0] has 60 tokens, and texts of at most {most} are continued: shorten it."
+    )
 
 
-def test_attention_is_a_page(ask):
-    status, answer = ask("attention", [{"text_a": "the [MASK] is", "text_b": "<b>naive"}])
-    assert status == 200 and answer["page"].startswith("<!DOCTYPE html>")
-    assert "&lt;b&gt;naive" in answer["page"] and "<b>naive" not in answer["page"]
+def test_attention_is_a_page(client):
+    page = ask(client, "attention", {"text_a": "the [MASK] is", "text_b": "<b>naive"})
+    assert page.startswith("<!DOCTYPE html>")
+    assert "&lt;b&gt;naive" in page and "<b>naive" not in page
 
 
-def test_words_that_are_given_are_not_split(make_run):
-    _, workdir = make_run("tagging")
-    with opened(load(workdir)) as client:
-        inputs = [{"words": ["the list", "is"]}]
-        (found,) = client.post("/api/predict", json={"inputs": inputs}).json()["predictions"]
+def test_what_was_cut_off_is_said(models):
+    one, other = ask(client_of(models("classes")[2]), "predict", "the list", "the " * 30)
+    assert "counts" not in one
+    assert other["counts"] == {"texts_truncated": 1, "tokens_cut_off": 30 - 22}
+
+
+def test_words_that_are_given_are_not_split(models):
+    (found,) = ask(client_of(models("tags")[2]), "predict", {"words": ["the list", "is"]})
     assert found["words"] == ["the list", "is"] and len(found["tags"]) == 2
+
+
+# ------------------------------------------------------------------ what a model can do
+
+
+@pytest.mark.parametrize(
+    "name, endpoints, missing",
+    [
+        ("masks", ["predict", "similarity", "features", "attention"], []),
+        ("gpt", ["predict", "generate", "similarity", "features", "attention"], []),
+        ("elmo", ["predict", "similarity", "features"], ["attention"]),
+    ],
+)
+def test_the_description_names_endpoints_with_examples(name, endpoints, missing, models):
+    client = client_of(models(name)[2])
+    found = client.get("/api").json()
+    assert list(found["endpoints"]) == [f"/api/{name}" for name in endpoints]
+    assert list(found["missing"]) == missing
+    assert found["endpoints"]["/api/features"]["inputs"] == {
+        "text_a": {"type": "string", "optional": False},
+        "text_b": {"type": "string", "optional": True},
+    }
+    assert found["limits"]["text_characters"] == 20_000
+    assert re.fullmatch(r"\w+ for \w+: \d layers?, hidden size \d+", found["about"])
+    for address, endpoint in found["endpoints"].items():
+        response = client.post(address, json=endpoint["example"])
+        assert response.status_code == 200, (address, response.text)
+
+
+def test_nothing_is_compiled_while_requests_wait(models, caplog):
+    """Whatever the number of texts and their lengths."""
+    service, said = models("masks")[2], []
+    service.warm_up(said.append)
+    assert all(re.fullmatch(r"compiled   \w+: \d+ shapes, [\d.]+ s", line) for line in said)
+    names = [line.split()[1] for line in said]
+    assert names == ["predict:", "similarity:", "attention:"]  # features are similarity's vectors
+    client = client_of(service)
+    jax.config.update("jax_log_compiles", True)
+    try:
+        for texts in itertools.product((2, 5, 32), (1, 7, 30)):
+            inputs = [f"{'the ' * texts[1]}[MASK]"] * texts[0]
+            ask(client, "predict", *inputs)
+            ask(client, "similarity", *inputs)
+            ask(client, "attention", inputs[0])
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    assert [record.msg for record in caplog.records] == []
 
 
 def test_a_model_without_a_head_has_features_and_attention(make_workdir):
     workdir = make_workdir(model__num_layers=1)
     fresh = {"tensors": {"fresh": ["masked_lm/bias"]}}
     pathlib.Path(workdir, CERTIFICATE).write_text(json.dumps(fresh))
-    with opened(load(workdir)) as client:
-        found = client.get("/api").json()
-        assert list(found["abilities"]) == ["/api/similarity", "/api/features", "/api/attention"]
-        assert "imported without a masked-LM head" in found["missing"]["predict"]
-        assert "imported without a masked-LM head" in client.get("/").text
-        assert client.post("/api/predict", json={"inputs": ["[MASK]"]}).status_code == 404
-        found = client.post("/api/attention", json={"inputs": ["the list"]})
-        assert "imported without a head" in found.json()["page"]
-
-
-def test_the_description_names_abilities_and_limits(client):
+    client = client_of(load(workdir))
     found = client.get("/api").json()
-    assert list(found["abilities"]) == [
-        "/api/predict",
-        "/api/similarity",
-        "/api/features",
-        "/api/attention",
-    ]
-    predict = found["abilities"]["/api/predict"]
-    assert predict["inputs"]["text_b"] == {"type": "string", "optional": True}
-    assert found["limits"]["text_characters"] == 20_000
-    assert re.fullmatch(r"bert for pretraining: 2 layers, hidden size 16", found["about"])
+    assert list(found["endpoints"]) == ["/api/similarity", "/api/features", "/api/attention"]
+    assert "imported without a masked-LM head" in found["missing"]["predict"]
+    assert "imported without a masked-LM head" in client.get("/").text
+    assert client.post("/api/predict", json={"inputs": ["[MASK]"]}).status_code == 404
+    assert "imported without a head" in ask(client, "attention", "the list")
+
+
+def test_too_few_positions_to_continue_texts_are_said(make_run):
+    service = load(make_gpt(make_run, positions=24)[1])
+    assert service.missing == {
+        "generate": "Texts are not continued: 24 positions have no room for 30 more tokens."
+    }

@@ -1,186 +1,135 @@
 """Groups of requests: which go together, in what order, and whose errors they are."""
 
+import asyncio
 import threading
 import time
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.serve.batching import Batcher, ClosedError, FullError, InputError
-from bert_jax.tools.serve.limits import RateLimiter
+from bert_jax.tools.serve import batching
+from bert_jax.tools.serve.batching import Batcher, Computation
+from bert_jax.tools.serve.guard import RateLimiter
 
 
-class Doubles:
-    """A computation that may be held back, and remembers its groups."""
+class Doubling:
+    """A computation that waits until it is let go, and remembers its groups."""
 
     def __init__(self):
         self.groups, self.go = [], threading.Event()
+        self.computation = Computation(self._encode, self._run, lambda encoded: [])
 
-    def check(self, example):
+    def _encode(self, example):
         if example == "wrong":
             raise UserError("it is wrong")
+        return example
 
-    def run(self, examples):
-        self.groups.append(list(examples))
-        self.go.wait(60)
+    def _run(self, examples):
+        self.groups.append(examples)
+        assert self.go.wait(60)
         if "defect" in examples:
             raise KeyError("defect")
         return [2 * example for example in examples]
 
 
 @pytest.fixture
-def doubles():
-    return Doubles()
+def doubling():
+    return Doubling()
 
 
-@pytest.fixture
-def make():
-    made = []
+def answers(doubling, *requests, max_waiting=100, later=()):
+    """Returns the results or exceptions of requests that arrive while a first one is computed.
 
-    def make(**sizes):
-        made.append(Batcher(**{"waiting": 100, **sizes}))
-        return made[-1]
+    Requests are lists of examples, or pairs of a computation and such a list; those of `later`
+    arrive one after the other when the others have their results.
+    """
 
-    yield make
-    for batcher in made:
-        batcher.close()
+    async def run():
+        batcher = Batcher(max_waiting)
 
+        def ask(request):
+            other, examples = request if isinstance(request, tuple) else (doubling, request)
+            return asyncio.ensure_future(batcher.run(other.computation, examples))
 
-def begin(batcher, doubles):
-    """Submits a request that holds the thread until `doubles.go`."""
-    future = batcher.submit(doubles, [0])
-    while not doubles.groups:
-        time.sleep(0.001)
-    return future
+        tasks = [ask([0])]
+        while not doubling.groups:
+            await asyncio.sleep(0.001)
+        tasks += map(ask, requests)
+        await asyncio.sleep(0)  # all of them wait
+        doubling.go.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = []
+        for request in later:
+            tasks.append(ask(request))
+            await asyncio.sleep(0.01)
+        return results[1:], [await task for task in tasks]
 
-
-def test_requests_that_wait_go_together(make, doubles):
-    batcher = make(most=5)
-    first = begin(batcher, doubles)
-    futures = [batcher.submit(doubles, [i, 10 * i]) for i in range(1, 5)]
-    doubles.go.set()
-    assert first.result(30) == [0]
-    assert [future.result(30) for future in futures] == [[2 * i, 20 * i] for i in range(1, 5)]
-    assert doubles.groups == [[0], [1, 10, 2, 20], [3, 30, 4, 40]]
-    assert (batcher.groups, batcher.requests) == (3, 5)
-
-
-def test_a_request_larger_than_a_group_is_one_by_itself(make, doubles):
-    batcher = make(most=2)
-    begin(batcher, doubles)
-    futures = [batcher.submit(doubles, item) for item in ([1, 2, 3], [4])]
-    doubles.go.set()
-    assert [future.result(30) for future in futures] == [[2, 4, 6], [8]]
-    assert doubles.groups == [[0], [1, 2, 3], [4]]
+    found, afterwards = asyncio.run(run())
+    return (found, afterwards) if later else found
 
 
-def test_other_computations_do_not_join_and_are_not_overtaken_for_ever(make, doubles):
-    other = Doubles()
+def test_requests_that_wait_go_together(doubling, monkeypatch):
+    monkeypatch.setattr(batching, "MAX_GROUP", 5)
+    requests = [[i, 10 * i] for i in range(1, 4)]
+    assert answers(doubling, *requests, [4] * 6, [5]) == [
+        *([2 * i, 20 * i] for i in range(1, 4)),
+        [8] * 6,
+        [10],
+    ]
+    # One that is larger than a group is a group by itself.
+    assert doubling.groups == [[0], [1, 10, 2, 20], [3, 30], [4] * 6, [5]]
+
+
+def test_other_computations_do_not_join_and_are_not_overtaken_forever(doubling):
+    other = Doubling()
     other.go.set()
-    batcher = make()
-    begin(batcher, doubles)
-    futures = [batcher.submit(c, [i]) for i, c in enumerate((doubles, other, doubles, other), 1)]
-    doubles.go.set()
-    assert [future.result(30) for future in futures] == [[2], [4], [6], [8]]
-    assert doubles.groups == [[0], [1, 3]] and other.groups == [[2, 4]]
+    found = answers(doubling, [1], (other, [2]), [3], (other, [4]))
+    assert found == [[2], [4], [6], [8]]
+    assert doubling.groups == [[0], [1, 3]] and other.groups == [[2, 4]]
 
 
-def test_after_a_group_more_requests_are_waited_for(make, doubles):
-    batcher = make(most=2, gathering=1000)
-    first = begin(batcher, doubles)
-    pair = [batcher.submit(doubles, [i]) for i in (1, 2)]
-    doubles.go.set()
-    assert [f.result(30) for f in (first, *pair)] == [[0], [2], [4]]
-    one = batcher.submit(doubles, [3])
-    time.sleep(0.05)
-    two = batcher.submit(doubles, [4])
-    assert (one.result(30), two.result(30)) == ([6], [8])
-    # A request that fills a group waits for no other, and neither does the one after it.
-    assert batcher.submit(doubles, [5, 50]).result(30) == [10, 100]
-    assert batcher.submit(doubles, [6]).result(30) == [12]
-    assert doubles.groups == [[0], [1, 2], [3, 4], [5, 50], [6]]
+def test_only_after_a_group_of_several_are_more_requests_waited_for(doubling, monkeypatch):
+    monkeypatch.setattr(batching, "GATHER_SECONDS", 0.2)
+    monkeypatch.setattr(batching, "MAX_GROUP", 2)
+    _, found = answers(doubling, [1], [2], later=([3], [4], [5]))
+    assert found == [[6], [8], [10]]
+    assert doubling.groups == [[0], [1, 2], [3, 4], [5]]
+
+    start = time.monotonic()
+    monkeypatch.setattr(batching, "GATHER_SECONDS", 60.0)
+    _, found = answers(doubling, later=([1], [2]))
+    assert found == [[2], [4]] and time.monotonic() - start < 30
 
 
-def test_a_request_alone_does_not_wait_for_ever(make, doubles):
-    batcher = make(gathering=0.01)
-    first = begin(batcher, doubles)
-    pair = [batcher.submit(doubles, [i]) for i in (1, 2)]
-    doubles.go.set()
-    assert [f.result(30) for f in (first, *pair)] == [[0], [2], [4]]
-    assert batcher.submit(doubles, [3]).result(30) == [6]
+def test_an_error_is_that_of_one_request(doubling):
+    requests = [1, "wrong"], ["wrong"], [2], ["defect"], [3]
+    found = answers(doubling, *requests)
+    assert (found[2], found[4]) == ([4], [6])
+    assert (str(found[0]), str(found[1])) == ("inputs[1]: it is wrong", "it is wrong")
+    assert isinstance(found[0], UserError) and isinstance(found[3], KeyError)
 
 
-def test_wrong_inputs_are_no_error_of_others(make, doubles):
-    batcher = make()
-    begin(batcher, doubles)
-    futures = [batcher.submit(doubles, item) for item in ([1, "wrong"], ["wrong"], [2])]
-    doubles.go.set()
-    with pytest.raises(InputError, match=r"^inputs\[1\]: it is wrong$"):
-        futures[0].result(30)
-    with pytest.raises(InputError, match="^it is wrong$"):
-        futures[1].result(30)
-    assert futures[2].result(30) == [4]
+def test_too_many_requests_that_wait_are_refused(doubling):
+    found = answers(doubling, [1], [2], [3], max_waiting=2)
+    assert found[:2] == [[2], [4]]
+    assert isinstance(found[2], HTTPException) and found[2].status_code == 503
+    assert found[2].detail == "2 requests wait already: try again in a second."
+    assert found[2].headers == {"Retry-After": "1"}
 
 
-def test_a_defect_is_that_of_one_request(make, doubles, capsys):
-    batcher = make()
-    begin(batcher, doubles)
-    futures = [batcher.submit(doubles, [item]) for item in (1, "defect", 2)]
-    doubles.go.set()
-    assert (futures[0].result(30), futures[2].result(30)) == ([2], [4])
-    with pytest.raises(KeyError):
-        futures[1].result(30)
-    assert "KeyError" in capsys.readouterr().err
-
-
-def test_too_many_wait(make, doubles):
-    batcher = make(waiting=2)
-    begin(batcher, doubles)
-    futures = [batcher.submit(doubles, [i]) for i in (1, 2)]
-    with pytest.raises(FullError):
-        batcher.submit(doubles, [3])
-    doubles.go.set()
-    assert [future.result(30) for future in futures] == [[2], [4]]
-
-
-def test_what_was_accepted_is_computed_at_the_end(make, doubles):
-    batcher = make()
-    futures = [begin(batcher, doubles), *(batcher.submit(doubles, [i]) for i in range(1, 20))]
-    closing = threading.Thread(target=batcher.close)
-    closing.start()
-    while not batcher._is_closed:
-        time.sleep(0.001)
-    with pytest.raises(ClosedError):
-        batcher.submit(doubles, [99])
-    doubles.go.set()
-    closing.join(30)
-    assert [future.result(0) for future in futures] == [[2 * i] for i in range(20)]
-
-
-# ------------------------------------------------------------------ rates
-
-
-def test_a_rate_is_that_of_each_client():
+def test_a_rate_is_that_of_each_client(monkeypatch):
     now = [0.0]
-    limiter = RateLimiter(2.0, lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    limiter = RateLimiter(2.0)
     assert [limiter.wait_for("a") for _ in range(4)] == [0.0] * 4
     assert limiter.wait_for("a") == pytest.approx(0.5)
     assert limiter.wait_for("b") == 0.0
     now[0] = 0.5
     assert limiter.wait_for("a") == 0.0 and limiter.wait_for("a") > 0
     now[0] = 100.0
-    assert [limiter.wait_for("a") for _ in range(5)][:4] == [0.0] * 4
-
-
-def test_clients_are_forgotten():
-    now = [0.0]
-    limiter = RateLimiter(1.0, lambda: now[0])
+    assert [limiter.wait_for("a") > 0 for _ in range(5)] == [False] * 4 + [True]
+    assert not any(RateLimiter(0).wait_for("a") for _ in range(1000))
     for client in range(30_000):
-        now[0] += 1e-5
         assert limiter.wait_for(str(client)) == 0.0
-    assert len(limiter._clients) <= 10_000
-
-
-def test_without_a_rate():
-    limiter = RateLimiter(0.0)
-    assert not any(limiter.wait_for("a") for _ in range(1000))
+    assert len(limiter._full) <= 10_000

@@ -11,17 +11,20 @@ import uvicorn
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.tools.pages.attention import Origin, attention_page
-from bert_jax.tools.serve.abilities import Ability, similarities
 from bert_jax.tools.serve.app import make_app
-from bert_jax.tools.serve.batching import Batcher
-from bert_jax.tools.serve.forms import _FORMS, _masks, _whole_texts, text_form
-from bert_jax.tools.serve.guard import Guard
-from bert_jax.tools.serve.limits import Limits
-from bert_jax.tools.serve.server import address_of, open_socket
-from bert_jax.tools.serve.service import ATTENTION_VIEW, SIMILARITY_VIEW
+from bert_jax.tools.serve.batching import Computation
+from bert_jax.tools.serve.endpoints import Endpoint, similarities
+from bert_jax.tools.serve.forms import (
+    _FORMS,
+    ATTENTION,
+    SIMILARITY,
+    _masks,
+    _whole_texts,
+    text_form,
+)
+from bert_jax.tools.serve.server import open_socket
 from tests.tools.pages.attention_arrays import make_arrays
 
-LIMITS = Limits(rate=0)
 WIDTHS = ["1280 light", "380 dark"]
 # What a page shows of it must be text, never markup.
 EVIL = "<img src=x onerror=alert(1)>"
@@ -87,21 +90,10 @@ def _classes(example):
     }
 
 
-class Canned:
-    """A computation whose results are made by a function."""
-
-    def __init__(self, make):
-        self._make = make
-
-    def check(self, example):
-        pass
-
-    def run(self, examples):
-        return list(map(self._make, examples))
-
-
-def ability(name, form, make, respond=lambda found: {"predictions": found}, **sizes):
-    return Ability(name, "", form, Canned(make), respond, **sizes)
+def endpoint(name, form, make, respond=lambda found: {"predictions": found}, **sizes):
+    """An endpoint whose results are made by a function of an example."""
+    computation = Computation(lambda e: e, lambda es: list(map(make, es)), lambda e: [])
+    return Endpoint(name, "", form, computation, respond, **sizes)
 
 
 def make_service():
@@ -110,49 +102,49 @@ def make_service():
     data.labels = ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
     plain = SimpleNamespace(entities=False, labels=("NOUN", "VERB"))
     number = SimpleNamespace(kind="regression", reads_pairs=True)
-    follows = _FORMS[TextExample](SimpleNamespace(kind="single", reads_pairs=True), LIMITS)
+    follows = _FORMS[TextExample](SimpleNamespace(kind="single", reads_pairs=True))
     (view,) = follows.views
     follows = replace(follows, views=(replace(view, title="Follows"),))
     text = {"tokens": 5, "log_probability": -12.5, "perplexity": 12.1825}
-    abilities = [
-        ability("masks", _masks(data, LIMITS), _mask_answer),
-        ability("classes", _FORMS[TextExample](data, LIMITS), _classes),
-        ability("pairs", follows, _classes),
-        ability("value", _FORMS[TextExample](number, LIMITS), lambda _: {"value": 3.14159}),
-        ability("entities", _FORMS[TaggedExample](data, LIMITS), _tags),
-        ability(
+    endpoints = [
+        endpoint("masks", _masks(data), _mask_answer),
+        endpoint("classes", _FORMS[TextExample](data), _classes),
+        endpoint("pairs", follows, _classes),
+        endpoint("value", _FORMS[TextExample](number), lambda _: {"value": 3.14159}),
+        endpoint("entities", _FORMS[TaggedExample](data), _tags),
+        endpoint(
             "tags",
-            _FORMS[TaggedExample](plain, LIMITS),
+            _FORMS[TaggedExample](plain),
             lambda e: {"words": list(e.words), "tags": ["NOUN"] * len(e.words)},
         ),
-        ability("questions", _FORMS[Question](data, LIMITS), _answer),
-        ability("endings", _FORMS[ChoiceExample](data, LIMITS), _choice),
-        ability("text", _whole_texts(False), lambda _: text),
-        ability(
+        endpoint("questions", _FORMS[Question](data), _answer),
+        endpoint("endings", _FORMS[ChoiceExample](data), _choice),
+        endpoint("text", _whole_texts(False), lambda _: text),
+        endpoint(
             "similarity",
-            text_form(SIMILARITY_VIEW),
+            text_form(SIMILARITY),
             lambda e: np.array([1.0, len(e.text_a) / 50], np.float32),
             similarities,
-            least=2,
+            min_inputs=2,
         ),
-        ability(
+        endpoint(
             "attention",
-            text_form(ATTENTION_VIEW, is_pair=True),
+            text_form(ATTENTION, is_pair=True),
             _attention,
             lambda found: {"page": found[0]},
         ),
     ]
     missing = {"generate": f"It has no head, {EVIL}."}
-    return SimpleNamespace(name="quickstart", about="bert", abilities=abilities, missing=missing)
+    return SimpleNamespace(name="quickstart", about="bert", endpoints=endpoints, missing=missing)
 
 
 @pytest.fixture(scope="module")
 def address():
     """Of a server in a thread."""
-    batcher, opened = Batcher(LIMITS.waiting), open_socket("127.0.0.1", 0)
-    guard = Guard(make_app(make_service(), batcher, LIMITS), 0, is_local=True)
-    config = uvicorn.Config(guard, lifespan="off", ws="none", log_config=None, log_level="critical")
-    server, url = uvicorn.Server(config), address_of(opened)
+    opened = open_socket("127.0.0.1", 0)
+    app = make_app(make_service(), 256, 0, is_local=True)
+    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, log_level="critical")
+    server, url = uvicorn.Server(config), f"http://127.0.0.1:{opened.getsockname()[1]}"
     thread = threading.Thread(target=server.run, args=([opened],))
     thread.start()
     while not server.started:
@@ -160,7 +152,6 @@ def address():
     yield url
     server.should_exit = True
     thread.join(20)
-    batcher.close()
 
 
 @pytest.fixture(params=WIDTHS)

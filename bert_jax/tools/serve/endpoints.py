@@ -1,0 +1,232 @@
+"""What a model can be asked for: a function for each endpoint, which says why there is none."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text
+from bert_jax.files.errors import UserError
+from bert_jax.inference.attention import AttentionReader
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.generation import Generator, Prompt
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.inference.sampling import Sampling
+from bert_jax.tools.pages.attention import Origin, attention_page, check_size
+from bert_jax.tools.serve import forms
+from bert_jax.tools.serve.batching import Computation
+from bert_jax.tools.serve.requests import MAX_INPUTS
+
+# Tokens that follow a text which is continued.
+NEW_TOKENS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """Something that a model can be asked for.
+
+    Attributes:
+      name: the end of its address, /api/NAME.
+      about: one line.
+      form: how its inputs become examples.
+      computation: what computes their results; endpoints may share it.
+      respond: the results of a request -> its answer, JSON values.
+      min_inputs, max_inputs: allowed numbers of inputs of a request.
+    """
+
+    name: str
+    about: str
+    form: forms.Form
+    computation: Computation
+    respond: Callable[[list[Any]], dict[str, Any]]
+    min_inputs: int = 1
+    max_inputs: int = MAX_INPUTS
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what GET /api says of it."""
+        fields = {}
+        for field in self.form.fields:
+            kind = "list of strings" if field.is_list else "string"
+            fields[field.name] = {"type": kind, "optional": field.optional}
+        return {
+            "about": self.about,
+            "inputs": fields,
+            "min_inputs": self.min_inputs,
+            "max_inputs": self.max_inputs,
+            "example": {"inputs": self._example()},
+        }
+
+    def _example(self) -> list[dict[str, Any]]:
+        """Returns the first sample of the page, as the page sends it."""
+        if not self.form.views:
+            return [{self.form.fields[0].name: forms.SENTENCES[0]}]
+        view = self.form.views[0]
+        sample = {name: value for name, value in view.samples[0].items() if value}
+        if len(view.fields) == 1 and view.fields[0].is_list:
+            return [{name: text} for name, texts in sample.items() for text in texts]
+        return [sample]
+
+
+def predict(predictor: Predictor, top_k: int) -> Endpoint:
+    """Predictions as `predict` writes them, without `id`; with `counts` of what was cut off.
+
+    Raises:
+      UserError: the task's head has random parameters, or no request can have its examples.
+    """
+    task, model = TaskPredictor(predictor, top_k), predictor.model
+
+    def encode(example: Any) -> tuple[Any, np.ndarray, Counter]:
+        task.check(example)
+        if isinstance(example, Text):
+            # A recurrent model would take any length, and each is compiled for.
+            encode_text(example, model.tokenizer, model.encoder.max_position_embeddings, masks=True)
+        counts = Counter()
+        rows = task.data.encode([example], model.tokenizer, counts)
+        return example, rows.lengths, +counts
+
+    def run(encoded: Sequence[tuple[Any, np.ndarray, Counter]]) -> list[dict[str, Any]]:
+        found = task.predict_window([example for example, _, _ in encoded], Counter())
+        predictions = [{k: v for k, v in one.items() if k != "id"} for one in found]
+        for prediction, (_, _, counts) in zip(predictions, encoded, strict=True):
+            prediction |= {"counts": counts} if counts else {}
+        return predictions
+
+    return Endpoint(
+        "predict",
+        "The predictions of the task that the model was trained for.",
+        forms.prediction_form(model.config.task, task.data),
+        Computation(encode, run, lambda encoded: predictor.shapes(encoded[1], task.data.can_pack)),
+        lambda results: {"predictions": results},
+    )
+
+
+def generate(model: TrainedModel) -> Endpoint:
+    """Texts that are continued by the most probable tokens, as `generate --greedy`.
+
+    Raises:
+      UserError: the model does not predict next tokens, or has too few positions.
+    """
+    positions = model.encoder.max_position_embeddings
+    if positions <= NEW_TOKENS + 1:
+        raise UserError(
+            f"Texts are not continued: {positions} positions have no room for {NEW_TOKENS} more"
+            " tokens."
+        )
+    generator = Generator(model)
+    lengths = bucket_lengths(GENERAL_LENGTHS, positions - NEW_TOKENS)
+
+    def encode(example: Text) -> Prompt:
+        # One less than there is room for: texts begin with a token of their own.
+        tokens = len(model.tokenizer.encode(example.text_a))
+        if tokens > (max_tokens := lengths[-1] - 1):
+            raise UserError(
+                f"{example.where} has {tokens} tokens, and texts of at most {max_tokens} are"
+                " continued: shorten it."
+            )
+        return generator.prompt(example.text_a, NEW_TOKENS)
+
+    def padded_length(prompt: Prompt) -> int:
+        return next(length for length in lengths if length >= len(prompt.ids))
+
+    def run_one(prompt: Prompt) -> str:
+        ((_, new),) = generator.generate(
+            [prompt],
+            Sampling(greedy=True),
+            max_new_tokens=NEW_TOKENS,
+            length=padded_length(prompt),
+        )
+        return generator.text(prompt, new)
+
+    return Endpoint(
+        "generate",
+        f"A text continued by the {NEW_TOKENS} most probable tokens, or to its end.",
+        forms.text_form(forms.CONTINUATION),
+        Computation(
+            encode,
+            lambda prompts: list(map(run_one, prompts)),
+            lambda prompt: [(padded_length(prompt), 1)],
+        ),
+        lambda results: {"texts": results},
+    )
+
+
+def vectors(predictor: Predictor) -> list[Endpoint]:
+    """Vectors of texts, as `features --level=sentence`, and their similarities."""
+    extractor = FeatureExtractor(predictor, Choice(level="sentence", pooling="mean"))
+
+    def run(rows: Sequence[TextRow]) -> list[np.ndarray]:
+        return [features["embeddings"] for _, features in extractor.run(rows)]
+
+    computation = Computation(
+        extractor.row,
+        run,
+        lambda row: predictor.shapes(np.array([len(row.input_ids)]), True),
+    )
+    return [
+        Endpoint(
+            "similarity",
+            "The cosine of the vectors of each pair of texts.",
+            forms.text_form(forms.SIMILARITY),
+            computation,
+            similarities,
+            min_inputs=2,
+        ),
+        Endpoint(
+            "features",
+            "A vector of each text or pair: the mean of its last hidden states.",
+            forms.text_form(is_pair=True),
+            computation,
+            lambda results: {"vectors": [vector.tolist() for vector in results]},
+        ),
+    ]
+
+
+def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Returns the cosine of each pair of vectors, [texts][texts]."""
+    stacked = np.stack(vectors)
+    units = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    return {"similarity": np.clip(units @ units.T, -1, 1).tolist()}
+
+
+def attention(predictor: Predictor, top_k: int, name: str, about: str) -> Endpoint:
+    """The page of a text's attention.
+
+    Args:
+      predictor: the model's.
+      top_k: candidates of each layer.
+      name: name of the workdir.
+      about: the model in a few words.
+
+    Raises:
+      UserError: the model has no attention.
+    """
+    reader = AttentionReader(predictor, top_k)
+
+    def encode(example: Text) -> TextRow:
+        row = reader.encode(example)
+        if len(row.word_positions) < 1:
+            raise UserError(f"{example.where} has no words.")
+        check_size(reader.config.num_layers, reader.config.num_heads, len(row.input_ids))
+        return row
+
+    def run_one(row: TextRow) -> str:
+        texts = tuple(text for text in (row.text.text_a, row.text.text_b) if text is not None)
+        return attention_page(Origin(name, about, texts, "", reader.no_lens), reader.read(row))
+
+    return Endpoint(
+        "attention",
+        "A page with the attention of all heads in a text or a pair.",
+        forms.text_form(forms.ATTENTION, is_pair=True),
+        Computation(
+            encode,
+            lambda rows: list(map(run_one, rows)),
+            lambda row: [(reader.length(row), 1)],
+        ),
+        lambda results: {"page": results[0]},
+        max_inputs=1,
+    )
