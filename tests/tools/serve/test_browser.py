@@ -25,7 +25,6 @@ from bert_jax.tools.serve.forms import (
 from bert_jax.tools.serve.server import open_socket
 from tests.tools.pages.attention_arrays import make_arrays
 
-WIDTHS = ["1280 light", "380 dark"]
 # What a page shows of it must be text, never markup.
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -154,11 +153,10 @@ def address():
     thread.join(20)
 
 
-@pytest.fixture(params=WIDTHS)
-def page(request, visit, address):
+@pytest.fixture
+def page(visit, address):
     """The page, opened."""
-    width, scheme = request.param.split()
-    return visit(f"{address}/", int(width), color_scheme=scheme)
+    return visit(f"{address}/")
 
 
 def ask(page, title, sample=0):
@@ -198,8 +196,7 @@ def bars(answer):
     """(name, value, whether it is the best) of each bar."""
     return [
         (
-            item.locator(".name").inner_text(),
-            item.locator(".value").inner_text(),
+            *item.locator(".name, .value").all_inner_texts(),
             "best" in (item.get_attribute("class") or ""),
         )
         for item in answer.locator(".bars li").all()
@@ -252,9 +249,6 @@ def test_entities_and_tags(page):
     assert answer.locator("mark").count() == 0 and "No entity was found." in answer.inner_text()
     words = ask(page, "Tags").locator(".words li").all_inner_texts()
     assert words[0].split() == ["Marie", "NOUN"] and len(words) == 13
-    word = "x" * 300
-    assert say(page, text=word).locator(".words li").inner_text().split() == [word, "NOUN"]
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_questions(page):
@@ -294,12 +288,16 @@ def test_endings(page):
     assert answer.locator(".reading").inner_text() == "The cook puts the cake into the oven. two"
 
 
-def test_pairs_have_two_texts(page):
-    """Of a classification as of a regression."""
+def test_pairs_have_two_texts_and_are_shown_as_json(page):
     answer = ask(page, "Follows", 1)
     assert answer.locator(".big").inner_text() == "good"
     labels = page.locator("main > section:visible label").all_inner_texts()
     assert labels == ["First text", "Second text"]
+    answer.locator("summary").click()
+    request, found = answer.locator(".raw pre").all_inner_texts()
+    assert '"text_b": "The function returns a list of strings."' in request
+    assert '"label": "good"' in found
+    assert answer.locator(".raw h3").first.inner_text() == "POST /api/pairs"
     answer = say(page, text_b=" ")
     assert answer.inner_text() == "“Second text” is empty."
 
@@ -361,25 +359,15 @@ def test_the_keyboard_and_the_address(page):
     assert page.locator("nav a[aria-current=page]").inner_text() == "Classify"
 
 
-def test_the_request_is_shown_as_json(page):
-    answer = ask(page, "Value")
-    answer.locator("summary").click()
-    request, found = answer.locator(".raw pre").all_inner_texts()
-    assert '"text_b": "A kitten was sitting on a rug."' in request
-    assert '"value": 3.14159' in found
-    assert answer.locator(".raw h3").first.inner_text() == "POST /api/value"
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (380, "dark")])
+def test_all_answers_fit_the_screen_and_are_accessible(width, scheme, visit, address):
+    from axe_playwright_python.sync_playwright import Axe
 
-
-def all_answers(page):
-    """Asks on all tabs but that of attention, whose page has its own tests."""
+    page = visit(f"{address}/", width, color_scheme=scheme)
     for title in page.locator("nav a").all_inner_texts():
-        if title != "Attention":
-            ask(page, title)
-            yield title
-
-
-def test_no_text_is_wider_than_the_screen(page):
-    for title in all_answers(page):
+        if title == "Attention":  # a page with tests of its own
+            continue
+        ask(page, title)
         page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
         over = page.evaluate(
@@ -388,15 +376,11 @@ def test_no_text_is_wider_than_the_screen(page):
             ".map((e) => e.outerHTML.slice(0, 80))"
         )
         assert over == [], title
-
-
-def test_axe_finds_nothing(page):
-    from axe_playwright_python.sync_playwright import Axe
-
-    for title in all_answers(page):
-        page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
         found = Axe().run(page)
         assert not found.violations_count, f"{title}: {found.generate_report()}"
+    page.click("nav a:text-is('Tags')")
+    say(page, text="x" * 300)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_scripts_from_elsewhere_do_not_run(browser, address):
