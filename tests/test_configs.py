@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.config import defaults
 from bert_jax.config.group import flatten
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.models import MODELS
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES

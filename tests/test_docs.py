@@ -24,7 +24,6 @@ import pytest
 from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import defaults, store
-from bert_jax.config import run as config_of_run
 from bert_jax.data import init_from
 from bert_jax.files import buckets
 from bert_jax.tools.cli import COMMANDS
@@ -244,7 +243,7 @@ def parse(monkeypatch):
         return found
 
     def check_then_stop(values, *_):
-        config_of_run.parse(values)
+        store.parse(values)
         raise Parsed
 
     def parse_instead(command, **options):

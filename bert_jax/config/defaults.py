@@ -5,8 +5,9 @@ bert_jax/config/run.py has the fields, docs/configuration.md lists them.
 
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.encoders import BertConfig
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import BidirectionalLMConfig, FinetuningConfig, PretrainingConfig
+from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig
 from bert_jax.files.errors import UserError
 
 

@@ -15,7 +15,7 @@ import difflib
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from bert_jax.files.errors import UserError
 
@@ -80,6 +80,15 @@ class Group:
     def to_dict(self) -> dict[str, Any]:
         """Returns the group's own fields by name."""
         return {name: getattr(self, name) for name, r in rules(type(self)).items() if not r.of_run}
+
+    def replaced(self, values: Mapping[str, Any]) -> Self:
+        """Returns a copy with other values of some fields.
+
+        Raises:
+          UserError: a field does not exist, or cannot have this value.
+        """
+        check_known(values, vars(self))
+        return dataclasses.replace(self, **values)
 
 
 @functools.cache
@@ -148,10 +157,12 @@ def _converted(name: str, value: Any, default: Any) -> Any:
     raise UserError(f"{name}={value!r} must be of type {type(default).__name__}.")
 
 
-def similar(name: str, known: Iterable[str]) -> str:
-    """Returns the end of a message about an unknown name: a similar one."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f": did you mean {close[0]!r}?" if close else "."
+def check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UserError for the first name that is not known, with a similar one."""
+    if unknown := [name for name in names if name not in known]:
+        close = difflib.get_close_matches(unknown[0], list(known), 1)
+        hint = f": did you mean {close[0]!r}?" if close else "."
+        raise UserError(f"{unknown[0]} does not exist{hint}")
 
 
 @contextlib.contextmanager

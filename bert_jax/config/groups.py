@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from bert_jax.config.encoders import EncoderConfig
+from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.group import Group, setting
 from bert_jax.config.phases import parse_duration
 from bert_jax.files.errors import UserError

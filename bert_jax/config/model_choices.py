@@ -7,7 +7,7 @@ BERT's. Fields that the command line or the configuration's file changes keep th
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bert_jax.config.run import FinetuningConfig
+from bert_jax.config.finetuning import FinetuningConfig
 
 # Of every model in which a position sees only those before it: the last token has seen all.
 _CAUSAL = {"head.pool": "last"}

@@ -1,7 +1,7 @@
 """The configuration of a run: all fields, their defaults and what they must be.
 
 `configs/*.py` and the command line work with an editable copy, a `ConfigDict` (`to_config_dict`);
-`parse` makes a `RunConfig` of it, once, and everything below reads that.
+`store.parse` makes a `RunConfig` of it, once, and everything below reads that.
 
 A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
 "3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
@@ -13,20 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
-from bert_jax.config.encoders import (
-    DTYPES,
-    PRNG_IMPLS,
-    BertConfig,
-    ElmoConfig,
-    EncoderConfig,
-    TransformerConfig,
-    make_encoder_config,
-)
-from bert_jax.config.group import Group, flatten, named, rules, setting, similar, unflatten
+from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig, TransformerConfig
+from bert_jax.config.encoders import BertConfig, ElmoConfig
+from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
 from bert_jax.config.groups import (
     CheckpointConfig,
     EvalConfig,
-    HeadConfig,
     LogConfig,
     MeshConfig,
     OptimizerConfig,
@@ -34,7 +26,6 @@ from bert_jax.config.groups import (
     bad_phase_schedules,
 )
 from bert_jax.config.phases import Phase, check_phases, max_masks, phase_bounds, round_up
-from bert_jax.config.renames import check_names
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 
@@ -175,6 +166,12 @@ class RunConfig(Group):
                 f"{given[0]} and config.{' and config.'.join(given[1:])} both give the length of"
                 " training: set one of them."
             )
+        attention = getattr(self.model, "attention", "")
+        if attention == "cudnn" and self.dtype != "bfloat16":
+            raise UserError(
+                f"model.attention='cudnn' needs config.dtype='bfloat16', not {self.dtype!r}: change"
+                " one of the two."
+            )
         schedules = self.optimizer.phase_schedules
         if len(schedules) not in (0, len(self.phase_entries)):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
@@ -229,7 +226,8 @@ class RunConfig(Group):
                 yield item.name, group
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all fields as nested dictionaries: what config.json holds and `parse` takes."""
+        """Returns all fields as nested dictionaries: what config.json holds and
+        `store.parse` takes."""
         return super().to_dict() | {name: group.to_dict() for name, group in self.groups()}
 
     def to_config_dict(self) -> "ConfigDict":
@@ -246,12 +244,15 @@ class RunConfig(Group):
           model: another model; None: the same.
 
         Raises:
-          UserError: see `parse`.
+          UserError: a field does not exist, or values that no run can use.
         """
-        nested = self.to_dict() | ({"model": model.to_dict()} if model else {})
-        config = parse(unflatten(dict(flatten(nested)) | dict(values)))
-        assert isinstance(config, type(self))
-        return config
+        changes = unflatten(values)
+        for name, group in self.groups():
+            group = model if model and name == "model" else group
+            with named(f"config.{name}."):
+                changes[name] = group.replaced(changes.get(name, {}))
+        with named("config."):
+            return self.replaced(changes)
 
     def data_dir(self, workdir: str) -> str:
         """Returns the folder of the run's vocabulary and shards; of a bucket, the working copy."""
@@ -365,103 +366,3 @@ class BidirectionalLMConfig(PretrainingConfig):
         *("perplexity", "forward_perplexity", "backward_perplexity"),
         *("word_perplexity", "bits_per_character"),
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FinetuningConfig(RunConfig):
-    """Training on labelled examples (Devlin et al. 2019, section 4 and appendix A.3)."""
-
-    steps: int = 1
-    epochs: float = 3.0
-    global_batch_size: int = 32
-    # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
-    seeds: int = setting(1, free=True)
-    # Maximum sequence length in tokens.
-    max_length: int = setting(128)
-    # Number of layers, counted from the last one, that start from random parameters together with
-    # the pooler, instead of from `init_from`.
-    reinit_layers: int = setting(0, minimum=0)
-    # Published value of the first of `metrics`, which reports show beside it; 0: none.
-    published_score: float = setting(0.0, minimum=0, free=True)
-    # Source of `published_score`: model, dataset and publication.
-    published_in: str = setting("", free=True)
-    data: LabelledConfig = LabelledConfig()
-    head: HeadConfig = HeadConfig()
-    # Scores; the first is compared with the baseline and summarized over seeds.
-    metrics: tuple[str, ...] = ("accuracy",)
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, warmup="10%")
-    log: LogConfig = LogConfig(every="10%")
-    eval: EvalConfig = EvalConfig(every="1 epoch")
-    checkpoint: CheckpointConfig = CheckpointConfig(
-        every="1 epoch", keep=1, best_metric="accuracy", use="best"
-    )
-
-    has_corpus: ClassVar[bool] = False
-
-    @property
-    def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
-        return ((self.max_length, 1.0),)
-
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        return self.metrics
-
-    def check_run(self) -> None:
-        if not self.metrics:
-            raise UserError("metrics is empty: name a score, such as accuracy.")
-        super().check_run()
-        if self.head.mix_layer_norm and self.microbatch_size:
-            raise UserError(
-                "head.mix_layer_norm=True normalizes over a whole batch, which"
-                f" config.microbatch_size={self.microbatch_size} splits: set one of the two to its"
-                " default."
-            )
-        if self.reinit_layers > self.model.num_layers:
-            raise UserError(
-                f"reinit_layers={self.reinit_layers} is above"
-                f" config.model.num_layers={self.model.num_layers}."
-            )
-
-    def reinitialized_pattern(self) -> str:
-        if not self.reinit_layers:
-            return ""
-        last = self.model.num_layers
-        layers = "|".join(map(str, range(last - self.reinit_layers, last)))
-        return rf"^{self.model.name}/(pooler|encoder/layer_({layers}))/"
-
-
-def parse(values: Mapping[str, Any]) -> RunConfig:
-    """Returns the configuration of nested values, all of whose fields are given.
-
-    Raises:
-      UserError: a field is missing, does not exist, or has a value that no run can use.
-    """
-    kind = _class_of(values)
-    check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
-    template = kind()
-    with named("config."):
-        arguments = _own_values(values, template)
-    for name, group in template.groups():
-        with named(f"config.{name}."):
-            if name == "model":
-                group = make_encoder_config(values[name])
-            own = _own_values(values[name], group)
-            arguments[name] = dataclasses.replace(group, **own)
-    with named("config."):
-        return kind(**arguments)
-
-
-def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:
-    if "source" not in values["data"]:
-        return FinetuningConfig
-    return BidirectionalLMConfig if "head" in values else PretrainingConfig
-
-
-def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
-    """Returns the values of a group without those of the groups in it."""
-    known = group.to_dict()
-    if missing := sorted(known.keys() - set(found)):
-        raise UserError(f"{missing[0]} is missing.")
-    if unknown := [name for name in found if name not in known]:
-        raise UserError(f"{unknown[0]} does not exist{similar(unknown[0], known)}")
-    return {name: found[name] for name in known if not isinstance(known[name], dict)}

@@ -1,16 +1,59 @@
-"""Reads and writes config.json, the resolved configuration in the folder of a run."""
+"""From nested values to a run's configuration, and config.json, where a workdir keeps it."""
 
+import dataclasses
 import json
 import os
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.group import Group, check_known, flatten, named
+from bert_jax.config.renames import check_names
+from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
 
 NAME = "config.json"
 # Chosen when a run begins, if it is empty, and kept in its configuration.
 CHOSEN_LENGTHS = "data.bucket_lengths"
+
+
+def parse(values: Mapping[str, Any]) -> RunConfig:
+    """Returns the configuration of nested values, all of whose fields are given.
+
+    Raises:
+      UserError: a field is missing, does not exist, or has a value that no run can use.
+    """
+    kind = _class_of(values)
+    check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
+    template = kind()
+    with named("config."):
+        arguments = _own_values(values, template)
+    for name, group in template.groups():
+        with named(f"config.{name}."):
+            if name == "model":
+                group = make_encoder_config(values[name])
+            own = _own_values(values[name], group)
+            arguments[name] = dataclasses.replace(group, **own)
+    with named("config."):
+        return kind(**arguments)
+
+
+def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:
+    if "source" not in values["data"]:
+        return FinetuningConfig
+    return BidirectionalLMConfig if "head" in values else PretrainingConfig
+
+
+def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
+    """Returns the values of a group without those of the groups in it."""
+    known = group.to_dict()
+    if missing := sorted(known.keys() - set(found)):
+        raise UserError(f"{missing[0]} is missing.")
+    check_known(found, known)
+    return {name: found[name] for name in known if not isinstance(known[name], dict)}
 
 
 def save(config: RunConfig, workdir: str) -> None:

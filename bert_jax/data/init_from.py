@@ -10,7 +10,8 @@ from typing import Any
 
 from bert_jax.config import model_choices, presets, store
 from bert_jax.config.group import flatten, unflatten
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import store
-from bert_jax.config.encoders import EncoderConfig
+from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text
 from bert_jax.exchange import export

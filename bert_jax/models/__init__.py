@@ -9,9 +9,9 @@ An encoder is one file and one row of `MODELS`. Heads are generic in the encoder
 
 from typing import Any
 
+from bert_jax.config.encoder_fields import EncoderConfig as EncoderConfig
 from bert_jax.config.encoders import BertConfig as BertConfig
 from bert_jax.config.encoders import ElmoConfig as ElmoConfig
-from bert_jax.config.encoders import EncoderConfig as EncoderConfig
 from bert_jax.config.encoders import GptConfig as GptConfig
 from bert_jax.config.encoders import ModernBertConfig as ModernBertConfig
 from bert_jax.files.errors import UserError

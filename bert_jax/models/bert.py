@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from bert_jax.config.encoders import BertConfig, TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.config.encoders import BertConfig
 from bert_jax.models.layers.attention import Extend, SelfAttention
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.dense import embedding, feed_forward

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from bert_jax.config.encoders import EncoderConfig
+from bert_jax.config.encoder_fields import EncoderConfig
 
 Batch = Mapping[str, jax.Array]
 # Adds fields to a batch on the host, just before it goes to the devices.

@@ -21,7 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.run import FinetuningConfig
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import word_flops
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens

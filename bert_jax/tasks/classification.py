@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.data import LabelledConfig
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample

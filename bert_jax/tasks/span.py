@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions

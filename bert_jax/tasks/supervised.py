@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig

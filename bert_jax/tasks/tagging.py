@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample

@@ -11,8 +11,9 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.config import store
-from bert_jax.config.encoders import TransformerConfig
-from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
+from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare

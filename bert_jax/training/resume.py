@@ -8,7 +8,7 @@ import platform
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.files.atomic import AppendFile
 from bert_jax.files.errors import UserError

@@ -9,13 +9,9 @@ import jax
 import optax
 from jax.sharding import Mesh
 
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase, duration_steps
-from bert_jax.config.run import (
-    BidirectionalLMConfig,
-    FinetuningConfig,
-    PretrainingConfig,
-    RunConfig,
-)
+from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError

@@ -3,7 +3,8 @@
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.config.run import FinetuningConfig, PretrainingConfig
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.run import PretrainingConfig
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from bert_jax.config.encoders import ENCODERS
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import Group, Rule, describe_range, rules
-from bert_jax.config.run import BidirectionalLMConfig, FinetuningConfig, PretrainingConfig
+from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig
 
 _FIELD = re.compile(r"    (\w+): ")
 _INTRODUCTION = """\

@@ -97,11 +97,6 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             "attention='dot_product' has no dropout of probabilities, and"
             " attention_dropout_rate=0.1: set attention_dropout_rate=0, or attention='einsum'.",
         ),
-        (
-            {"attention": "cudnn"} | NO_DROPOUT,
-            "attention='cudnn' needs dtype='bfloat16', not 'float32': change dtype, or set"
-            " attention='dot_product'.",
-        ),
     ],
 )
 def test_values_that_an_encoder_cannot_have(changes, message):

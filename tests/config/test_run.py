@@ -6,7 +6,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,10 @@ from bert_jax.config.run import parse
         (
             {"data.mask_rounding": "up"},
             "data.mask_rounding='up' must be one of half_even,",
+        ),
+        (
+            {"model.attention": "cudnn", "model.attention_dropout_rate": 0.0},
+            "config.model.attention='cudnn' needs config.dtype='bfloat16', not 'float32'",
         ),
         ({"model.mask_value": 0.0}, "config.model.mask_value=0.0 must be below 0."),
         ({"model.mask_value": float("-inf")}, "config.model.mask_value=-inf is not a finite"),
@@ -201,6 +205,12 @@ def test_values_of_other_groups_are_set_where_they_are_needed(make_config):
     assert config.data.vocab_size == 100
     assert (config.optimizer.encoder, config.optimizer.phase_shares) == ("bert", (0.5, 0.3, 0.2))
     assert not {"model.dtype", "data.vocab_size", "optimizer.encoder"} & config.fields().keys()
+
+
+@pytest.mark.parametrize("route", [lambda config: config, lambda config: parse(config.to_dict())])
+def test_cudnn_computes_attention_in_bfloat16(route, make_config):
+    changes = {"model.attention": "cudnn", "model.attention_dropout_rate": 0.0}
+    assert route(make_config(dtype="bfloat16", **changes)).model.attention == "cudnn"
 
 
 def test_labelled_examples_are_not_a_corpus():

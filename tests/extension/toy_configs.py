@@ -1,7 +1,8 @@
 """Configurations: new tasks with BERT, and tasks of the package with a new encoder."""
 
 from bert_jax.config import defaults
-from bert_jax.config.run import FinetuningConfig, PretrainingConfig, RunConfig
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from tests import tiny
 from tests.extension.toy_encoder import BagConfig
 

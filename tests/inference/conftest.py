@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten

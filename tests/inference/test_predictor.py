@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.data.labelled.texts import Text, encode_text
 from bert_jax.inference import loading
 from bert_jax.inference.examples import make_examples

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops

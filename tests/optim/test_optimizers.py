@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from bert_jax.config.groups import OptimizerConfig
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.devices.trees import flatten, path_name, unflatten
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.optimizers import OPTIMIZERS, decay_mask

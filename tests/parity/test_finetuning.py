@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.devices.trees import flatten
 from bert_jax.training.open import open_run
 from bert_jax.training.state import TrainState, init_params

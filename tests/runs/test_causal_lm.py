@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten

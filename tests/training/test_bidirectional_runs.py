@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.data import init_from
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.tools.outputs.predictions import predict

@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.report.evaluated import spread_of
 from bert_jax.tools.report.workdir import load

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout

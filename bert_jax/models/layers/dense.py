@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models.model import EncoderConfig, activation_dtype
 
 _INITIALIZERS = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models.model import EncoderConfig, activation_dtype
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.config.encoders import DTYPES
+from bert_jax.config.encoder_fields import DTYPES
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.data.batch import token_fields
 from bert_jax.devices import sharding

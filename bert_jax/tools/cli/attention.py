@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.config.encoders import TransformerConfig
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes

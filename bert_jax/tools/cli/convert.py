@@ -15,7 +15,7 @@ Add --help to one of them for its flags. OUT is written completely or not at all
 import os
 from collections.abc import Callable, Sequence
 
-from bert_jax.config.encoders import ACTIVATIONS
+from bert_jax.config.encoder_fields import ACTIVATIONS
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import HELP, Parser
 

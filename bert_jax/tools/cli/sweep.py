@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bert_jax.config.group import unflatten
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.data import init_from
 from bert_jax.files.atomic import write_text
 from bert_jax.files.buckets import address_of

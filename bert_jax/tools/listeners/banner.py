@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from bert_jax.config import model_choices, presets
+from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
-from bert_jax.config.run import FinetuningConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
 from bert_jax.data.labelled.labelled_rows import LabelledRows

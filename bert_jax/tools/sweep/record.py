@@ -21,7 +21,7 @@ from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.group import flatten
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.files.atomic import read_json, read_json_lines, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.data.labelled.batching import PackedLoader
 from bert_jax.tools.listeners.banner import banner
 from bert_jax.training import metrics

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.tools.benchmark import finetune
 from configs import classification, ner, squad
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.scores import squad
 from bert_jax.scores.classification import micro

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.tools.compile.plan import plan
 from bert_jax.training.run import make_checked_mesh
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tools.compile.plan import plan, programs

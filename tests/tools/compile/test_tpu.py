@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.config.run import parse
+from bert_jax.config.store import parse
 from bert_jax.tools.compile import target
 from bert_jax.tools.compile.plan import plan, programs
 from bert_jax.tools.compile.program import Compiled, compile_program

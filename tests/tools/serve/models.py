@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bert_jax.config import defaults
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.text.gpt_vocabulary import pack
 from configs import elmo, gpt
 from tests import tiny

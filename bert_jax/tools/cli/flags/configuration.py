@@ -13,7 +13,8 @@ from ml_collections import ConfigDict
 from bert_jax.config import experiments, presets, store
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields, type_of, value_of
-from bert_jax.config.run import RunConfig, parse
+from bert_jax.config.run import RunConfig
+from bert_jax.config.store import parse
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags.command_line import Parser, flag_value
 

@@ -1,0 +1,205 @@
+"""The fields that all encoders have, and those of all Transformers, independent of jax."""
+
+import dataclasses
+
+from bert_jax.config.group import Group, setting
+from bert_jax.files.errors import UserError
+
+ACTIVATIONS = ("gelu_tanh", "gelu")
+DTYPES = ("float32", "bfloat16", "bfloat16_products")
+PRNG_IMPLS = ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig(Group):
+    """The fields that every encoder has and that heads read."""
+
+    # The encoder: a row of bert_jax.models.MODELS; also the top-level name of its parameters.
+    name: str = setting("")
+    # Rows of the embedding table, and the size of a vocabulary that is trained.
+    vocab_size: int = setting(30_522)
+    # Rounds the rows of the embedding table up to a multiple (128 suits tensor cores).
+    pad_vocab_to_multiple_of: int = setting(1)
+    # Features of a hidden state.
+    hidden_size: int = setting(768)
+    # Layers above the embeddings.
+    num_layers: int = setting(12)
+    # Maximum sequence length.
+    max_position_embeddings: int = setting(512)
+    # Dropout rate of embeddings and sub-layer outputs, and before the heads.
+    dropout_rate: float = setting(0.1, minimum=0, below=1)
+    # Initial weights: truncated_normal (cut at two standard deviations and not rescaled, as in
+    # BERT's released code), normal (Radford et al. 2018).
+    initializer: str = setting("truncated_normal", choices=("truncated_normal", "normal"))
+    # Standard deviation of the normal distribution of initial weights, before truncation.
+    initializer_range: float = setting(0.02)
+    # Added to the variance in layer normalization.
+    layer_norm_epsilon: float = setting(1e-12)
+    # Normalization: layer_norm (Ba et al. 2016); rms_norm, which neither subtracts the mean nor
+    # adds a bias (Zhang & Sennrich 2019).
+    norm: str = setting("layer_norm", choices=("layer_norm", "rms_norm"))
+    # Whether dense layers and norms have biases, in the encoder and before the product with the
+    # embedding table.
+    biases: bool = setting(True)
+    # `gelu_tanh` (the released code since February 2019) or `gelu` (with the error function).
+    activation: str = setting("gelu_tanh", choices=ACTIVATIONS)
+    # Between hidden states and the embedding table, for token predictions: `transform` (BERT's
+    # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).
+    lm_head: str = setting("transform", choices=("transform", "tied"))
+    # Whether the model has a pooler and a next-sentence head, with its loss.
+    next_sentence: bool = setting(False)
+    # `config.dtype`: see there. Parameters, normalization statistics, softmaxes and logits are
+    # always float32.
+    dtype: str = setting("float32", choices=DTYPES, of_run=True)
+    # `config.prng_impl`: see there.
+    prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS, of_run=True)
+
+    @property
+    def rounds_products(self) -> bool:
+        """Whether operands of dense layers are rounded to bfloat16, and hidden states are not."""
+        return self.dtype == "bfloat16_products"
+
+    @property
+    def has_word_table(self) -> bool:
+        """Whether the encoder has an embedding table of words, `Encoder.word_embedding`."""
+        return True
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether the two halves of a hidden state belong to two reading directions."""
+        return False
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no position attends to a later one."""
+        return False
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of the embedding table; those past `vocab_size` belong to no token."""
+        multiple = self.pad_vocab_to_multiple_of
+        return -(-self.vocab_size // multiple) * multiple
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderConfig):
+    """The fields of an encoder that is a stack of Transformer blocks; the defaults are BERT's."""
+
+    # Attention heads; they divide `hidden_size` evenly.
+    num_heads: int = setting(12)
+    # Features of the inner layer of the feed-forward network.
+    intermediate_size: int = setting(3072)
+    # Dropout rate of attention probabilities.
+    attention_dropout_rate: float = setting(0.1, minimum=0, below=1)
+    # Layer normalization after each sub-layer and its residual sum (`post`, Vaswani et al. 2017),
+    # or before each sub-layer and once after the last block (`pre`, Xiong et al. 2020).
+    norm_place: str = setting("post", choices=("post", "pre"))
+    # Whether, with `pre`, a norm precedes the first sub-layer too; False leaves it to the norm of
+    # the embeddings (Warner et al. 2024).
+    first_layer_norm: bool = setting(True)
+    # Whether queries and keys are normalized over the features of a head, with a scale, before they
+    # are rotated (Dehghani et al. 2023).
+    query_key_norm: bool = setting(False)
+    # Position information: learned (a table, Devlin et al. 2019), sinusoidal (fixed sines and
+    # cosines, Vaswani et al. 2017), rotary (rotated queries and keys, Su et al. 2021), none.
+    positions: str = setting("learned", choices=("learned", "sinusoidal", "rotary", "none"))
+    # With rotary positions: the longest wavelength is 2 pi times this.
+    rotary_base: float = setting(10_000.0)
+    # The same in blocks that attend to a window; 0: rotary_base.
+    window_rotary_base: float = setting(0.0, minimum=0)
+    # Positions of its example that a position attends to: bidirectional (all), causal (itself and
+    # earlier ones), window (those at most attention_window away).
+    attention_pattern: str = setting("bidirectional", choices=("bidirectional", "causal", "window"))
+    # With attention_pattern `window`: the maximum distance, at least 1; otherwise 0.
+    attention_window: int = setting(0, minimum=0)
+    # With attention_pattern `window`: every n-th block, the first included, attends to all
+    # positions (Warner et al. 2024); 0: none.
+    global_every: int = setting(0, minimum=0)
+    # Feed-forward sub-layer: plain, gated (Shazeer 2020).
+    feed_forward: str = setting("plain", choices=("plain", "gated"))
+    # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
+    # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores
+    # no probabilities; einsum on other devices). Only einsum can apply dropout to probabilities or
+    # return them.
+    attention: str = setting("einsum", choices=("einsum", "dot_product", "cudnn", "splash"))
+    # Added to the attention scores of masked positions; the value is the released code's.
+    mask_value: float = setting(-10_000.0, any_number=True, below=0)
+    # Recompute activations in the backward pass: less memory, a third more computation.
+    remat: bool = setting(False)
+    # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
+    remat_policy: str = setting("nothing", choices=("nothing", "products"))
+    # Compile one block and apply it in a loop over the parameters of all, which are stored as
+    # without it: faster to compile. Dropout draws other bits, and in bfloat16 embeddings without a
+    # norm are rounded.
+    scan_layers: bool = setting(False)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no position attends to a later one."""
+        return self.attention_pattern == "causal"
+
+    @property
+    def head_dim(self) -> int:
+        """Features of an attention head."""
+        return self.hidden_size // self.num_heads
+
+    def is_global(self, layer: int) -> bool:
+        """Returns whether a block, counted from 0, attends to all positions despite a window."""
+        return self.global_every > 0 and layer % self.global_every == 0
+
+    def check(self) -> None:
+        super().check()
+        if self.hidden_size % self.num_heads:
+            raise UserError(
+                f"hidden_size={self.hidden_size} is not divisible by num_heads={self.num_heads}."
+            )
+        self._check_positions()
+        self._check_window()
+        self._check_attention()
+        if not self.first_layer_norm and self.norm_place != "pre":
+            raise UserError("first_layer_norm=False needs norm_place='pre'.")
+        if self.scan_layers and (self.global_every or not self.first_layer_norm):
+            raise UserError(
+                f"scan_layers=True needs blocks that are all alike, not global_every="
+                f"{self.global_every} and first_layer_norm={self.first_layer_norm}: set"
+                " scan_layers=False."
+            )
+
+    def _check_positions(self) -> None:
+        if self.positions == "rotary" and self.head_dim % 2:
+            raise UserError(
+                f"positions='rotary' needs an even hidden_size / num_heads, not"
+                f" {self.hidden_size} / {self.num_heads} = {self.head_dim}: change one of them."
+            )
+        if self.positions == "sinusoidal" and self.hidden_size % 2:
+            raise UserError(
+                f"positions='sinusoidal' needs an even hidden_size, not {self.hidden_size}."
+            )
+
+    def _check_window(self) -> None:
+        pattern, window = self.attention_pattern, self.attention_window
+        if pattern == "window":
+            if window < 1:
+                raise UserError(
+                    f"attention_window={window} must be at least 1 with attention_pattern='window':"
+                    " set it to the number of visible positions on each side."
+                )
+        elif window:
+            raise UserError(
+                f"attention_window={window} has no effect with attention_pattern={pattern!r}: set"
+                " attention_window=0, or attention_pattern='window'."
+            )
+        elif self.global_every or self.window_rotary_base:
+            raise UserError(
+                f"global_every={self.global_every} and window_rotary_base="
+                f"{self.window_rotary_base} have no effect with attention_pattern={pattern!r}: set"
+                " both to 0, or attention_pattern='window'."
+            )
+
+    def _check_attention(self) -> None:
+        if self.attention != "einsum" and self.attention_dropout_rate:
+            raise UserError(
+                f"attention={self.attention!r} has no dropout of probabilities, and"
+                f" attention_dropout_rate={self.attention_dropout_rate}: set"
+                " attention_dropout_rate=0, or attention='einsum'."
+            )
