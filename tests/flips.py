@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from bert_jax.config import store
 from bert_jax.data.corpus import manifest
-from bert_jax.training.checksums import find_corruption
+from bert_jax.training.seals import find_corruption
 
 
 def flip(path: pathlib.Path, bit: int) -> None:

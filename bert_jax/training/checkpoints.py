@@ -14,12 +14,9 @@ In a bucket all this is the same, objects being files: `files/buckets.py` says w
 
 import contextlib
 import dataclasses
-import functools
-import json
 import math
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -35,7 +32,9 @@ from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
-from bert_jax.training.checksums import (
+from bert_jax.training import orbax_manager
+from bert_jax.training.metrics import is_best_when_low
+from bert_jax.training.seals import (
     checksum_file,
     checksums,
     find_corruption,
@@ -43,41 +42,9 @@ from bert_jax.training.checksums import (
     read_metrics,
     write_checksums,
 )
-from bert_jax.training.metrics import is_best_when_low
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
-
-
-def _is_error_or_ours(record: Any) -> bool:
-    """Hides the warnings of orbax, which repeat its arguments."""
-    return record.levelname in ("ERROR", "CRITICAL") or record.pathname.startswith(_PACKAGE)
-
-
-logging.get_absl_logger().addFilter(_is_error_or_ours)
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without warnings of orbax, here that a handler replaces another."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-# Devices that hold copies of an array each write a part of it, unless it is smaller than this
-# number of bytes: slicing a small array on the devices takes longer than writing it.
-_SMALLEST_SLICED_ARRAY = 1 << 20
-with _quietly():
-    ocp.type_handlers.register_type_handler(
-        jax.Array,
-        ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
-        override=True,
-    )
 
 
 class Checkpoints:
@@ -117,10 +84,10 @@ class Checkpoints:
             except OSError as error:
                 raise UserError(f"{self._folder} cannot be created: {error}.") from error
         processes.barrier("checkpoint folder")
-        self._manager = _open(self._folder, read_only)
+        self._manager = orbax_manager.open_manager(self._folder, read_only)
         self._writer = self._manager
         if buckets.address_of(self._folder) and not read_only:
-            self._writer = _open_scratch(self._folder)
+            self._writer = orbax_manager.open_scratch(self._folder)
 
     def save(self, state: TrainState, meta: dict[str, Any], metrics: dict[str, float]) -> None:
         """Starts to save in the background; the state is copied from the devices first.
@@ -205,7 +172,9 @@ class Checkpoints:
             if self._writer is self._manager:
                 files = checksums(folder) if processes.is_main() else {}
             else:
-                files = _upload(pathlib.Path(self._writer.directory, str(step)), folder)
+                files = orbax_manager.upload(
+                    pathlib.Path(self._writer.directory, str(step)), folder
+                )
             if processes.is_main():
                 write_checksums(folder, metrics, files)
                 self._delete_old()
@@ -356,78 +325,6 @@ class Checkpoints:
                 f"Checkpoint {step} in {self._folder} does not fit the configuration"
                 " (- in the checkpoint, + by the configuration): " + "; ".join(lines)
             )
-
-
-def _open(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager:
-    return ocp.CheckpointManager(
-        folder,
-        item_handlers={
-            "params": ocp.StandardCheckpointHandler(),
-            "train_state": ocp.StandardCheckpointHandler(),
-            "meta": ocp.JsonCheckpointHandler(),
-        },
-        options=ocp.CheckpointManagerOptions(
-            read_only=read_only,
-            cleanup_tmp_directories=not read_only,
-            async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
-        ),
-    )
-
-
-# ------------------------------------------------------------------------------ in a bucket
-
-
-def _open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
-    """Returns where this process writes its part of the checkpoints of a folder in a bucket.
-
-    Each process writes on its own disk, as if it were the only one. OCDBT would join the parts of
-    several processes at the end, which no process has all; without it each part of an array is a
-    file, so that the files of all processes together are the checkpoint.
-    """
-    own = folder / f"process-{jax.process_index()}.part"
-    shutil.rmtree(own, ignore_errors=True)  # of a run that was killed
-    own.mkdir(parents=True)
-    alone = ocp.options.MultiprocessingOptions(primary_host=None)
-    arrays = functools.partial(
-        ocp.PyTreeCheckpointHandler,
-        use_ocdbt=jax.process_count() == 1,
-        multiprocessing_options=alone,
-    )
-    return ocp.CheckpointManager(
-        own,
-        item_handlers={
-            "params": arrays(),
-            "train_state": arrays(),
-            "meta": ocp.JsonCheckpointHandler(multiprocessing_options=alone),
-        },
-        options=ocp.CheckpointManagerOptions(
-            multiprocessing_options=alone,
-            async_options=ocp.AsyncOptions(
-                barrier_sync_fn=processes.wait_or_fail,
-                # Else a process begins when the folders of another one are there.
-                create_directories_asynchronously=False,
-            ),
-        ),
-    )
-
-
-def _upload(own: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
-    """Uploads what this process has written of a checkpoint, and removes it here.
-
-    Returns:
-      The checksums of the files of all processes.
-    """
-    part: dict[str, str] = {}
-    try:
-        if not processes.is_main():  # process 0 has these too, with another time in them
-            for path in [own / "_CHECKPOINT_METADATA", *own.rglob("commit_success.txt")]:
-                path.unlink()
-        part = checksums(own)
-        buckets.publish(folder, own)
-        shutil.rmtree(own)
-    finally:  # an error reaches the others
-        parts = processes.gather(f"checkpoint {folder.name}", json.dumps(part))
-    return {name: digest for text in parts for name, digest in json.loads(text).items()}
 
 
 @contextlib.contextmanager

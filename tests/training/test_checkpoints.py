@@ -14,7 +14,7 @@ from jax.sharding import SingleDeviceSharding
 from bert_jax.devices.trees import diff_of_trees
 from bert_jax.training import checkpoints as checkpoints_module
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.checksums import find_corruption
+from bert_jax.training.seals import find_corruption
 from bert_jax.training.state import TrainState
 
 SHARDING = SingleDeviceSharding(jax.devices()[0])

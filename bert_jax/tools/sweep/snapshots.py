@@ -7,7 +7,7 @@ import shutil
 from bert_jax.files.atomic import whole_folder
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.record import folder_of
-from bert_jax.training.checksums import checksum_file
+from bert_jax.training.seals import checksum_file
 
 
 def make(job: str, step: int, workdir: str) -> pathlib.Path:

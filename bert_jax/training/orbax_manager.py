@@ -1,0 +1,113 @@
+"""Managers of orbax, as checkpoints use them."""
+
+import functools
+import json
+import pathlib
+import shutil
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging
+
+from bert_jax.devices import processes
+from bert_jax.files import buckets
+from bert_jax.training.seals import checksums
+
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
+
+
+def _is_error_or_ours(record: Any) -> bool:
+    """Hides the warnings of orbax, which repeat its arguments."""
+    return record.levelname in ("ERROR", "CRITICAL") or record.pathname.startswith(_PACKAGE)
+
+
+logging.get_absl_logger().addFilter(_is_error_or_ours)
+
+
+# Devices that hold copies of an array each write a part of it, unless it is smaller than this
+# number of bytes: slicing a small array on the devices takes longer than writing it.
+_SMALLEST_SLICED_ARRAY = 1 << 20
+_verbosity = logging.get_verbosity()
+logging.set_verbosity(logging.ERROR)  # orbax warns that a handler replaces another
+ocp.type_handlers.register_type_handler(
+    jax.Array,
+    ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
+    override=True,
+)
+logging.set_verbosity(_verbosity)
+
+
+def open_manager(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager:
+    """Returns the manager of the checkpoints in a folder.
+
+    Args:
+      folder: of all checkpoints.
+      read_only: change nothing in it.
+    """
+    return ocp.CheckpointManager(
+        folder,
+        item_handlers={
+            "params": ocp.StandardCheckpointHandler(),
+            "train_state": ocp.StandardCheckpointHandler(),
+            "meta": ocp.JsonCheckpointHandler(),
+        },
+        options=ocp.CheckpointManagerOptions(
+            read_only=read_only,
+            cleanup_tmp_directories=not read_only,
+            async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
+        ),
+    )
+
+
+def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
+    """Returns where this process writes its part of the checkpoints of a folder in a bucket.
+
+    Each process writes on its own disk, as if it were the only one. OCDBT would join the parts of
+    several processes at the end, which no process has all; without it each part of an array is a
+    file, so that the files of all processes together are the checkpoint.
+    """
+    own = folder / f"process-{jax.process_index()}.part"
+    shutil.rmtree(own, ignore_errors=True)  # of a run that was killed
+    own.mkdir(parents=True)
+    alone = ocp.options.MultiprocessingOptions(primary_host=None)
+    arrays = functools.partial(
+        ocp.PyTreeCheckpointHandler,
+        use_ocdbt=jax.process_count() == 1,
+        multiprocessing_options=alone,
+    )
+    return ocp.CheckpointManager(
+        own,
+        item_handlers={
+            "params": arrays(),
+            "train_state": arrays(),
+            "meta": ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+        },
+        options=ocp.CheckpointManagerOptions(
+            multiprocessing_options=alone,
+            async_options=ocp.AsyncOptions(
+                barrier_sync_fn=processes.wait_or_fail,
+                # Else a process begins when the folders of another one are there.
+                create_directories_asynchronously=False,
+            ),
+        ),
+    )
+
+
+def upload(own: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
+    """Uploads what this process has written of a checkpoint, and removes it here.
+
+    Returns:
+      The checksums of the files of all processes.
+    """
+    part: dict[str, str] = {}
+    try:
+        if not processes.is_main():  # process 0 has these too, with another time in them
+            for path in [own / "_CHECKPOINT_METADATA", *own.rglob("commit_success.txt")]:
+                path.unlink()
+        part = checksums(own)
+        buckets.publish(folder, own)
+        shutil.rmtree(own)
+    finally:  # an error reaches the others
+        parts = processes.gather(f"checkpoint {folder.name}", json.dumps(part))
+    return {name: digest for text in parts for name, digest in json.loads(text).items()}
