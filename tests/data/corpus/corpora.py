@@ -2,6 +2,7 @@
 
 import pathlib
 import random
+from itertools import accumulate
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus.jobs import Jobs
@@ -69,3 +70,33 @@ def count_done(monkeypatch, kind: str, stop_after: int | None = None) -> list[st
 
     monkeypatch.setattr(Jobs, kind, counting)
     return done
+
+
+class Lengths:
+    """Documents given by the lengths of their sentences, laid out one after the other."""
+
+    def __init__(self, documents: list[list[int]]):
+        bounds = list(accumulate(map(sum, documents), initial=0))
+        self._starts = [
+            list(accumulate(lengths, initial=start))
+            for lengths, start in zip(documents, bounds[:-1], strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def num_sentences(self, document: int) -> int:
+        return len(self._starts[document]) - 1
+
+    def starts(self, document: int, first: int = 0, count: int | None = None) -> list[int]:
+        return self._starts[document][first:][: None if count is None else count + 1]
+
+    def owner(self, start: int, length: int) -> int:
+        """The document that contains a span."""
+        owners = [
+            number
+            for number, starts in enumerate(self._starts)
+            if starts[0] <= start and start + length <= starts[-1]
+        ]
+        assert len(owners) == 1, "a segment leaves its document"
+        return owners[0]

@@ -1,82 +1,76 @@
 """The manifest: files are complete and unchanged, and opened by split and sequence length."""
 
 import hashlib
+import pathlib
 import random
+from typing import Any
 
-import numpy as np
 import pytest
 
 from bert_jax.data.corpus.manifest import NAME, VERSION, Manifest
 
-
-def test_the_rows_and_the_tokenizer_are_found(manifest):
-    assert manifest.splits == ("train",)
-    assert manifest.sequence_lengths == (16,)
-    assert manifest.num_rows("train", 16) == len(manifest.rows("train", 16)) == 300
-    assert manifest.statistics("train", 16) == {"rows": 300}
-    tokenizer = manifest.tokenizer()
-    batch = manifest.rows("train", 16).read(np.array([0, 299]))
-    assert [tokenizer.pieces[i] for i in batch["input_ids"][0, :8]] == (
-        "[CLS] a b c [SEP] a b [SEP]".split()
-    )
-    assert batch["next_sentence_labels"].tolist() == [[0], [1]]
+FILES = [
+    *(f"train-32-0000{number}-of-00003.array_record" for number in range(3)),
+    "validation-64-00000-of-00001.array_record",
+    "vocab.txt",
+]
 
 
-def test_what_is_not_there_is_refused(manifest, tmp_path):
-    for split, length in (("validation", 16), ("train", 32)):
-        with pytest.raises(ValueError, match="splits train at sequence lengths 16"):
-            manifest.rows(split, length)
+def test_rows_are_opened_by_split_and_sequence_length(prepared, tmp_path):
+    assert prepared.splits == ("train", "validation")
+    assert prepared.sequence_lengths == (32, 64)
+    for split in prepared.splits:
+        rows = prepared.rows(split, 64)
+        statistics = prepared.statistics(split, 64)
+        assert len(rows) == prepared.num_rows(split, 64) == statistics["rows"] > 0
+    for split, length in (("test", 32), ("train", 16)):
+        with pytest.raises(ValueError, match="splits train, validation at sequence lengths 32, 64"):
+            prepared.rows(split, length)
     with pytest.raises(ValueError, match="has no prepared data .no manifest.json."):
         Manifest.load(str(tmp_path / "nowhere"))
 
 
-def test_verify_reads_everything(manifest):
-    files = manifest.content["splits"]["train"]["sequence_lengths"]["16"]["files"]
-    files = [manifest.content["tokenizer"], *files]
-    assert manifest.verify() == sum(file["bytes"] for file in files)
+def test_verify_reads_every_byte(prepared):
+    files = [path for path in pathlib.Path(prepared.folder).iterdir() if path.name[0] != "."]
+    data = [path for path in files if not path.name.startswith(NAME)]
+    assert prepared.verify() == sum(path.stat().st_size for path in data)
 
 
-@pytest.mark.parametrize("name", ["first", "second", "vocab.txt"])
-def test_a_flipped_bit_is_found_and_the_file_named(name, manifest, tmp_path):
-    data = bytearray((tmp_path / name).read_bytes())
-    data[len(data) // 2] ^= 16
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(ValueError, match=f"{tmp_path / name} is corrupt: its SHA-256"):
-        manifest.verify()
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_found_and_named(name, manifest):
+    path = pathlib.Path(manifest.folder, name)
+    data = path.read_bytes()
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 16
+    cut = f"has {len(data) - 1} bytes instead of {len(data)}"
+    for content, problem in (
+        (bytes(damaged), "is corrupt: its SHA-256 is not the one in manifest.json"),
+        (data[:-1], f"{cut}: delete manifest.json in its folder"),
+        (None, "is missing: delete manifest.json in its folder and prepare"),
+    ):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{path} {problem}"):
+            manifest.verify()
+        if name.startswith("train") and "corrupt" not in problem:
+            with pytest.raises(ValueError, match=f"{path} {problem}"):  # on opening
+                manifest.rows("train", 32)
 
 
-def test_a_truncated_or_missing_file_is_found_on_opening(manifest, tmp_path):
-    data = (tmp_path / "second").read_bytes()
-    (tmp_path / "second").write_bytes(data[:-1])
-    message = f"{tmp_path / 'second'} has {len(data) - 1} bytes instead of {len(data)}"
-    with pytest.raises(ValueError, match=message):
-        manifest.rows("train", 16)
-    (tmp_path / "second").unlink()
-    with pytest.raises(ValueError, match="second is missing: delete manifest.json in its folder"):
-        manifest.rows("train", 16)
-    with pytest.raises(ValueError, match="second is missing"):
-        manifest.verify()
-
-
-def test_another_vocabulary_is_refused(manifest, tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text(path.read_text().replace("a\nb", "b\na"))
+def test_another_vocabulary_is_refused(manifest):
+    path = pathlib.Path(manifest.vocabulary_path)
+    path.write_text(path.read_text().replace("ba\nco", "co\nba"))
     with pytest.raises(ValueError, match="is not the vocabulary of the data in its folder"):
         manifest.tokenizer()
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"version": 1', "[]"])
-def test_a_corrupt_manifest_is_named(content, tmp_path):
-    (tmp_path / NAME).write_text(content)
-    with pytest.raises(ValueError, match=f"{tmp_path / NAME} is corrupt"):
-        Manifest.load(str(tmp_path))
-
-
-def test_any_flipped_bit_of_the_manifest_is_found(manifest, tmp_path):
+def test_any_flipped_bit_of_the_manifest_is_found(prepared, tmp_path):
     """And of its checksum, which must be there."""
+    manifest = Manifest(str(tmp_path), prepared.content)
     manifest.save()
     path, seal = tmp_path / NAME, tmp_path / f"{NAME}.sha256"
-    assert Manifest.load(str(tmp_path)).content == manifest.content
+    assert Manifest.load(str(tmp_path)) == manifest
     assert seal.read_text() == f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {NAME}\n"
     rng = random.Random(0)
     for file in (path, seal):
@@ -93,15 +87,21 @@ def test_any_flipped_bit_of_the_manifest_is_found(manifest, tmp_path):
         Manifest.load(str(tmp_path))
 
 
-def test_another_version_is_refused(manifest, tmp_path):
-    Manifest(str(tmp_path), manifest.content | {"version": 99}).save()
-    with pytest.raises(
-        ValueError, match=f"has version 99, but this program reads version {VERSION}"
-    ):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "is corrupt .'version'.: prepare the data again"),
+        ([], "is corrupt"),
+        ({"version": 99}, f"has version 99, but this program reads version {VERSION}"),
+    ],
+)
+def test_other_content_is_refused(content: Any, message, tmp_path):
+    Manifest(str(tmp_path), content).save()
+    with pytest.raises(ValueError, match=f"{tmp_path / NAME} {message}"):
         Manifest.load(str(tmp_path))
 
 
-def test_the_fingerprint_is_that_of_the_content(manifest, tmp_path):
-    assert Manifest("elsewhere", manifest.content).fingerprint == manifest.fingerprint
-    other = Manifest(manifest.folder, manifest.content | {"settings": {"seed": 2}})
-    assert other.fingerprint != manifest.fingerprint
+def test_the_fingerprint_is_that_of_the_content(prepared):
+    assert Manifest("elsewhere", prepared.content).fingerprint == prepared.fingerprint
+    other = Manifest(prepared.folder, prepared.content | {"settings": {"seed": 2}})
+    assert other.fingerprint != prepared.fingerprint

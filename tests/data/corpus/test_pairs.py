@@ -1,8 +1,8 @@
-"""Pair sampling: the properties of every pair, and the fractions that the paper states."""
+"""Cutting documents: pairs with the fractions that the paper states, and runs against loops."""
 
 import random
 from collections import Counter
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,41 +11,13 @@ from bert_jax.data.corpus.pairs import (
     Pair,
     Run,
     full_sentences,
+    running_text,
     sample_pairs,
     sample_unit,
 )
+from tests.data.corpus.corpora import Lengths
 
 MAX_NUM_TOKENS = 125
-
-
-class Lengths:
-    """Documents given by the lengths of their sentences, laid out one after the other."""
-
-    def __init__(self, documents: list[list[int]]):
-        bounds = list(accumulate(map(sum, documents), initial=0))
-        self._starts = [
-            list(accumulate(lengths, initial=start))
-            for lengths, start in zip(documents, bounds[:-1], strict=True)
-        ]
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def num_sentences(self, document: int) -> int:
-        return len(self._starts[document]) - 1
-
-    def starts(self, document: int, first: int = 0, count: int | None = None) -> list[int]:
-        return self._starts[document][first:][: None if count is None else count + 1]
-
-    def owner(self, start: int, length: int) -> int:
-        """The document that contains a span."""
-        owners = [
-            number
-            for number, starts in enumerate(self._starts)
-            if starts[0] <= start and start + length <= starts[-1]
-        ]
-        assert len(owners) == 1, "a segment leaves its document"
-        return owners[0]
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +41,16 @@ def pairs(documents) -> dict[int, list[Pair]]:
 def test_a_comes_from_the_document_and_b_follows_it_or_comes_from_another(documents, pairs):
     for number, of_document in pairs.items():
         for pair in of_document:
+            assert pair.a_length >= 1 and pair.b_length >= 1
+            size = pair.a_length + pair.b_length
+            assert size == MAX_NUM_TOKENS if pair.num_truncated else size <= MAX_NUM_TOKENS
             assert documents.owner(pair.a_start, pair.a_length) == number
             b_owner = documents.owner(pair.b_start, pair.b_length)
             assert (b_owner != number) == pair.is_random_next
             if not pair.is_random_next and not pair.num_truncated:
                 assert pair.b_start == pair.a_start + pair.a_length
-
-
-def test_pairs_fit_and_have_two_segments(pairs):
-    for pair in sum(pairs.values(), []):
-        assert pair.a_length >= 1 and pair.b_length >= 1
-        assert pair.a_length + pair.b_length <= MAX_NUM_TOKENS
-        if pair.num_truncated:
-            assert pair.a_length + pair.b_length == MAX_NUM_TOKENS
+    (pair,) = pairs[len(documents) - 2]  # one sentence of 700 tokens
+    assert pair.is_random_next and pair.num_truncated >= 700 - MAX_NUM_TOKENS
 
 
 def test_no_sentence_is_left_out(documents):
@@ -115,12 +84,6 @@ def test_some_documents_are_cut_short():
     ]
     assert np.mean(np.array(longest) < 125) == pytest.approx(0.1 * 123 / 124, abs=0.02)
     assert min(longest) < 8
-
-
-def test_one_long_sentence_becomes_one_truncated_pair(pairs, documents):
-    (pair,) = pairs[len(documents) - 2]  # 700 tokens
-    assert pair.is_random_next
-    assert pair.num_truncated >= 700 - MAX_NUM_TOKENS
 
 
 def test_truncation_takes_from_both_ends_of_the_longer_segment():
@@ -158,7 +121,20 @@ def test_with_two_documents_the_released_program_errs_one_time_in_1024():
     assert all(documents.owner(pair.b_start, pair.b_length) == 1 for pair in ours)
 
 
-# --------------------------------------------------------------------------------- full sentences
+# ------------------------------------------------------------------ full sentences, running text
+
+
+def positions_of(run, documents: Lengths, after_separator: bool = False) -> list[int | None]:
+    """The positions of the tokens of a run in the store, None for a separator, one by one."""
+    positions, document, place = [None] * after_separator, run.document, run.start
+    while len(positions) < run.length:
+        if place == documents.starts(document)[-1]:
+            positions.append(None)
+            document += 1
+        else:
+            positions.append(place)
+            place += 1
+    return positions
 
 
 def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[list]:
@@ -183,26 +159,13 @@ def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[l
 @pytest.mark.parametrize("size", [8, 40, 126, 510])
 def test_full_sentences_are_those_of_plain_loops(documents, size):
     unit = (0, len(documents))
-    found, most_crossed = [], 0
-    for run in full_sentences(documents, unit, size):
-        positions, document, start = [], run.document, run.start
-        while True:
-            stop = documents.starts(document)[-1]
-            positions += range(start, min(stop, start + run.length - len(positions)))
-            if len(positions) == run.length:
-                break
-            positions.append(None)
-            document += 1
-            start = documents.starts(document)[0]
-        found.append(positions)
-        most_crossed = max(most_crossed, document - run.document)
+    found = [positions_of(run, documents) for run in full_sentences(documents, unit, size)]
     assert found == runs_by_hand(documents, unit, size)
     # Nothing is lost or repeated, and no run begins or ends with a separator.
-    assert [p for run in found for p in run if p is not None] == list(range(found[-1][-1] + 1))
+    tokens = [p for run in found for p in run if p is not None]
+    assert tokens == list(range(documents.starts(len(documents) - 1)[-1]))
     assert all(run[0] is not None and run[-1] is not None for run in found)
     assert max(map(len, found)) <= size
-    if size == 510:
-        assert most_crossed > 1
 
 
 def test_a_sentence_longer_than_a_row_goes_on_in_the_next():
@@ -224,3 +187,21 @@ def test_each_unit_begins_a_run_of_its_own(documents):
     assert second[0][:2] == (100, documents.starts(100)[0])
     assert max(run.document for run in first) < 100 <= min(run.document for run in second)
     assert list(full_sentences(documents, (7, 7), 126)) == []
+
+
+def test_rows_of_running_text_are_slices_of_the_stream_that_share_one_token():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, rng.choice([3, 10, 60]), rng.integers(1, 12)).tolist()
+        documents = Lengths([[length] for length in lengths])
+        first = int(rng.integers(0, len(lengths)))
+        unit, size = (first, len(lengths)), int(rng.choice([8, 9, 13]))
+        # By its definition: a separator before the first document and after each.
+        stream = [None]
+        for number in range(*unit):
+            stream += [*range(*documents.starts(number)), None]
+        expected = [stream[at : at + size] for at in range(0, len(stream) - 1, size - 1)]
+        rows = list(running_text(documents, unit, size))
+        assert [positions_of(row, documents, row.after_separator) for row in rows] == expected
+        # Each token of the unit, and a separator after each document, is predicted once.
+        assert [token for row in expected for token in row[1:]] == stream[1:]

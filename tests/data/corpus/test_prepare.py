@@ -1,13 +1,7 @@
 """Preparation as a whole: equal bytes on any number of processes, and finished work is kept."""
 
-import dataclasses
-import json
 import os
 import pathlib
-import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -18,32 +12,23 @@ from bert_jax.data.corpus import dump, stages
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.request import lock
-from tests.data.corpus.corpora import (
-    REPOSITORY,
-    contents,
-    count_done,
-    make_config,
-    quiet,
-    write_text,
-)
+from tests.data.corpus.corpora import contents, count_done, make_config, quiet, write_text
 
 pytestmark = pytest.mark.usefixtures("small_units")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"vocab": "train:wordpiece"},
-        {"mode": "static", "masking": "phrase", "max_examples_per_row": 6, "short_seq_prob": 0.5},
-    ],
-    ids=str,
-)
-def test_bytes_do_not_depend_on_the_number_of_processes(changes, text, tmp_path):
-    """test_tasks.py has more cases."""
-    if changes.get("masking") == "phrase":
-        (tmp_path / "lexicon.txt").write_text("ba co\ndu\n")
-        changes = changes | {"lexicon": str(tmp_path / "lexicon.txt")}
-    config, found = make_config(text, **changes), []
+def test_bytes_do_not_depend_on_the_number_of_processes(text, tmp_path):
+    """test_tasks.py has more forms of rows."""
+    (tmp_path / "lexicon.txt").write_text("ba co\ndu\n")
+    config = make_config(
+        text,
+        vocab="train:wordpiece",
+        masking="phrase",
+        lexicon=str(tmp_path / "lexicon.txt"),
+        max_examples_per_row=6,
+        short_seq_prob=0.5,
+    )
+    found = []
     for num_processes in (1, 2):
         folder = tmp_path / str(num_processes)
         prepare(config, str(folder), num_processes, log=quiet)
@@ -79,36 +64,34 @@ def test_rows_are_the_documents_of_their_split(text, prepared):
 
 
 def test_statistics_agree_with_the_rows(prepared):
-    manifest = prepared
     for split, length in (("train", 32), ("validation", 64)):
-        statistics = manifest.statistics(split, length)
-        batch = manifest.rows(split, length).read(np.arange(statistics["rows"]))
+        statistics = prepared.statistics(split, length)
+        batch = prepared.rows(split, length).read(np.arange(statistics["rows"]))
         is_token = batch["example_ids"] > 0
         assert statistics["tokens"] == is_token.sum()
-        assert statistics["padding_share"] == pytest.approx(1 - is_token.mean())
         assert statistics["random_next_share"] == batch["next_sentence_labels"].mean()
-        b_tokens = batch["token_type_ids"].sum() / statistics["rows"] - 1
-        assert statistics["mean_b_length"] == pytest.approx(b_tokens)
         ids = batch["input_ids"][is_token]
-        counts = np.bincount(ids[ids > 3])
-        assert statistics["most_frequent_token"]["id"] == counts.argmax()
-        shares = counts[counts > 0] / counts.sum()
-        assert statistics["unigram_entropy"] == pytest.approx(-(shares * np.log(shares)).sum())
-    assert manifest.content["corpus"]["duplicate_documents"] == 12
-    assert "repeated: 12 documents" in dump.summarize(manifest)
+        assert statistics["most_frequent_token"]["id"] == np.bincount(ids[ids > 3]).argmax()
+    assert prepared.content["corpus"]["duplicate_documents"] == 12
+    assert "repeated: 12 documents" in dump.summarize(prepared)
 
 
-def test_a_second_run_finds_the_data(text, prepared):
-    """Also with other masks, which are drawn in training."""
-    before, lines = contents(pathlib.Path(prepared.folder)), []
-    other = make_config(
-        text, masking="span", masked_lm_prob=0.3, num_predictions=(9, 20), vocab_size=200
-    )
-    for config in (make_config(text), other):
-        again = prepare(config, prepared.folder, 1, lines.append)
-        assert again.fingerprint == prepared.fingerprint
-    assert lines == [f"Using the prepared data in {prepared.folder}."] * 2
-    assert contents(pathlib.Path(prepared.folder)) == before
+@pytest.mark.parametrize(
+    ("changes", "others"),
+    [
+        # Masks are drawn in training.
+        ({}, {"masking": "span", "num_predictions": (9, 20), "vocab_size": 200}),
+        ({"segments": "full_sentences"}, {"dupe_factor": 7, "short_seq_prob": 0.5}),
+    ],
+)
+def test_data_are_used_again_with_settings_that_do_not_matter(changes, others, text, tmp_path):
+    first = prepare(make_config(text, **changes), str(tmp_path), 1, quiet)
+    before, lines = contents(tmp_path), []
+    for config in (make_config(text, **changes), make_config(text, **changes | others)):
+        again = prepare(config, str(tmp_path), 1, lines.append)
+        assert again.fingerprint == first.fingerprint
+    assert lines == [f"Using the prepared data in {tmp_path}."] * 2
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("state", ["finished", "unfinished"])
@@ -188,7 +171,7 @@ def test_a_failure_of_the_text_leaves_no_unfinished_work(tmp_path):
     (tmp_path / "2.txt").write_bytes(b"ba\xff\n")
     config, folder = make_config(tmp_path, on_bad_text="error"), tmp_path / "data"
     with pytest.raises(ValueError, match="2.txt"):
-        prepare(config, str(folder), 2, log=quiet)
+        prepare(config, str(folder), 1, log=quiet)
     assert not (folder / "unfinished").exists()
     write_text(tmp_path, 20)
     prepare(config, str(folder), 1)
@@ -252,115 +235,3 @@ def test_one_prepares_and_the_others_wait(text, tmp_path):
         assert not (tmp_path / "unfinished").exists()
     other.join()
     Manifest.load(str(tmp_path))
-
-
-def command(text: pathlib.Path, *arguments: str) -> list[str]:
-    config = make_config(text)
-    names = ("source", "line_format", "vocab", "dupe_factor", "validation_share")
-    values = [f"--config.data.{name}={getattr(config, name)}" for name in names]
-    phases = "--config.phases=((32, 0.5), (64, 0.5))"
-    start = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/base.py", phases]
-    return [*start, *values, "--config.data.num_processes=2", *arguments]
-
-
-def test_the_command_prepares_and_dumps(text, tmp_path):
-    records = tmp_path / "records.jsonl"
-    dumps = ("--dump=2", f"--dump_jsonl={records}")
-    arguments = command(
-        text, f"--data_dir={tmp_path / 'data'}", "--config.data.mode=static", *dumps
-    )
-    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert done.stdout.count("A: [CLS]") == done.stdout.count("\nB: ") == 2
-    assert done.stdout.count("\nis_next\n") + done.stdout.count("\nrandom_next\n") == 2
-    assert done.stdout.count("\nmasked: ") == 2
-    manifest = Manifest.load(str(tmp_path / "data"))
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    assert len(lines) == sum(
-        manifest.num_rows(split, length) for split in manifest.splits for length in (32, 64)
-    )
-    tokenizer = manifest.tokenizer()
-    for line in lines:
-        length = len(line["input_ids"])
-        assert length in (32, 64) and len(line["segment_ids"]) == len(line["input_mask"]) == length
-        used = sum(line["input_mask"])
-        assert [tokenizer.pieces[i] for i in line["input_ids"][:used]] == line["tokens"]
-        assert not any(line["input_ids"][used:])
-        num_masked = int(sum(line["masked_lm_weights"]))
-        assert 1 <= num_masked <= len(line["masked_lm_ids"]) == len(line["masked_lm_positions"])
-        assert line["next_sentence_labels"] in ([0], [1])
-
-
-def test_dynamic_examples_have_no_masks_to_dump(prepared):
-    example = next(dump.examples(prepared, "train", 32))
-    assert example["masked_lm_positions"] == example["masked_lm_ids"] == []
-    assert "masked" not in dump.describe(example, prepared.tokenizer())
-
-
-def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(tmp_path):
-    write_text(tmp_path, 600)
-    arguments = command(tmp_path, f"--data_dir={tmp_path / 'data'}")
-    # Immediately, and then at a random moment, when a fast machine may already be done.
-    for delay in (0, random.Random(0).uniform(0, 1)):
-        started = subprocess.Popen(
-            arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        wait_for(tmp_path / "data" / "unfinished")
-        time.sleep(delay)
-        started.send_signal(signal.SIGKILL)
-        # The output ends when the last of its writers is gone: the workers too.
-        started.communicate(timeout=30)
-        assert started.returncode in (-signal.SIGKILL, 0)
-    for folder in ("data", "expected"):
-        again = command(tmp_path, f"--data_dir={tmp_path / folder}")
-        subprocess.run(again, cwd=REPOSITORY, capture_output=True, check=True)
-    assert contents(tmp_path / "data") == contents(tmp_path / "expected")
-
-
-def wait_for(path: pathlib.Path) -> None:
-    for _ in range(3000):
-        if path.exists() or (path.parent / "manifest.json").exists():
-            return
-        time.sleep(0.01)
-
-
-def test_preparation_does_not_import_jax():
-    code = "import bert_jax.data.corpus.prepare, sys; assert not {'jax', 'flax'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
-
-
-def test_rows_of_full_sentences_hold_the_text_once_in_order(text, tmp_path):
-    """Joined, the rows of a unit are its documents with a [SEP] between them, or a new row."""
-    lengths = {"sequence_lengths": (32,), "num_predictions": (6,)}
-    config = make_config(text, segments="full_sentences", **lengths)
-    manifest = prepare(config, str(tmp_path / "full"), 1)
-    pairs = prepare(make_config(text, dupe_factor=1, **lengths), str(tmp_path / "pairs"), 1)
-    assert manifest.content["corpus"] == pairs.content["corpus"]
-    examples = list(dump.examples(manifest, "train", 32))
-    sizes = [sum(example["input_mask"]) for example in examples]
-    assert max(sizes) <= 32 and sum(sizes) / len(sizes) > 24
-    words = []
-    for example, size in zip(examples, sizes, strict=True):
-        first, *inner, last = example["tokens"]
-        assert (first, last) == ("[CLS]", "[SEP]")
-        assert inner[0] != "[SEP]" and inner[-1] != "[SEP]"
-        assert not any(example["segment_ids"]) and example["next_sentence_labels"] == []
-        words += [word for word in inner if word != "[SEP]"]
-        assert example["input_mask"] == [1] * size + [0] * (32 - size)
-    assert len(words) == manifest.content["splits"]["train"]["tokens"]
-    statistics = manifest.statistics("train", 32)
-    assert (statistics["mean_b_length"], statistics["random_next_share"]) == (0, 0)
-    assert any("[SEP]" in example["tokens"][1:-1] for example in examples)
-
-    shown = dump.describe(examples[0], manifest.tokenizer())
-    assert shown.startswith("A: [CLS] ") and "\n" not in shown
-    assert "random next" not in dump.summarize(manifest)
-    assert "random next" in dump.summarize(pairs)
-
-
-def test_settings_of_pairs_do_not_matter_to_full_sentences(text, tmp_path):
-    config = make_config(text, segments="full_sentences")
-    manifest = prepare(config, str(tmp_path), 1)
-    again = dataclasses.replace(config, dupe_factor=7, short_seq_prob=0.5)
-    assert prepare(again, str(tmp_path), 1).fingerprint == manifest.fingerprint
-    with pytest.raises(ValueError, match="segments: full_sentences there, pairs requested"):
-        prepare(make_config(text), str(tmp_path), 1)

@@ -2,9 +2,6 @@
 
 import fcntl
 import pathlib
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,7 +11,7 @@ from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import shares
 from bert_jax.files.shares import OtherTaskError, parse_share
-from tests.data.corpus.corpora import REPOSITORY, contents, make_config, quiet
+from tests.data.corpus.corpora import contents, make_config, quiet
 
 pytestmark = pytest.mark.usefixtures("small_units")
 
@@ -78,7 +75,7 @@ def test_every_task_does_a_part(text, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("number", "stage"),
-    [(0, "tokenize"), (0, "sample"), (1, "sample"), (0, "write_shard"), (1, "write_shard")],
+    [(0, "tokenize"), (1, "sample"), (0, "write_shard"), (1, "write_shard")],
 )
 def test_a_task_that_dies_is_started_again(number, stage, text, prepared, tmp_path, monkeypatch):
     """The other waits; what is finished is not repeated."""
@@ -185,36 +182,6 @@ def test_one_program_alone_waits_for_no_task(text, tmp_path):
 
 def interrupt(line: str) -> None:
     raise KeyboardInterrupt
-
-
-def test_killed_tasks_go_on_and_one_program_finishes_alone(text, tmp_path):
-    """Real programs: one of two is killed, and then the only one of two; --merge does the rest."""
-    config = make_config(text, vocab="train:wordpiece")
-    names = ("source", "line_format", "vocab", "dupe_factor", "seed", "validation_share")
-    words = [f"--config.data.{name}={getattr(config, name)}" for name in names]
-    words += ["--config.model.vocab_size=100", "--config.data.num_processes=1"]
-    words += ["--config.phases=((32, 0.5), (64, 0.5))"]
-
-    def start(folder, *flags):
-        command = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py"]
-        command += [*words, f"--data_dir={folder}", *flags]
-        return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-
-    def kill(program, folder):
-        while not (folder / "unfinished" / "request.json").exists():
-            time.sleep(0.01)
-        program.send_signal(signal.SIGKILL)
-        program.wait()
-
-    one, two, left = (tmp_path / name for name in ("one", "two", "left"))
-    first, second = start(two, "--task=0/2"), start(two, "--task=1/2")
-    kill(second, two)
-    kill(start(left, "--task=0/2"), left)
-    programs = first, start(two, "--task=1/2"), start(left, "--merge")
-    assert [program.wait(120) for program in programs] == [0, 0, 0]
-    assert start(one).wait(120) == 0
-    assert contents(two) == contents(one)
-    assert contents(left) == contents(one)
 
 
 @pytest.mark.parametrize("value", ["1", "2/2", "a/b", "-1/2", "1/0", "/"])
