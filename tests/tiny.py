@@ -1,10 +1,13 @@
-"""The small model that tests build, its configuration overrides, and batches for it."""
+"""The small model that tests build, its configuration overrides, batches for it, and meshes."""
 
+import math
 from typing import Any
 
+import jax
 import numpy as np
 
 from bert_jax.config.run import RunConfig
+from bert_jax.devices import sharding
 from bert_jax.models.bert import BertConfig
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
@@ -35,6 +38,12 @@ def make_overrides(**changes: Any) -> dict[str, Any]:
 def rows_of(config: RunConfig, length: int) -> dict[str, Any]:
     """Returns the override that gives a run rows of one length, for its kind of configuration."""
     return {"phases": ((length, 1.0),)} if config.has_corpus else {"max_length": length}
+
+
+def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> jax.sharding.Mesh:
+    """Returns a mesh of the first devices."""
+    count = math.prod((data, fsdp, tensor))
+    return sharding.make_mesh(data, fsdp, tensor, devices=jax.devices()[:count])
 
 
 def make_model(**changes: Any) -> BertConfig:

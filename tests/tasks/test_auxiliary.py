@@ -19,15 +19,21 @@ from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.training.state import init_params, init_state, parameter_rules
 from bert_jax.training.step import train_step
-from tests.tiny import make_batch, make_model, make_task
+from tests.tiny import make_batch, make_mesh, make_model, make_task
 
-LAST = HeadConfig(pool="last", pooler=False)
-WITH_LM = dataclasses.replace(LAST, lm_weight=1.0)
-MIX = HeadConfig(layers="mix_with_embeddings", pool="mean")
-NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+MODEL = make_model(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
+CAUSAL = dataclasses.replace(MODEL, attention_pattern="causal", pad_vocab_to_multiple_of=48)
+MIX = HeadConfig(layers="mix_with_embeddings", pool="mean", lm_weight=1.0)
+PRETRAINING = make_task(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
 
 
-def choices_batch() -> dict[str, np.ndarray]:
+def z_loss(outputs, batch):
+    log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
+    weights = batch["masked_lm_weights"]
+    return Sum(1e-2 * (log_z**2 * weights).sum(), weights.sum())
+
+
+def make_choices() -> dict[str, np.ndarray]:
     """Eight rows of two choices of different lengths; a choice and a whole row are padding."""
     flat = make_batch(16, seed=3)
     flat["example_ids"][[5, 14, 15]] = 0
@@ -37,24 +43,28 @@ def choices_batch() -> dict[str, np.ndarray]:
     return batch | {"labels": np.array([0, 1, 0, 1, 1, 0, 1, 0], np.int32), "weights": weights}
 
 
-def z_loss(outputs, batch):
-    log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
-    weights = batch["masked_lm_weights"]
-    return Sum(1e-2 * (log_z**2 * weights).sum(), weights.sum())
+# Name -> task, batch. The masks of pre-training differ from row to row.
+CASES = {
+    "pretraining": (PRETRAINING, make_batch(8)),
+    "own_loss": (add_losses(PRETRAINING, {"z_loss": z_loss}), make_batch(8)),
+    "choices": (MultipleChoice(CAUSAL, MIX), make_choices()),
+    "head_losses": (
+        Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(CAUSAL, MIX)),
+        make_choices(),
+    ),
+}
 
 
-def random_params(task, seed=0):
+def random_params(task):
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
 
 
-def gradient_of(task, params, batch, num_microbatches=1, mesh_shape=(1, 1, 1)):
+def gradient_of(task, batch, num_microbatches=1, mesh_shape=(1, 1, 1)):
     """(gradient, metrics) of the real training step, which keeps the parameters."""
-    devices = np.array(jax.devices()[: int(np.prod(mesh_shape))]).reshape(mesh_shape)
-    mesh = jax.sharding.Mesh(devices, sharding.AXES)
+    mesh, params, key = make_mesh(*mesh_shape), random_params(task), jax.random.key(0)
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
-    key = jax.random.key(0)
     where = sharding.parameter_shardings(mesh, parameter_rules(task), params)
     state = init_state(task, tx, mesh, key, jax.device_put(params, where))
     step = functools.partial(train_step, task=task, tx=tx, num_microbatches=num_microbatches)
@@ -64,94 +74,67 @@ def gradient_of(task, params, batch, num_microbatches=1, mesh_shape=(1, 1, 1)):
     return jax.device_get(state.opt_state[0].trace), jax.device_get(metrics)
 
 
-def test_the_loss_of_next_tokens_is_a_mean_of_means():
-    model = make_model(num_layers=1, attention_pattern="causal", pad_vocab_to_multiple_of=48)
-    task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, WITH_LM))
-    params, batch = random_params(task), choices_batch()
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    logits = np.asarray(outputs.reading.scores.logits(), np.float64)[..., : model.vocab_size]
-    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    of_sequences = []
-    for number, is_token in enumerate(batch["example_ids"].reshape(16, -1) > 0):
-        ids = batch["input_ids"].reshape(16, -1)[number][is_token]
-        if len(ids):
-            of_sequences.append(
-                -np.mean([logs[number, i, ids[i + 1]] for i in range(len(ids) - 1)])
-            )
-    assert len(of_sequences) == 13
-    sums = task.losses(outputs, batch)
-    np.testing.assert_allclose(sums["lm_loss"].numerator, sum(of_sequences), rtol=1e-5)
-    assert sums["lm_loss"].denominator == sums["weighted_lm_loss"].denominator == 13
-    weighted = sums["weighted_lm_loss"]
-    np.testing.assert_allclose(weighted.numerator, 0.25 * sums["lm_loss"].numerator, rtol=1e-6)
-    assert loss_names(sums) == ("task_loss", "weighted_lm_loss")
+@functools.cache
+def whole_gradient(name):
+    return gradient_of(*CASES[name])
 
 
-def test_the_answers_and_the_loss_of_the_task_stay_the_same():
-    model = make_model(num_layers=1, attention_pattern="causal")
-    plain = MultipleChoice(model, LAST)
-    task = Losses(lm_weight=0.25).add_to(MultipleChoice(model, WITH_LM))
-    params, batch = random_params(task), choices_batch()
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    others = plain.make_model().apply({"params": params}, batch, deterministic=True)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        (task.answers(outputs, batch), task.losses(outputs, batch)["task_loss"]),
-        (plain.answers(others, batch), plain.losses(others, batch)["task_loss"]),
-    )
+def outputs_of(task, params, batch):
+    apply = functools.partial(task.make_model().apply, deterministic=True)
+    return jax.jit(apply)({"params": params}, batch)
 
 
-def head_losses():
-    model = make_model(num_layers=1, attention_pattern="causal", **NO_DROPOUT)
-    head = dataclasses.replace(MIX, lm_weight=1.0)
-    task = Losses(lm_weight=0.5, mix_l2=0.1).add_to(MultipleChoice(model, head))
-    return task, choices_batch(), ("mix_l2_loss", "task_loss", "weighted_lm_loss")
+def assert_close(tree, other, **tolerance):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), tree, other)
 
 
-def own_loss():
-    """A user's loss on top of pre-training, whose masks differ from row to row."""
-    task = add_losses(make_task(num_layers=1, **NO_DROPOUT), {"z_loss": z_loss})
-    return task, make_batch(8), ("masked_lm_loss", "next_sentence_loss", "z_loss")
+# ------------------------------------------------------------------ gradients
 
 
-@pytest.mark.parametrize("make", [head_losses, own_loss])
-def test_the_gradient_is_the_same_in_microbatches_and_on_a_mesh(make):
-    task, batch, names = make()
-    params = random_params(task)
-    whole, metrics = gradient_of(task, params, batch)
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        ("own_loss", ("masked_lm_loss", "next_sentence_loss", "z_loss")),
+        ("head_losses", ("mix_l2_loss", "task_loss", "weighted_lm_loss")),
+    ],
+)
+def test_the_gradient_is_the_same_in_microbatches_on_a_mesh(name, names):
+    whole, metrics = whole_gradient(name)
     assert loss_names(metrics.sums) == names
     assert metrics.finite.keys() == {*names, "gradient_norm"}
-    for how in ({"num_microbatches": 4}, {"num_microbatches": 2, "mesh_shape": (2, 2, 2)}):
-        parts, of_parts = gradient_of(task, params, batch, **how)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), parts, whole
-        )
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), of_parts.sums, metrics.sums
-        )
+    parts, of_parts = gradient_of(*CASES[name], num_microbatches=4, mesh_shape=(1, 2, 2))
+    assert_close(parts, whole, rtol=1e-4, atol=1e-5)
+    assert_close(of_parts.sums, metrics.sums, rtol=1e-5)
 
 
 def test_a_loss_of_ones_own_adds_its_own_gradient():
-    plain = make_task(num_layers=1, **NO_DROPOUT)
-    params, batch = random_params(plain), make_batch(8)
-    both, metrics = gradient_of(add_losses(plain, {"z_loss": z_loss}), params, batch)
-    without, _ = gradient_of(plain, params, batch)
-    batch = jax.jit(plain.transform)(jax.random.fold_in(jax.random.key(0), 0), batch)
+    (both, metrics), (without, _) = map(whole_gradient, ("own_loss", "pretraining"))
+    task, batch = CASES["pretraining"]
+    batch = jax.jit(task.transform)(jax.random.fold_in(jax.random.key(0), 0), batch)
 
     def mean(params):
-        outputs = plain.make_model().apply({"params": params}, batch, deterministic=True)
+        outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
         log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
         return 1e-2 * jnp.average(log_z**2, weights=batch["masked_lm_weights"])
 
-    value, expected = jax.value_and_grad(mean)(params)
-    jax.tree.map(
-        lambda a, b, c: np.testing.assert_allclose(a - b, c, rtol=1e-4, atol=1e-5),
-        both,
-        without,
-        expected,
-    )
+    value, expected = jax.jit(jax.value_and_grad(mean))(random_params(task))
+    added = jax.tree.map(lambda a, b: a - b, both, without)
+    assert_close(added, expected, rtol=1e-4, atol=1e-5)
     found = metrics.sums["z_loss"]
     np.testing.assert_allclose(found.numerator / found.denominator, value, rtol=1e-5)
+
+
+def test_the_penalty_is_the_sum_of_the_squares_of_the_weights():
+    (gradient, metrics), (other, _) = map(whole_gradient, ("head_losses", "choices"))
+    weights = random_params(CASES["choices"][0])["scalar_mix"]["weights"]
+    assert len(weights) == MODEL.num_layers + 1
+    penalty = metrics.sums["mix_l2_loss"]
+    np.testing.assert_allclose(
+        penalty.numerator / penalty.denominator, 0.1 * (weights**2).sum(), rtol=1e-6
+    )
+    added = gradient["scalar_mix"]["weights"] - other["scalar_mix"]["weights"]
+    np.testing.assert_allclose(added, 2 * 0.1 * weights, atol=1e-6)
+    assert_close(gradient["classifier"], other["classifier"], atol=1e-6)
 
 
 def by_sums(outputs, batch):
@@ -166,10 +149,46 @@ def by_comparisons(outputs, batch):
 
 @pytest.mark.parametrize("wrong", [by_sums, by_comparisons])
 def test_a_denominator_that_depends_on_outputs_is_not_finite_in_microbatches(wrong):
-    task = add_losses(make_task(num_layers=1, **NO_DROPOUT), {"wrong": wrong})
-    params, batch = random_params(task), make_batch(8)
-    _, metrics = gradient_of(task, params, batch, num_microbatches=2)
+    task, batch = CASES["pretraining"]
+    task = add_losses(task, {"wrong": wrong})
+    _, metrics = gradient_of(task, batch, num_microbatches=2)
     assert not metrics.applied and not metrics.finite["gradient_norm"]
+
+
+# ------------------------------------------------------------------ values
+
+
+def test_the_loss_of_next_tokens_is_a_mean_of_means_and_changes_nothing_else():
+    task, batch = CASES["head_losses"]
+    params = random_params(task)
+    outputs = outputs_of(task, params, batch)
+    logits = np.asarray(outputs.reading.scores.logits(), np.float64)[..., : CAUSAL.vocab_size]
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    of_sequences = []
+    for number, is_token in enumerate(batch["example_ids"].reshape(16, -1) > 0):
+        ids = batch["input_ids"].reshape(16, -1)[number][is_token]
+        if len(ids):
+            of_sequences.append(
+                -np.mean([logs[number, i, ids[i + 1]] for i in range(len(ids) - 1)])
+            )
+    assert len(of_sequences) == 13
+    sums = task.losses(outputs, batch)
+    np.testing.assert_allclose(sums["lm_loss"].numerator, sum(of_sequences), rtol=1e-5)
+    assert sums["lm_loss"].denominator == sums["weighted_lm_loss"].denominator == 13
+    weighted = sums["weighted_lm_loss"]
+    np.testing.assert_allclose(weighted.numerator, 0.25 * sums["lm_loss"].numerator, rtol=1e-6)
+
+    plain, _ = CASES["choices"]
+    without_lm = dataclasses.replace(plain, head=dataclasses.replace(MIX, lm_weight=0.0))
+    others = outputs_of(without_lm, params, batch)
+    assert_close(
+        (task.answers(outputs, batch), sums["task_loss"]),
+        (plain.answers(others, batch), plain.losses(others, batch)["task_loss"]),
+        rtol=1e-6,
+    )
+
+
+# ------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(
@@ -183,43 +202,24 @@ def test_a_denominator_that_depends_on_outputs_is_not_finite_in_microbatches(wro
     ],
 )
 def test_losses_of_ones_own_that_are_refused(name, function, message):
-    batch, plain = make_batch(8), make_task(num_layers=1, **NO_DROPOUT)
+    task, batch = CASES["pretraining"]
     with pytest.raises(UserError, match=message):
-        task = add_losses(plain, {name: function})
+        with_loss = add_losses(task, {name: function})
         batch = jax.jit(task.transform)(jax.random.key(0), batch)
-        model, params = task.make_model(), {"params": random_params(task)}
-        task.losses(model.apply(params, batch, deterministic=True), batch)
-
-
-def test_the_penalty_is_the_sum_of_the_squares_of_the_weights():
-    model, batch = make_model(num_layers=1, **NO_DROPOUT), choices_batch()
-    plain = MultipleChoice(model, MIX)
-    task = Losses(mix_l2=0.1).add_to(plain)
-    params = random_params(task)
-    weights = params["scalar_mix"]["weights"]
-    assert len(weights) == model.num_layers + 1
-    gradient, metrics = gradient_of(task, params, batch)
-    other, _ = gradient_of(plain, params, batch)
-    penalty = metrics.sums["mix_l2_loss"]
-    np.testing.assert_allclose(
-        penalty.numerator / penalty.denominator, 0.1 * (weights**2).sum(), rtol=1e-6
-    )
-    added = gradient["scalar_mix"]["weights"] - other["scalar_mix"]["weights"]
-    np.testing.assert_allclose(added, 2 * 0.1 * weights, atol=1e-6)
-    np.testing.assert_array_equal(gradient["classifier"]["kernel"], other["classifier"]["kernel"])
+        with_loss.losses(outputs_of(task, random_params(task), batch), batch)
 
 
 def test_without_weights_the_task_is_the_task_itself():
-    task = Classification(make_model(), "single", 2)
+    task = Classification(MODEL, "single", 2)
     assert Losses().add_to(task) is task
 
 
 def test_losses_that_have_no_sense_are_refused():
-    task = Classification(make_model(), "single", 2)
+    task = Classification(MODEL, "single", 2)
     with pytest.raises(ValueError, match="lm_weight=0.5 adds the loss of the next token, which th"):
         Losses(lm_weight=0.5).add_to(task)
     values = {"head.lm_weight": 0.5, "optimizer.frozen_layers": -1}
     with pytest.raises(ValueError, match="lm_weight=0.5 trains the encoder, which .*=-1 freezes"):
         Losses.make(defaults.classification().replace(values))
-    causal = dataclasses.replace(task, model=make_model(attention_pattern="causal"))
+    causal = dataclasses.replace(task, model=CAUSAL)
     assert isinstance(Losses(lm_weight=0.5).add_to(causal), WithLosses)

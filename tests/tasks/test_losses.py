@@ -103,15 +103,17 @@ def test_a_hit_is_a_label_that_no_other_class_beats(logits, label, hit):
     assert losses.cross_entropy(jnp.array(logits, jnp.float32), jnp.int32(label))[1] == hit
 
 
-def test_bits_per_character_are_the_loss_over_the_characters_of_the_masked_tokens():
+def test_the_mlm_loss_and_its_bits_per_character_of_the_masked_tokens():
     logits, labels, weights = make_case(4, 6)
     characters = np.arange(50) % 7
     task = Pretraining(make_model(), id_characters=tuple(characters.tolist()))
     outputs = PreTrainingOutputs(jnp.asarray(logits), None, NONE)
     sums = task.losses(outputs, {"masked_lm_ids": labels, "masked_lm_weights": weights})
     log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
-    found = sums["masked_lm_bits_per_character"]
-    assert found.numerator == pytest.approx(-(log_probs * weights).sum() / np.log(2), rel=1e-6)
+    loss, found = sums["masked_lm_loss"], sums["masked_lm_bits_per_character"]
+    assert loss.numerator == pytest.approx(-(log_probs * weights).sum(), rel=1e-6)
+    assert loss.denominator == weights.sum()
+    assert found.numerator == pytest.approx(float(loss.numerator) / np.log(2), rel=1e-6)
     assert found.denominator == (characters[labels] * weights).sum()
     assert losses.loss_names(sums) == ("masked_lm_loss",)
 
