@@ -10,12 +10,6 @@ from bert_jax.data.corpus.shards import ROWS_PER_BLOCK
 WINDOW = WINDOW_BLOCKS * ROWS_PER_BLOCK
 
 
-def assert_equal(batch, expected):
-    assert batch.keys() == expected.keys()
-    for name, array in batch.items():
-        np.testing.assert_array_equal(array, expected[name], strict=True)
-
-
 def numbers(order, batches: range) -> np.ndarray:
     return np.concatenate([order.row_numbers(number) for number in batches])
 
@@ -71,7 +65,7 @@ def test_training_batches_are_rows_in_shuffled_order_and_a_process_reads_its_par
         expected = stored.read(order.row_numbers(number))
         for start, stop in ((0, 8), (2, 6), (6, 8)):
             part = {name: array[start:stop] for name, array in expected.items()}
-            assert_equal(rows.batch(number, start, stop), part)
+            np.testing.assert_equal(rows.batch(number, start, stop), part)
     with pytest.raises(ValueError, match="Rows 3 to 9 are not part of 8 rows"):
         rows.batch(0, 3, 9)
 
@@ -84,4 +78,4 @@ def test_an_evaluation_has_every_row_once_in_order_and_fills_up_the_last_batch(p
     assert {batch.length for batch in batches} == {32}
     stored = prepared.rows("validation", 32)
     for batch in batches:
-        assert_equal(batch.read(3, 9), stored.read(batch.row_numbers[3:9]))
+        np.testing.assert_equal(batch.read(3, 9), stored.read(batch.row_numbers[3:9]))

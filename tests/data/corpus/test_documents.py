@@ -71,8 +71,11 @@ def contents(folder: str, split: str, dtype: np.dtype) -> list[list[list[int]]]:
     return result
 
 
-@pytest.mark.parametrize("vocab_size", [1000, 100_000])
-@pytest.mark.parametrize("num_chunks", [1, 3, 10])
+def contents_of(documents: list[list[str]]) -> list[list[list[int]]]:
+    return [[list(map(int, sentence.split())) for sentence in d] for d in documents]
+
+
+@pytest.mark.parametrize("vocab_size, num_chunks", [(1000, 1), (1000, 10), (100_000, 3)])
 def test_every_sentence_comes_back(vocab_size, num_chunks, tmp_path):
     documents = make_documents(50, vocab_size)
     chunks = [
@@ -80,8 +83,7 @@ def test_every_sentence_comes_back(vocab_size, num_chunks, tmp_path):
     ]
     folder = store(tmp_path, chunks, vocab_size)
     split_documents(folder, 0.0)
-    expected = [[list(map(int, s.split())) for s in document] for document in documents]
-    assert contents(folder, "train", id_dtype(vocab_size)) == expected
+    assert contents(folder, "train", id_dtype(vocab_size)) == contents_of(documents)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"]
 
 
@@ -129,7 +131,7 @@ def test_count_distinct_in_parts(tmp_path):
     assert count_distinct(paths, in_memory=300) == np.unique(values).size == count_distinct(paths)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("share", [0.001, 0.1])
 def test_the_share_of_documents_is_held_out_whatever_the_chunks(share, tmp_path):
     documents = make_documents(300)
     expected = None
@@ -144,10 +146,6 @@ def test_the_share_of_documents_is_held_out_whatever_the_chunks(share, tmp_path)
         expected = held_out
         train = contents(folder, "train", id_dtype(1000))
         assert sorted(train + held_out) == sorted(contents_of(documents))
-
-
-def contents_of(documents: list[list[str]]) -> list[list[list[int]]]:
-    return [[list(map(int, sentence.split())) for sentence in d] for d in documents]
 
 
 def test_documents_of_equal_text_are_on_the_same_side(tmp_path):
@@ -199,8 +197,7 @@ def test_an_interrupted_chunk_does_not_look_complete(tmp_path):
 @pytest.mark.parametrize("vocab_size", [1000, 70_000])
 def test_a_run_goes_on_into_the_next_document_after_a_separator(vocab_size, tmp_path):
     dtype = id_dtype(vocab_size)
-    chunks = [make_documents(30, vocab_size), make_documents(20, vocab_size)]
-    folder = store(tmp_path, chunks, vocab_size)
+    folder = store(tmp_path, [make_documents(12, vocab_size)], vocab_size)
     split_documents(folder, 0.2)
     for split in ("train", "validation"):
         texts = [sum(document, []) for document in contents(folder, split, dtype)]

@@ -12,10 +12,9 @@ from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.streams import StreamBlock, StreamFormat
-from tests.data.corpus.corpora import make_config
+from tests.data.corpus.corpora import WORDS, make_config, quiet
 
 LENGTHS = (8, 20)
-WORDS = "ba co du fi go hu ji ko".split()
 FIELDS = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
 
 
@@ -44,7 +43,7 @@ def prepared(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards_lib, "TOKENS_PER_FILE", 2 * 256 * 8)
         patch.setattr(streams, "_DOCUMENTS_IN_MEMORY", 7)
-        manifest = prepare(config, str(folder / "data"), 1, log=lambda line: None)
+        manifest = prepare(config, str(folder / "data"), 1, log=quiet)
     return texts, manifest
 
 
@@ -119,7 +118,7 @@ def test_a_seed_decides_the_order_of_the_documents(tmp_path):
         config = make_config(
             tmp_path, segments="stream", sequence_lengths=(8,), validation_share=0.0, seed=seed
         )
-        manifest = prepare(config, str(tmp_path / str(seed)), 1, log=lambda line: None)
+        manifest = prepare(config, str(tmp_path / str(seed)), 1, log=quiet)
         slots.append(read_slots(manifest, "train", 8))
     assert sorted(slots[0]) == sorted(slots[1]) and slots[0] != slots[1]
 

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.data.labelled.batching import (
     BucketedLoader,
+    PackedLoader,
     bucket_lengths,
     choose_lengths,
     evaluation_batches,
@@ -19,45 +20,54 @@ def some_lengths(num_rows: int) -> np.ndarray:
     return np.random.default_rng(num_rows).integers(3, 65, num_rows)
 
 
-@pytest.mark.parametrize("num_rows, batch_size", [(1, 4), (7, 8), (64, 8), (1003, 8), (1003, 1)])
-def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size):
-    lengths = some_lengths(num_rows)
-    loader = BucketedLoader(lengths, batch_size, 3, BUCKETS)
-    assert loader.batches_per_epoch == -(-num_rows // batch_size)
-    orders = []
-    for epoch in range(3):
+def epochs_of(loader, count):
+    """The rows of each epoch, in the order of its batches, without those of padding."""
+    for epoch in range(count):
         first = epoch * loader.batches_per_epoch
-        batches = [loader.batch(first + i) for i in range(loader.batches_per_epoch)]
-        for rows, length in batches:
+        batches = [loader.batch(first + i)[0] for i in range(loader.batches_per_epoch)]
+        rows = np.concatenate(batches)
+        yield rows[rows >= 0].tolist()
+
+
+@pytest.mark.parametrize(
+    "num_rows, batch_size, even_tokens",
+    [(1, 4, 0), (7, 8, 0), (1003, 8, 0), (1003, 1, 0), (1, 16, 1), (1003, 16, 1), (1003, 16, 4)],
+)
+def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, even_tokens):
+    lengths = some_lengths(num_rows)
+    loader = BucketedLoader(lengths, batch_size, 3, BUCKETS, even_tokens)
+    epochs = list(epochs_of(loader, 3))
+    assert all(sorted(rows) == list(range(num_rows)) for rows in epochs)
+    assert num_rows < 10 or epochs[0] != epochs[1] != epochs[2]
+    wanted = batch_size * np.mean([min(n for n in BUCKETS if n >= length) for length in lengths])
+    for number in range(loader.batches_per_epoch):
+        rows, length = loader.batch(number)
+        # The shortest bucket that all of the batch fit in.
+        assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
+        if even_tokens:  # no other multiple is nearer
+            assert len(rows) % even_tokens == 0
+            assert abs(len(rows) * length - wanted) <= even_tokens * length / 2
+        else:
             assert rows.shape == (batch_size,) and rows.dtype == np.int64
-            # The shortest bucket that all of the batch fit in.
-            assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
-        rows = np.concatenate([rows for rows, _ in batches])
-        assert sorted(rows[rows >= 0]) == list(range(num_rows))
-        orders.append(rows.tolist())
-    assert num_rows < 10 or orders[0] != orders[1] != orders[2]
-
-
-@pytest.mark.parametrize("num_rows, multiple", [(1, 1), (1003, 1), (1003, 4)])
-def test_batches_of_even_tokens_have_each_row_once_and_alike_many_slots(num_rows, multiple):
-    lengths = some_lengths(num_rows)
-    loader = BucketedLoader(lengths, 16, 3, BUCKETS, even_tokens=multiple)
-    wanted = 16 * np.mean([min(n for n in BUCKETS if n >= length) for length in lengths])
-    orders = []
-    for epoch in range(2):
-        first = epoch * loader.batches_per_epoch
-        batches = [loader.batch(first + i) for i in range(loader.batches_per_epoch)]
-        for rows, length in batches:
-            assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
-            assert len(rows) % multiple == 0
-            # No other multiple is nearer.
-            assert abs(len(rows) * length - wanted) <= multiple * length / 2
-        rows = np.concatenate([rows for rows, _ in batches])
-        assert sorted(rows[rows >= 0]) == list(range(num_rows))
-        orders.append(rows.tolist())
-    assert num_rows < 10 or orders[0] != orders[1]
-    if num_rows > 10:  # about the number of updates with 16 rows each
+    if not even_tokens:
+        assert loader.batches_per_epoch == -(-num_rows // batch_size)
+    elif num_rows > 10:  # about the number of updates with 16 rows each
         assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
+
+
+def test_packed_rows_are_full_and_have_every_example_once_an_epoch():
+    lengths = np.random.default_rng(0).integers(3, 40, 1000)
+    loader, again = (PackedLoader(lengths, 16, 1, 128, max_examples=16, multiple=4) for _ in "ab")
+    assert loader.fill > 0.97 and loader.rows == 4
+    epochs = list(epochs_of(loader, 2))
+    assert all(sorted(rows) == list(range(1000)) for rows in epochs)
+    assert epochs[0] != epochs[1]
+    for number in range(loader.batches_per_epoch):
+        rows, length = loader.batch(number)
+        assert rows.shape == (4, 16) and length == 128
+        assert np.where(rows >= 0, lengths[rows], 0).sum(axis=1).max() <= 128
+        assert not ((rows[:, :-1] < 0) & (rows[:, 1:] >= 0)).any()  # absent ones come last
+    np.testing.assert_array_equal(again.batch(17)[0], loader.batch(17)[0])
 
 
 def test_a_batch_depends_on_seed_and_number_only():
@@ -95,7 +105,7 @@ def test_an_evaluation_sees_every_row_once_the_longest_first(num_rows, batch_siz
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_chosen_lengths_have_the_least_padding_of_all_lengths(seed, most):
     rng = np.random.default_rng(seed)
     lengths = rng.geometric(0.03, rng.integers(1, 60)).clip(1, rng.integers(1, 80))
@@ -112,11 +122,6 @@ def test_chosen_lengths_have_the_least_padding_of_all_lengths(seed, most):
     # No length without rows.
     assert set(chosen) == {min(n for n in chosen if n >= length) for length in lengths}
     assert choose_lengths(rng.permutation(lengths), most) == chosen
-
-
-def test_no_rows_have_no_lengths():
-    with pytest.raises(ValueError, match="There are no rows to choose lengths for"):
-        choose_lengths(np.array([], int), 3)
 
 
 @pytest.mark.parametrize("num_rows, even_tokens", [(1, 0), (10, 0), (1003, 0), (1003, 2)])
@@ -149,3 +154,6 @@ def test_errors(lengths, batch_size, buckets, message):
         BucketedLoader(np.array(lengths), batch_size, 0, buckets)
     with pytest.raises(ValueError, match=message):
         list(evaluation_batches(np.array(lengths), batch_size, buckets))
+    if not lengths:
+        with pytest.raises(ValueError, match="There are no rows to choose lengths for"):
+            choose_lengths(np.array(lengths, int), 3)

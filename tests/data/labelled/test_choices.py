@@ -1,7 +1,5 @@
 """SWAG's csv and JSON, and other numbers of endings."""
 
-from collections import Counter
-
 import pytest
 
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
@@ -83,11 +81,3 @@ def test_endings_and_labels_of_json_are_checked(read):
         read(row | {"ending1": "d", "label": True}, "f.json")
     with pytest.raises(ValueError, match="the label 0.5 is not a number"):
         read(row | {"ending1": "d", "label": 0.5}, "f.json")
-
-
-def test_the_real_file(shared_data):
-    path = str(shared_data / "multiple_choice" / "swag_sample.json")
-    examples = list(read_choices(path, counts := Counter()))
-    assert len(examples) == 10 and not +counts
-    assert {len(e.endings) for e in examples} == {4} and examples[0].start == "A drum line"
-    assert [e.label for e in examples[:3]] == [0, 3, 1]

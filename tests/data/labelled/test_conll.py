@@ -1,7 +1,6 @@
 """Sentences of words with tags, from files of each form."""
 
 import json
-from collections import Counter
 
 import pytest
 
@@ -154,20 +153,3 @@ def test_plain_lines_one_for_one(read):
     assert examples[0].words == ("\u5317", "\u4eac", "x")
     with pytest.raises(ValueError, match="has no lines"):
         read("", read_plain_words)
-
-
-def test_real_files(shared_data):
-    def words_and_types(name, **arguments):
-        counts = Counter()
-        examples = list(read_tagged(str(shared_data / "ner" / name), counts, **arguments))
-        types = Counter(tag[2:] for e in examples for tag in e.tags if tag.startswith("B-"))
-        return examples, types, counts
-
-    examples, types, counts = words_and_types("wikigold/wikigold.conll.txt")
-    # 1841 is the published number of sentences, the marks of documents among them.
-    assert len(examples) + counts["docstart_lines"] == 1841
-    assert set(types) == {"PER", "LOC", "ORG", "MISC"} and counts["iob1_files"] == 1
-    examples, types, counts = words_and_types("wnut17/train.conll")
-    assert len(examples) == 3394 and len(types) == 6
-    assert counts["iob2_files"] == 1 and not counts["tags_converted"]
-    assert len(words_and_types("wnut17/dev.conll")[0]) == 1009

@@ -8,13 +8,10 @@ import pytest
 
 from bert_jax.data.labelled.encode_questions import encode_questions
 from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.questions import read_questions
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from tests.data.labelled.letters import PIECES, TOKENIZER
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", *"中文国.-1", "##9"]
-TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
 C = {piece: number for number, piece in enumerate(PIECES)}
 
 
@@ -192,27 +189,3 @@ def test_a_context_is_kept_once_for_its_questions():
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         encode(**{"questions": [ask("a")]} | arguments)
-
-
-# ------------------------------------------------------------------------------------- real data
-
-
-@pytest.mark.parametrize("case, length, stride", [("uncased", 384, 128), ("cased", 128, 32)])
-def test_the_answers_of_squad_are_cut_out_of_the_context(case, length, stride, shared_data):
-    vocabulary = shared_data / "vocab" / f"bert-base-{case}" / "vocab.txt"
-    tokenizer = load_tokenizer(vocabulary, lowercase=case == "uncased")
-    path = shared_data / "squad" / "dev-v2.0.3articles.json"
-    questions = list(read_questions(str(path), Counter()))
-    rows = encode_questions(questions, tokenizer, length, stride, 64, Counter())
-    for number, question in enumerate(questions):
-        found = set()
-        for window in rows.windows(number):
-            first, last = rows.start_positions[window.row], rows.end_positions[window.row]
-            if first:
-                start = window.spans[first - window.first, 0]
-                found.add(question.context[start : window.spans[last - window.first, 1]])
-        answers = {text for text, _ in question.answers[:1]}
-        if question.is_impossible:
-            assert not found
-        elif len(tokenizer.encode(question.answers[0][0])) < stride // 2:
-            assert found == answers

@@ -1,20 +1,15 @@
 """Texts, pairs and choices as rows of ids, against rows written out by hand and plain loops."""
 
-import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.choices import read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices, encode_texts
 from bert_jax.data.labelled.examples import ChoiceExample, Labels, TextExample
 from bert_jax.data.labelled.sequences import SequenceWriter
-from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from tests.data.labelled.letters import TOKENIZER
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b"]
-TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
 LABELS = Labels(("no", "yes"))
 
 
@@ -97,6 +92,10 @@ def test_overlong_texts_are_truncated_and_counted():
     assert rows.lengths.tolist() == [8, 8, 8, 8]
     assert rows.sequences.first_lengths.tolist() == [8, 8, 6, 5]
     assert counts == {"texts_truncated": 3, "tokens_cut_off": 3 + 3 + 3}
+    rows, counts = encode([text("a " * 9, "b " * 4)], length=9, both_orders=True)
+    ids = rows.take(np.array([0]), 9)["input_ids"][0].tolist()
+    assert ids == [[2, 5, 5, 5, 3, 6, 6, 6, 3], [2, 6, 6, 6, 3, 5, 5, 5, 3]]
+    assert counts == {"texts_truncated": 1, "tokens_cut_off": 7}  # once for both orders
 
 
 @pytest.mark.parametrize(
@@ -114,23 +113,6 @@ def test_labels_and_weights(kind, labels, examples, expected, dtype):
     assert batch["weights"].tolist() == [1, 0, 1, 0] and batch["weights"].dtype == np.float32
 
 
-def test_many_rows_are_what_the_tokenizer_gives_one_by_one():
-    rng = random.Random(0)
-
-    def words(n):
-        return " ".join(rng.choices(["a", "ab", "abb", "cd", "h"], k=rng.randint(0, n)))
-
-    examples = [text(words(20), words(20) if rng.random() < 0.5 else None) for _ in range(300)]
-    rows, _ = encode(examples, length=128)
-    for number in rng.sample(range(300), 50):
-        expected = [2, *TOKENIZER.encode(examples[number].text_a), 3]
-        if examples[number].text_b is not None:
-            expected += [*TOKENIZER.encode(examples[number].text_b), 3]
-        batch = rows.take(np.array([number]), 128)
-        assert batch["input_ids"][0, : len(expected)].tolist() == expected
-        assert batch["example_ids"].sum() == len(expected) == rows.lengths[number]
-
-
 def test_a_row_is_a_pair_in_both_orders():
     examples = [text("a", "b c", ("yes",)), text("d", "e", ("no",))]
     rows, counts = encode(examples, both_orders=True)
@@ -145,13 +127,6 @@ def test_a_row_is_a_pair_in_both_orders():
     assert batch["example_ids"].any(-1).tolist() == [[1, 1], [1, 1], [0, 0]]
     assert batch["cls_positions"].shape == (3, 2, 1)
     assert batch["labels"].tolist() == [0, 1, 0] and batch["weights"].tolist() == [1, 1, 0]
-
-
-def test_both_orders_are_truncated_and_counted_once():
-    rows, counts = encode([text("a " * 9, "b " * 4)], length=9, both_orders=True)
-    ids = rows.take(np.array([0]), 9)["input_ids"][0].tolist()
-    assert ids == [[2, 5, 5, 5, 3, 6, 6, 6, 3], [2, 6, 6, 6, 3, 5, 5, 5, 3]]
-    assert counts == {"texts_truncated": 1, "tokens_cut_off": 7}
 
 
 def test_a_row_has_a_sequence_for_each_ending():
@@ -175,21 +150,6 @@ def test_overlong_endings_are_truncated_and_counted():
     assert rows.sequences.lengths.tolist() == [8, 8]
     assert rows.sequences.first_lengths.tolist() == [5, 5]
     assert counts == {"choices_truncated": 2, "tokens_cut_off": 9 + 1}
-
-
-def test_swag(shared_data):
-    path = shared_data / "multiple_choice" / "swag_sample.json"
-    examples = list(read_choices(str(path), Counter()))
-    vocabulary = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
-    tokenizer = load_tokenizer(vocabulary, lowercase=True)
-    batch = encode_choices(examples, tokenizer, 128, Counter()).take(np.arange(10), 128)
-    assert batch["labels"].tolist() == [e.label for e in examples]
-    for number, example in enumerate(examples):
-        for choice, ending in enumerate(example.endings):
-            first = [tokenizer.cls_id, *tokenizer.encode(example.context), tokenizer.sep_id]
-            second = [*tokenizer.encode(f"{example.start} {ending}"), tokenizer.sep_id]
-            ids = batch["input_ids"][number, choice].tolist()
-            assert ids == first + second + [0] * (128 - len(first) - len(second))
 
 
 def regression(label):

@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled import encode_words as encode_words_module
-from bert_jax.data.labelled.batching import BucketedLoader
-from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.encode_words import encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
-from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from tests.data.labelled.letters import TOKENIZER
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "中", "文"]
-TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
 TAGS = Labels.find_tags(["B-PER"])
 
 
@@ -195,36 +190,3 @@ def test_a_long_document_is_read_in_pieces(monkeypatch):
 def test_errors(examples, message):
     with pytest.raises(ValueError, match=message):
         encode(examples)
-
-
-# ------------------------------------------------------------------------------------- real data
-
-
-def wikigold(shared_data, document_context=False, length=128):
-    path = str(shared_data / "ner" / "wikigold" / "wikigold.conll.txt")
-    examples = list(read_tagged(path, Counter()))
-    vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
-    labels = Labels.find_tags(tag for e in examples for tag in e.tags)
-    tokenizer = load_tokenizer(vocabulary, lowercase=False)
-    rows = encode_words(examples, tokenizer, length, labels, Counter(), document_context)
-    return examples, labels, rows
-
-
-@pytest.mark.parametrize("document_context", [False, True])
-def test_all_of_wikigold_comes_back(document_context, shared_data):
-    examples, labels, rows = wikigold(shared_data, document_context)
-    batch, predicted = everything(rows, 128)
-    tags = np.full(len(rows.labels), -1)
-    tags[predicted[predicted >= 0]] = batch["labels"][predicted >= 0]
-    assert [labels.names[tag] for tag in tags] == [tag for e in examples for tag in e.tags]
-    assert batch["weights"].sum() == len(tags)
-
-
-def test_loaders_leave_little_padding_on_wikigold(shared_data):
-    _, _, rows = wikigold(shared_data)
-    loader = BucketedLoader(rows.lengths, 16, 0, (16, 24, 32, 48, 64, 96, 128))
-    slots = sum(16 * loader.batch(number)[1] for number in range(loader.batches_per_epoch))
-    tokens = rows.lengths.sum()
-    # 128 for every row is four fifths padding; here it is less than a quarter.
-    assert tokens < 0.3 * 128 * rows.num_rows
-    assert tokens > 0.75 * slots

@@ -11,30 +11,22 @@ from bert_jax.data.labelled.batching import BucketedLoader, evaluation_batches
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.labelled_rows import LabelledRows, source_sha256
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from tests.data.labelled.letters import TOKENIZER
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 PAD_LENGTHS = (8, 16, 32)
 
 
 @pytest.fixture
 def labelled() -> LabelledRows:
     """100 texts of 1 to 25 letters."""
-    tokenizer = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
     examples = [
         TextExample(f"line {i}", str(i), "a " * (1 + i * 7 % 25), None, ("no",)) for i in range(100)
     ]
     counts = Counter()
-    rows = encode_texts(iter(examples), tokenizer, 32, Labels(("no", "yes")), "single", counts)
+    rows = encode_texts(iter(examples), TOKENIZER, 32, Labels(("no", "yes")), "single", counts)
     return LabelledRows(
         "train", "dev.tsv", "0123456789abcdef", examples, rows, {"texts_truncated": 2}, PAD_LENGTHS
     )
-
-
-def assert_equal(batch, expected):
-    assert batch.keys() == expected.keys()
-    for name, array in batch.items():
-        np.testing.assert_array_equal(array, expected[name], strict=True)
 
 
 @pytest.mark.parametrize("even_tokens", [0, 4])
@@ -45,17 +37,17 @@ def test_training_batches_are_those_of_the_loader(even_tokens, labelled):
     for number in (0, 5, loader.batches_per_epoch, 100):
         row_numbers, length = loader.batch(number)
         assert rows.batch_rows(number) == len(row_numbers)
-        assert_equal(rows.batch(number, 1, 4), labelled.rows.take(row_numbers[1:4], length))
+        np.testing.assert_equal(
+            rows.batch(number, 1, 4), labelled.rows.take(row_numbers[1:4], length)
+        )
 
 
-def test_an_evaluation_has_every_row_once_and_reads_parts_of_batches(labelled):
+def test_an_evaluation_reads_parts_of_batches(labelled):
     batches = list(labelled.evaluation_batches(16))
     expected = list(evaluation_batches(labelled.rows.lengths, 16, PAD_LENGTHS))
     for batch, (row_numbers, length) in zip(batches, expected, strict=True):
         assert batch.row_numbers.tolist() == row_numbers.tolist() and batch.length == length
-        assert_equal(batch.read(4, 8), labelled.rows.take(row_numbers[4:8], length))
-    numbers = np.concatenate([batch.row_numbers for batch in batches])
-    assert sorted(numbers[numbers >= 0]) == list(range(100))
+        np.testing.assert_equal(batch.read(4, 8), labelled.rows.take(row_numbers[4:8], length))
 
 
 def test_rows_that_are_only_evaluated_have_no_training_batches(labelled):

@@ -86,29 +86,6 @@ def make_config(tmp_path):
     return make
 
 
-def test_every_example_once_an_epoch_in_rows_that_are_full():
-    lengths = np.random.default_rng(0).integers(3, 40, 1000)
-    loader = PackedLoader(
-        lengths, batch_size=16, seed=1, row_length=128, max_examples=16, multiple=4
-    )
-    assert loader.fill > 0.97 and loader.rows == 4
-    epochs = []
-    for epoch in range(2):
-        numbers = range(epoch * loader.batches_per_epoch, (epoch + 1) * loader.batches_per_epoch)
-        batches = [loader.batch(number) for number in numbers]
-        assert {(b.shape, length) for b, length in batches} == {((4, 16), 128)}
-        rows = np.concatenate([b for b, _ in batches])
-        assert sorted(rows[rows >= 0]) == list(range(1000))
-        assert np.where(rows >= 0, lengths[rows], 0).sum(axis=1).max() <= 128
-        assert not ((rows[:, :-1] < 0) & (rows[:, 1:] >= 0)).any()  # absent ones come last
-        epochs.append(rows)
-    assert (epochs[0] != epochs[1]).any()
-    again = PackedLoader(
-        lengths, batch_size=16, seed=1, row_length=128, max_examples=16, multiple=4
-    )
-    np.testing.assert_array_equal(again.batch(17)[0], loader.batch(17)[0])
-
-
 def sums_and_gradient(task, params, batch):
     """An optimizer that keeps the gradient and changes nothing."""
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))

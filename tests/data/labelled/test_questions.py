@@ -1,7 +1,6 @@
 """Questions from all forms of files, and answers that are not at their offsets."""
 
 import json
-from collections import Counter
 
 import pytest
 
@@ -150,15 +149,3 @@ def twice(file):
 def test_errors(read, file, message):
     with pytest.raises(ValueError, match=message):
         read(file)
-
-
-def test_real_files(shared_data):
-    counts = Counter()
-    folder = shared_data / "squad"
-    questions = list(read_questions(str(folder / "dev-v2.0.3articles.json"), counts))
-    assert (len(questions), sum(q.is_impossible for q in questions)) == (1124, 541)
-    path = str(folder / "train-v1.1style.3articles.noxquad.json")
-    train = list(read_questions(path, counts))
-    assert len(train) == 533 and not any(q.is_impossible for q in train) and not +counts
-    for question in (*questions, *train):
-        assert all(question.context[at:].startswith(text) for text, at in question.answers)

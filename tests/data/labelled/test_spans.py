@@ -9,13 +9,8 @@ import pytest
 
 from bert_jax.data.labelled.encode_questions import encode_questions
 from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.spans import Answers, Span, choose_spans
-from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
-
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##x", "e"]
-TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
+from tests.data.labelled.letters import TOKENIZER
 
 
 def windows_of(context, length=16, stride=4):
@@ -44,7 +39,7 @@ def slow(context, windows, logits, max_answer_length, n_best):
     return list(best.items())[:n_best], min(start[0] + end[0] for start, end in logits.tolist())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_answers_are_those_of_the_slow_program(seed):
     rng = random.Random(seed)
     words = [
@@ -134,21 +129,3 @@ def test_errors(name):
     arguments = {"max_answer_length": 30, "n_best": 20} | {name: 0}
     with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
         choose_spans("a", [window], [np.zeros(16)], [np.zeros(16)], **arguments)
-
-
-def test_a_model_that_is_right_gets_the_answers_of_squad(shared_data):
-    vocabulary = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
-    tokenizer = load_tokenizer(vocabulary, lowercase=True)
-    path = shared_data / "squad" / "dev-v2.0.3articles.json"
-    questions = list(read_questions(str(path), Counter()))
-    rows = encode_questions(questions, tokenizer, 384, 128, 64, Counter())
-    for number, question in enumerate(questions):
-        windows = rows.windows(number)
-        logits = np.zeros((len(windows), 2, 384))
-        for window in windows:
-            logits[window.row - windows[0].row, 0, rows.start_positions[window.row]] = 5
-            logits[window.row - windows[0].row, 1, rows.end_positions[window.row]] = 5
-        answers = choose_spans(question.context, windows, logits[:, 0], logits[:, 1], 30, 20)
-        gold = question.answers[0][0] if question.answers else ""
-        if len(tokenizer.encode(gold)) <= 30:
-            assert answers.text(null_threshold=0.0) == gold
