@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import pickle
-import subprocess
-import sys
-import warnings
 from collections import Counter
 
 import numpy as np
@@ -13,8 +10,8 @@ import pytest
 
 from bert_jax.text import tfds as tfds_text
 from bert_jax.text.sources import make_source
-
-from .test_sources import CONFIG
+from tests.text import tfds_sets
+from tests.text.test_sources import CONFIG
 
 TEXTS = [f"Record {i} is here.\n\nIt has\r\ntwo or three lines." for i in range(300)]
 
@@ -22,36 +19,17 @@ TEXTS = [f"Record {i} is here.\n\nIt has\r\ntwo or three lines." for i in range(
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """A data directory of tensorflow-datasets with the dataset `tiny_corpus/en`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import tensorflow_datasets as tfds
-
-        class TinyCorpus(tfds.core.GeneratorBasedBuilder):
-            # tensorflow-datasets looks for files next to the package that a longer name contains.
-            __module__ = "tiny_corpus"
-            VERSION = tfds.core.Version("1.0.0")
-            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en")]
-
-            def _info(self):
-                features = {"text": tfds.features.Text(), "number": tfds.features.Scalar(np.int32)}
-                return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
-                )
-
-            def _split_generators(self, dl_manager):
-                return {
-                    "train": self._generate_examples(TEXTS),
-                    "test": self._generate_examples(TEXTS),
-                    "bad": self._generate_examples(["One.\nA NUL\0."]),
-                }
-
-            def _generate_examples(self, texts):
-                for number, text in enumerate(texts):
-                    yield number, {"text": text, "number": number}
-
-        folder = tmp_path_factory.mktemp("tfds")
-        builder = TinyCorpus(config="en", data_dir=folder, file_format="array_record")
-        builder.download_and_prepare()
+    records = {"train": TEXTS, "test": TEXTS, "bad": ["One.\nA NUL\0."]}
+    tfds_sets.build(
+        folder := tmp_path_factory.mktemp("tfds"),
+        "TinyCorpus",
+        lambda kinds: {"text": kinds.Text(), "number": kinds.Scalar(np.int32)},
+        {
+            split: [{"text": text, "number": number} for number, text in enumerate(texts)]
+            for split, texts in records.items()
+        },
+        config="en",
+    )
     return folder
 
 
@@ -109,6 +87,7 @@ def test_form_of_the_text(read):
     "source, changes, message",
     [
         ("tfds:", {}, "Invalid name tfds:"),
+        ("tfds:/tmp", {}, "not a prepared dataset: it has no dataset_info.json"),
         ("tfds:no_such/en", {}, "tfds:no_such/en is not prepared in .*: prepare it with .*array"),
         ("tfds:tiny_corpus/en[dev]", {}, "no split 'dev'; it has bad, test, train"),
         ("tfds:tiny_corpus/en", {"field": "body"}, "data.field='body' .* has number, text"),
@@ -122,11 +101,6 @@ def test_form_of_the_text(read):
 def test_errors(read, source, changes, message):
     with pytest.raises(ValueError, match=message):
         read(source, **changes)
-
-
-def test_a_directory_without_a_dataset(read, tmp_path):
-    with pytest.raises(ValueError, match="not a prepared dataset: it has no dataset_info.json"):
-        read(f"tfds:{tmp_path}")
 
 
 def test_a_format_of_tensorflow_says_how_to_prepare_another(read, data_dir, tmp_path):
@@ -154,9 +128,3 @@ def test_fingerprint_is_json_and_names_the_version(read):
     fingerprint = source.fingerprint()
     assert json.loads(json.dumps(fingerprint)) == fingerprint
     assert fingerprint["dataset"] == "tiny_corpus/en/1.0.0" and fingerprint["records"] == 150
-
-
-def test_tensorflow_datasets_is_imported_only_when_wanted():
-    code = "import sys, bert_jax.text.sources; print('tensorflow_datasets' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -5,10 +5,9 @@ import shutil
 
 import pytest
 
-from bert_jax.data.corpus import documents, shards
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
-from tests.data.corpus.corpora import make_config, quiet, write_text
+from tests.data.corpus.corpora import make_config, make_small_units, quiet, write_text
 
 
 @pytest.fixture(scope="session")
@@ -18,14 +17,9 @@ def text(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-def make_small_units(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(documents, "UNIT_TOKENS", 2000)
-    patch.setattr(shards, "TOKENS_PER_FILE", 1 << 14)
-
-
 @pytest.fixture
 def small_units(monkeypatch):
-    """Many units and files, although the text is small. Only this process sees it."""
+    """See `make_small_units`."""
     make_small_units(monkeypatch)
 
 

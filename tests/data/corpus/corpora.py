@@ -4,7 +4,10 @@ import pathlib
 import random
 from itertools import accumulate
 
+import pytest
+
 from bert_jax.config.data import DataConfig
+from bert_jax.data.corpus import documents, shards
 from bert_jax.data.corpus.jobs import Jobs
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -44,6 +47,12 @@ def make_config(folder: pathlib.Path, **changes) -> DataConfig:
         "num_predictions": (6, 11),
     }
     return DataConfig(**values | changes)
+
+
+def make_small_units(patch: pytest.MonkeyPatch) -> None:
+    """Many units and files, although the text is small. Only this process sees it."""
+    patch.setattr(documents, "UNIT_TOKENS", 2000)
+    patch.setattr(shards, "TOKENS_PER_FILE", 1 << 14)
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:

@@ -5,8 +5,7 @@ import pytest
 
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.prepare import prepare
-from tests.data.corpus.conftest import make_small_units
-from tests.data.corpus.corpora import make_config, quiet
+from tests.data.corpus.corpora import make_config, make_small_units, quiet
 
 
 @pytest.fixture(scope="module")
