@@ -22,7 +22,7 @@ class Phase:
     """A part of the training with one sequence length: steps first_step to last_step - 1.
 
     Attributes:
-      sequence_length: in tokens.
+      sequence_length: tokens of a sequence.
       batch_size: sequences of a step, over all devices.
       max_predictions_per_seq: masked positions of a sequence; 0 without masked-LM training.
       share: fraction of all steps.
@@ -73,7 +73,7 @@ def max_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int
       length: tokens of the sequence.
       prob: config.data.masked_lm_prob.
       rounding: config.data.mask_rounding.
-      examples: in the sequence, at most.
+      examples: maximum examples in the sequence.
     """
     mean = length * prob
     if examples > 1 and rounding != "bernoulli":
@@ -119,7 +119,7 @@ def duration_steps(text: str, phase: Phase, rows: int, steps: int) -> int:
       text: the duration.
       phase: has the batch size and the sequence length that examples and tokens are counted with.
       rows: training rows of an epoch.
-      steps: of the whole run.
+      steps: steps of the whole run.
     """
     number, unit = parse_duration("duration", text)
     steps_per_unit = {

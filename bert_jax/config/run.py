@@ -240,7 +240,7 @@ class RunConfig(Group):
         """Returns a copy with other values of some fields, given by dotted name.
 
         Args:
-          values: by dotted name.
+          values: new values by dotted name.
           model: another model; None: the same.
 
         Raises:

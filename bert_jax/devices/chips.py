@@ -15,7 +15,7 @@ class Chip:
 
     Attributes:
       flops: dense bfloat16 matrix products, in FLOP/s.
-      bandwidth: of its memory, in bytes/s; 0: not in the table.
+      bandwidth: memory bandwidth in bytes/s; 0: not in the table.
       interconnect: what it can send to other chips of a slice, or GPUs of a machine, at once, over
         all links, in bytes/s; 0: not in the table.
     """

@@ -76,7 +76,7 @@ def wait_or_fail(*, key: str, timeout_ms: int) -> None:
     orbax's own barrier they would wait for it until the time is over, which is 20 minutes.
 
     Args:
-      key: of the barrier.
+      key: name of the barrier.
       timeout_ms: milliseconds to wait.
 
     Raises:
@@ -115,7 +115,7 @@ def gather(key: str, text: str) -> list[str]:
 
     Args:
       key: a name that is used once.
-      text: of this process.
+      text: this process's text.
 
     Raises:
       RuntimeError: another process has failed; see `wait_or_fail`.

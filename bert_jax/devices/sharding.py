@@ -34,7 +34,7 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[
 
     Args:
       data, fsdp, tensor: sizes of the axes.
-      devices: in place of those that there are.
+      devices: devices to use instead of all.
 
     Raises:
       UserError: the sizes do not use exactly the devices that exist.
@@ -65,8 +65,8 @@ def arrange(sizes: Sequence[int], devices: Sequence[Any]) -> np.ndarray:
     them apart): it is left to the first axes, as far as their sizes go.
 
     Args:
-      sizes: of the axes; their product is the number of devices.
-      devices: as many in each slice.
+      sizes: sizes of the axes; their product is the number of devices.
+      devices: devices, as many in each slice.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     # Axes may need a part of a TPU's network, such as 64 x 2 x 2 of 16 x 16 chips.
@@ -140,7 +140,7 @@ def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
 
     Args:
       mesh: the devices.
-      rules: of the parameters.
+      rules: sharding rules of the parameters.
       state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer's state with
         the path and shape of a parameter, follow the rules; its `carry` is split like a batch; the
         others are replicated.
@@ -192,7 +192,7 @@ def abstract(tree: Any, shardings: Any) -> Any:
     """Returns shapes and dtypes of a tree of arrays with shardings; no array is created.
 
     Args:
-      tree: of arrays, or of anything with `shape` and `dtype`.
+      tree: tree of arrays, or of anything with `shape` and `dtype`.
       shardings: a tree like it, or one sharding for all of its leaves.
     """
     if isinstance(shardings, Sharding):

@@ -34,7 +34,7 @@ def export(model: LoadedModel, form: str, folder: str | os.PathLike) -> dict[str
     """Writes a model to a new folder, completely or not at all.
 
     Args:
-      model: from a workdir or from another program.
+      model: model of a workdir or of another program.
       form: "huggingface", which transformers loads, or "stablehlo", which needs only jax.
       folder: new or empty.
 

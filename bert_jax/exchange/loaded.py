@@ -38,7 +38,7 @@ class LoadedModel:
         an imported checkpoint lacked them.
       new_rows: "path[first row:]" -> tokens, of embedding tables whose last rows are random.
       checkpoint: the other program's checkpoint; None for a workdir.
-      report: how the tensors of `checkpoint` were used; None for a workdir.
+      report: use of the tensors of `checkpoint`; None for a workdir.
     """
 
     source: str

@@ -50,7 +50,7 @@ class Beam:
     Args:
       runner: a name in RUNNERS. DirectRunner is in this process, or with
         `--direct_running_mode=multi_processing` in processes of this machine.
-      flags: of the runner, each `--name` or `--name=value`.
+      flags: flags of the runner, each `--name` or `--name=value`.
 
     Raises:
       UserError: Beam is not installed, or does not accept the flags.
@@ -169,9 +169,9 @@ class _Units:
     """The units of a stage, sent to each worker once: jobs share most of their fields.
 
     Attributes:
-      jobs: of each unit, the file or folder that it writes last, and the job.
+      jobs: for each unit, the file or folder that it writes last, and the job.
       failure: a file that is written when nothing can be done about an error.
-      versions: of what is to run, as `versions`.
+      versions: versions to run with; see `versions`.
     """
 
     jobs: tuple[tuple[str, Callable[[], Any]], ...]

@@ -55,7 +55,7 @@ def check_scheme(name: str, text: str) -> None:
     """Refuses the address of an object store that is not supported.
 
     Args:
-      name: what the text was given as, for the message.
+      name: name of the flag or field, for the message.
       text: a path, an address, or any other text.
 
     Raises:
@@ -133,8 +133,8 @@ def publish(path: str | os.PathLike, source: str | os.PathLike = "") -> None:
     """Uploads a file or folder, if its path is in a working copy.
 
     Args:
-      path: of the working copy.
-      source: where the complete file or folder is; empty: at `path`.
+      path: path of the working copy.
+      source: the complete file or folder; empty: `path`.
     """
     if not (address := address_of(path)):
         return

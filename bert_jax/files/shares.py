@@ -30,7 +30,7 @@ class Share:
 
     Attributes:
       index, count: number of the program, from 0 on, and of all of them.
-      folder: of the work; what a program leaves that gave up is beside it.
+      folder: folder of the work; what a program leaves that gave up is beside it.
       started: when this program began, by the clock of the file system: earlier failures of others
         do not count.
     """
@@ -68,7 +68,7 @@ class Share:
 
         Args:
           paths: the files to wait for.
-          what: what they are, for the log.
+          what: their name in the log.
           log: takes a line a minute.
 
         Raises:

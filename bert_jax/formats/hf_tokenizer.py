@@ -35,7 +35,7 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
     """Returns the content of tokenizer.json: text -> [CLS] ids [SEP], or a pair with token types.
 
     Args:
-      tokenizer: of this package.
+      tokenizer: tokenizer of this package.
       vocabulary: the bytes of its vocabulary file.
 
     Raises:

@@ -58,7 +58,7 @@ class Bundle(Mapping[str, np.ndarray]):
     """The tensors of a checkpoint by name, mapped into memory and verified on access.
 
     Attributes:
-      entries: what the index has about each tensor, sorted by name.
+      entries: index entries of the tensors, sorted by name.
     """
 
     def __init__(self, prefix: str):

@@ -55,7 +55,7 @@ class WeightRow:
     """One parameter; `{i}` stands for the number of a layer.
 
     Attributes:
-      path: of the parameter in this package.
+      path: the parameter's path in this package.
       tensor: its name in the format.
       transform: a key of TRANSFORMS.
       part: (number, count) where the tensor, after `transform`, holds `count` parameters of one
@@ -86,8 +86,8 @@ class NonParameter:
 
     Attributes:
       pattern: regular expression of its full name.
-      reason: what it is.
-      equals: what its values must be: "" (anything), "arange", "zeros", "lower_triangle" (ones on
+      reason: description of the tensor.
+      equals: required values: "" (anything), "arange", "zeros", "lower_triangle" (ones on
         and below the diagonal), or the name of the tensor that it duplicates (and replaces where
         that tensor is missing).
     """
@@ -182,13 +182,13 @@ def import_params(
     """Converts the tensors of a checkpoint to parameters.
 
     Args:
-      tensors: by their names in the checkpoint.
+      tensors: tensors by their names in the checkpoint.
       table: names of the model's parameters in that format.
-      num_layers: of the encoder.
+      num_layers: layers of the encoder.
       expected: shape of each parameter of the model, by path.
       encoder: first part of the paths of the encoder's parameters, such as "bert"; all others
         belong to heads, which may be missing as a whole.
-      path: of the checkpoint, for messages.
+      path: path of the checkpoint, for messages.
 
     Returns:
       The parameters by path, float32, and the report. Parameters of missing heads are left out.

@@ -34,7 +34,7 @@ class AttentionReader:
     """Reads attention with a trained model.
 
     Attributes:
-      model: on the devices.
+      model: the model, on the devices.
       config: configuration of its encoder, with the attention implementation that returns
         probabilities.
       no_lens: why its layers predict no words; "" if they do.
@@ -44,7 +44,7 @@ class AttentionReader:
         """Compiles on first use.
 
         Args:
-          predictor: of the model.
+          predictor: the model's predictor.
           top_k: number of words listed for each prediction.
 
         Raises:
@@ -160,13 +160,13 @@ def _lens(
     """Returns what the embeddings and each layer would predict.
 
     Args:
-      config: of the encoder.
+      config: the encoder's configuration.
       top_k: number of words listed for each prediction.
       num_pieces: size of the vocabulary; the model's table may have more rows.
       reads_forward: whether each position predicts the next token; otherwise the batch's
         `masked_lm_positions` predict their own.
       params: parameters of encoder and head.
-      batch: what the encoder takes.
+      batch: the encoder's input.
       encoded: the encoder's output, which has `all_hidden`.
 
     Returns:

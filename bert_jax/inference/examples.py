@@ -17,7 +17,7 @@ class _Form:
 
     Attributes:
       names: fields, in the order in which a tuple gives them.
-      num_required: how many of them, from the first, must be given.
+      num_required: number of fields, from the first, that must be given.
       make: (fields, place for messages, number of the input) -> example.
       allowed: the forms of an input, for messages.
     """
@@ -74,7 +74,7 @@ def make_examples(kind: type, inputs: Iterable[Any], by_character: bool = False)
 
     Args:
       kind: the example class of the task, `TaskRow.example`.
-      inputs: in one of the forms in `_FORMS`; examples are passed on unchanged.
+      inputs: inputs in one of the forms in `_FORMS`; examples are passed on unchanged.
       by_character: whether each character of a text is a word to tag.
 
     Raises:

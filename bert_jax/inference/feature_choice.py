@@ -30,7 +30,7 @@ class Choice:
       layers: one of FEATURE_LAYERS; or the number of a layer, 0 the embeddings' output, -1 the last
         layer.
       weights: weights of the last layers for `weighted_sum`, the last layer's last.
-      level: what a vector represents, one of LEVELS.
+      level: unit that a vector represents, one of LEVELS.
       word: whether a word is its first piece or the mean of its pieces.
       pooling: whether a sentence is its [CLS], or the mean or maximum over all its tokens, [CLS]
         and [SEP] included.

@@ -27,7 +27,7 @@ class FeatureExtractor:
         """Compiles on first use.
 
         Args:
-          predictor: of the model.
+          predictor: the model's predictor.
           choice: which features.
 
         Raises:

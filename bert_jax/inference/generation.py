@@ -53,7 +53,7 @@ class Generator:
         """Finds the tokens that begin and end texts.
 
         Args:
-          model: on the devices.
+          model: the model, on the devices.
 
         Raises:
           UserError: the model does not predict next tokens, or its head was not trained.
@@ -106,12 +106,12 @@ class Generator:
         """Yields each prompt with the ids that follow it, `num_samples` times, in order.
 
         Args:
-          prompts: of `prompt`.
-          sampling: how words are chosen.
-          max_new_tokens: at most this many ids; fewer if the text ends.
-          seed: of the random choices.
-          num_samples: of each prompt.
-          length: that prompts are padded to, so that few are compiled; 0: that of the longest.
+          prompts: results of `prompt`.
+          sampling: settings of the choice of tokens.
+          max_new_tokens: maximum number of ids; fewer if the text ends.
+          seed: sampling seed.
+          num_samples: continuations of each prompt.
+          length: length to which prompts are padded, to compile few; 0: that of the longest.
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
         key = make_key(seed, "generation")
@@ -169,8 +169,8 @@ def continue_rows(
       keys: [batch], random keys.
       is_choice: bool[padded vocab], the words that may be chosen.
       model: configuration of the encoder.
-      sampling: how words are chosen.
-      max_new_tokens: at least 1.
+      sampling: settings of the choice of tokens.
+      max_new_tokens: maximum number of ids, at least 1.
       ends: words after which nothing follows.
     """
     decoder = CausalLMModel(model)

@@ -43,7 +43,7 @@ class TrainedModel:
 
     Attributes:
       config: configuration of the run.
-      folder: where the model was loaded from.
+      folder: folder from which the model was loaded.
       data: host side of the task, with its labels.
       tokenizer: the run's. Special tokens that an import initialized at random have the id -1, and
         are therefore not put around texts: the model has never seen them.

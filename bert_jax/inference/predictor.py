@@ -61,7 +61,7 @@ class Predictor:
         """Chooses the lengths of rows.
 
         Args:
-          model: on the devices.
+          model: the model, on the devices.
           batch_tokens: positions of a batch, padding included.
         """
         self.model = model
@@ -224,7 +224,7 @@ class TaskPredictor:
         """Compiles on first use.
 
         Args:
-          predictor: of the model.
+          predictor: the model's predictor.
           top_k: candidates for each mask.
 
         Raises:

@@ -49,7 +49,7 @@ def choose(sampling: Sampling, keys: jax.Array, logits: jax.Array) -> jax.Array:
     """Returns the next word of each row, int32[batch].
 
     Args:
-      sampling: how to choose.
+      sampling: settings of the choice.
       keys: [batch], one random key for each row.
       logits: float32[batch, words]; a word with -inf is never chosen.
     """

@@ -77,7 +77,7 @@ class BidirectionalLanguageModel(nn.Module):
         """Encodes a batch of streams and scores the words that follow.
 
         Args:
-          batch: what the encoder's `language_model` takes, and `carry`, the states before it;
+          batch: the input of the encoder's `language_model`, and `carry`, the states before it;
             without them, each row begins with zero states.
           deterministic: no dropout and no samples; otherwise a key "dropout" is required, which
             decides both.

@@ -129,7 +129,7 @@ class PreTrainingModel(nn.Module):
         """Encodes a batch and applies the heads.
 
         Args:
-          batch: what the encoder takes, int32[batch, predictions] `masked_lm_positions`, and with
+          batch: the encoder's input, int32[batch, predictions] `masked_lm_positions`, and with
             next-sentence prediction int32[batch, examples] `cls_positions`.
           deterministic: no dropout; otherwise a key "dropout" is required.
         """
@@ -172,7 +172,7 @@ class CausalLMModel(nn.Module):
         """Returns the scores of the word after each position.
 
         Args:
-          batch: what the encoder takes.
+          batch: the encoder's input.
           deterministic: no dropout; otherwise a key "dropout" is required.
         """
         hidden = self._encoder(batch, deterministic=deterministic).hidden

@@ -51,7 +51,7 @@ def choose(
 
     Args:
       name: a key of LAYER_CHOICES.
-      states: of the embeddings and each layer, float[batch, seq, hidden] each.
+      states: states of the embeddings and each layer, float[batch, seq, hidden] each.
       weights: one for each state that a `weighted_sum` or a mix adds; of these only.
       last_first: sums start with the last state and continue from the lowest; otherwise they run
         from the lowest to the last. The order decides the last bit of a floating-point sum: taggers

@@ -68,7 +68,7 @@ class Encoded:
         each; the last one is `hidden`. Empty unless requested.
       attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
         Empty unless requested.
-      cache: that the next call of `decode` continues from; None in all other calls.
+      cache: cache for the next call of `decode`; None in all other calls.
     """
 
     hidden: jax.Array
@@ -86,7 +86,7 @@ class Encoder(nn.Module):
     """The interface of every encoder module.
 
     Attributes:
-      config: of the class that the encoder's row in `MODELS` names.
+      config: configuration, of the class in the encoder's row of `MODELS`.
     """
 
     config: Any

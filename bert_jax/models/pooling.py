@@ -75,7 +75,7 @@ class EncoderWithPooler(nn.Module):
 
     Attributes:
       config: the encoder's configuration.
-      pool: of POOLS; BERT's is `cls`.
+      pool: a key of POOLS; BERT's is `cls`.
     """
 
     config: EncoderConfig
@@ -97,7 +97,7 @@ class EncoderWithPooler(nn.Module):
         """Returns what the encoder returns, and float[batch, examples, hidden].
 
         Args:
-          batch: what the encoder takes, and int32[batch, examples] `cls_positions`.
+          batch: the encoder's input and int32[batch, examples] `cls_positions`.
           deterministic, keep_all, keep_attention: see `Encoder`.
         """
         batch = complete_batch(batch)

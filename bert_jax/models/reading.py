@@ -43,7 +43,7 @@ class Reading:
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
-      scores: of the word after each position; None without `has_lm_head`.
+      scores: logits of the next token at each position; None without `has_lm_head`.
       mix_weights: float32[states] of a `ScalarMix`, before the softmax; None without one.
     """
 
@@ -65,7 +65,7 @@ def read_tokens(
     Args:
       model: configuration of the encoder.
       head: layers, mix and BiLSTM.
-      batch: what the encoder takes.
+      batch: the encoder's input.
       deterministic: no dropout.
       positions: int32[batch, tokens] that are read; None: all.
       is_read: bool[batch, tokens], which of them are real; these come first. None with `positions`
@@ -114,7 +114,7 @@ def read_pooled(
     Args:
       model: configuration of the encoder.
       head: layers, mix, BiLSTM and pooling.
-      batch: what the encoder takes, and int32[batch, examples] `cls_positions`.
+      batch: the encoder's input and int32[batch, examples] `cls_positions`.
       deterministic: no dropout.
     """
     batch = complete_batch(batch)
@@ -175,7 +175,7 @@ class ScalarMix(nn.Module):
         """Mixes states.
 
         Args:
-          states: of the embeddings and each layer, float32[batch, seq, hidden] each.
+          states: states of the embeddings and each layer, float32[batch, seq, hidden] each.
           is_token: bool[batch, seq], which positions the normalization counts.
 
         Returns:

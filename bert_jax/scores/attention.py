@@ -25,9 +25,9 @@ class Statistic:
     """A statistic of a head.
 
     Attributes:
-      title: in a few words.
-      meaning: what it is, and what a high value says.
-      unit: of the value; "" for a share of the attention or a ratio, from 0 to 1.
+      title: title in a few words.
+      meaning: definition, and what a high value says.
+      unit: unit of the value; "" for a share of the attention or a ratio, from 0 to 1.
     """
 
     title: str
@@ -56,7 +56,7 @@ def strongest_heads(values: np.ndarray, count: int) -> list[tuple[int, int, floa
 
     Args:
       values: float[layers, heads], of a statistic. Of equal values the first comes first.
-      count: at most this many.
+      count: maximum number of heads.
     """
     order = np.argsort(-values, axis=None, kind="stable")[:count]
     places = np.stack(np.unravel_index(order, values.shape), axis=1)

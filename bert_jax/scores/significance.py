@@ -17,7 +17,7 @@ class Welch:
     Attributes:
       difference: mean of the first minus mean of the second sample.
       statistic: the difference divided by its standard error.
-      degrees_of_freedom: by Welch and Satterthwaite.
+      degrees_of_freedom: degrees of freedom by Welch and Satterthwaite.
       p_value: two-sided.
     """
 

@@ -15,7 +15,7 @@ class SeedSummary:
     """One score over several seeds.
 
     Attributes:
-      standard_deviation: with n - 1; None for a single seed.
+      standard_deviation: sample standard deviation (n - 1); None for a single seed.
       degenerate: number of seeds that score no better than the majority class.
     """
 

@@ -165,7 +165,7 @@ class BidirectionalLMData(CorpusData):
     """The host side.
 
     Attributes:
-      metrics: what is reported, all of METRICS if empty.
+      metrics: metrics to report; all of METRICS if empty.
       vocab_size: maximum number of words that are predicted.
       num_samples, sum_over_time: see `BidirectionalLM`.
     """

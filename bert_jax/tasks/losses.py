@@ -76,7 +76,7 @@ def cross_entropy_of_scores(
     and the backward pass computes the logits of a part again.
 
     Args:
-      scores: of float[batch, seq, hidden] features.
+      scores: function from float[batch, seq, hidden] features to logits.
       labels: int32[batch, seq].
       max_logits: maximum number of logits of a part, over all devices; a part has at least one
         position of each row.
@@ -115,7 +115,7 @@ def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array
     """Cross-entropy and accuracy of one class of several.
 
     Args:
-      name: what the results are called.
+      name: name of the results.
       logits: float32[..., classes].
       labels: int32[...].
       weights: float32[...].

@@ -67,7 +67,7 @@ def choose_units(
 
     Args:
       order: [batch, seq] each, by which units are sorted, the last one first.
-      tokens: of the rows.
+      tokens: tokens of the rows.
       starts: bool[batch, seq], the first token of each unit.
       allowed: bool[batch, seq], at a start whether the unit may be chosen; None: all may.
     """

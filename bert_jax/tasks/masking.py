@@ -37,7 +37,7 @@ class MaskingRule:
 
     Attributes:
       masked_lm_prob: fraction of an example's tokens to predict.
-      final_prob: what it falls to, linearly over the run; 0: it is constant.
+      final_prob: final masking rate (linear decay over the run; 0: constant).
       max_predictions: P, slots for predictions in a row. A row of several examples should be
         packed so that all their predictions fit; otherwise P of them are chosen at random.
       masking: `subword` chooses tokens; `whole_word` words, in random order, leaving out those
@@ -48,7 +48,7 @@ class MaskingRule:
       mask_id: id of [MASK].
       never_masked: ids of [CLS], [SEP] and [PAD].
       is_continuation: for each id whether it continues a word; for `whole_word` and `span`.
-      rounding: of the n tokens of an example are chosen, p being `masked_lm_prob`,
+      rounding: number of tokens to choose of an example's n, p being `masked_lm_prob`:
         `half_even`: round(n * p), at least one, as in google-research/bert under Python 3;
         `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
         `bernoulli`: each candidate independently with probability p, so that any number is possible
@@ -101,7 +101,7 @@ def mask_batch(
     """Chooses the tokens to predict and hides them.
 
     Args:
-      key: of this batch.
+      key: random key of this batch.
       batch: int32[batch, seq] `input_ids` and `example_ids` (0: padding), `mask_units` for
         `phrase`, and anything else.
       rule: how.

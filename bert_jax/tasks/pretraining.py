@@ -46,7 +46,7 @@ class Pretraining(Task):
 
     Attributes:
       next_sentence: whether next sentences are predicted.
-      rule: how to mask on the device; None: the batches come with masks.
+      rule: masking on the device; None: the batches come with masks.
       predictions_per_token: masked positions of a row divided by its length, for FLOPs.
       id_characters: number of characters of each id's piece, for bits per character; (): none.
       top_k: number of candidates for each mask in the answers; 0: there are no answers.

@@ -125,7 +125,8 @@ class SpanData(Labelled):
         """The questions of a file.
 
         Raises:
-          UserError: as `read_questions`, or without `null_answers` none has an answer in its text.
+          UserError: see `read_questions`; or none has an answer in its text, without
+            `null_answers`.
         """
         has_answers = self.null_answers or not labelled
         for question in read_questions(path, counts, labelled):

@@ -52,7 +52,7 @@ class Task:
         """Applies random changes on the device, such as masks.
 
         Args:
-          key: of this batch.
+          key: random key of this batch.
           batch: the global batch.
           progress: float32[], the fraction of the run's steps that is done.
         """
@@ -66,8 +66,8 @@ class Task:
         alone: those of the whole batch are computed before the outputs of its microbatches.
 
         Args:
-          outputs: what the model returned.
-          batch: as `transform` returned it.
+          outputs: the model's outputs.
+          batch: the batch that `transform` returned.
         """
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class TaskData:
         Args:
           model: the encoder's configuration.
           tokenizer: the run's tokenizer.
-          phase: that is trained; None: the `answers` are the predictions for files.
+          phase: phase to train; None: the `answers` are the predictions for files.
           evaluate: whether held-out rows of the phase are evaluated.
         """
         raise NotImplementedError
@@ -140,9 +140,9 @@ class TaskData:
         """Returns a prediction for each example.
 
         Args:
-          examples: what was encoded.
-          rows: from `encode`.
-          answers: what the device side answered for each row.
+          examples: the encoded examples.
+          rows: the result of `encode`.
+          answers: the device side's answers for each row.
         """
         raise NotImplementedError
 
@@ -152,8 +152,8 @@ class TaskData:
         """Returns the metrics of an evaluation, the one that selects checkpoints first.
 
         Args:
-          rows: what was evaluated, LabelledRows or CorpusRows.
-          answers: what the device side answered for each row.
+          rows: the evaluated LabelledRows or CorpusRows.
+          answers: the device side's answers for each row.
           means: the means of the device's Sums, `loss` first.
 
         Returns:

@@ -63,7 +63,7 @@ class GptTokenizer(Tokenizer):
       vocabulary: the bytes of a `vocab.gpt` (gpt_vocabulary.py). The three special tokens are
         appended where it lacks them.
       lowercase: must be True; words are lower cased after they are split.
-      path: how errors name the vocabulary.
+      path: name of the vocabulary in errors.
 
     Raises:
       UserError: the vocabulary is not one, `lowercase` is False, or ftfy or spaCy is missing.
@@ -191,7 +191,7 @@ def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
 
     Args:
       text: the text as given.
-      fixed: what ftfy made of it.
+      fixed: the text after ftfy.
     """
     source = zip(fixed, _places_of_fixed_text(text, fixed), strict=True)
     places = [place for old, place in source for _ in old.translate(_DASHES)]

@@ -99,10 +99,10 @@ class PhraseMatcher:
     word it stands for.
 
     Args:
-      entries: of the lexicon.
-      tokenizer: of the rows.
-      path: how errors name the lexicon.
-      weights: of classes, by name; the others have weight 1.
+      entries: the lexicon's entries.
+      tokenizer: the tokenizer that made the rows.
+      path: name of the lexicon in errors.
+      weights: weights of classes by name; the others have weight 1.
 
     Attributes:
       classes: "", then the names of the classes in alphabetical order; the code of a phrase is

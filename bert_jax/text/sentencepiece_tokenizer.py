@@ -40,7 +40,7 @@ class SentencePieceTokenizer(Tokenizer):
     Args:
       vocabulary: the bytes of a .model file.
       lowercase: whether text is lower cased first; the model must be trained on such text.
-      path: how errors name the model.
+      path: name of the model in errors.
 
     Raises:
       UserError: it is not a SentencePiece model, or a special token is missing.

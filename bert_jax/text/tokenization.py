@@ -40,14 +40,14 @@ class Tokenizer:
     Args:
       vocabulary: the bytes of its file.
       lowercase: whether text is lower cased first.
-      path: how errors name the vocabulary.
+      path: name of the vocabulary in errors.
 
     Attributes:
       pieces: the piece of each id.
       is_continuation: bool[vocab], whether a piece continues the word before it.
       pad_id, unk_id, cls_id: ids of special tokens.
       sep_id: between two texts.
-      end_id: at the end of a sequence; BERT ends it with sep_id.
+      end_id: id that ends a sequence; BERT ends it with sep_id.
       mask_id: -1 if the tokenizer has no mask.
       random_words: int32[words], ids of the distinct pieces, in the vocabulary's order.
       fingerprint: sha256 of kind, case and vocabulary. Equal ones mean equal ids, with equal

@@ -35,8 +35,8 @@ class Vocabulary:
     """A vocabulary as one file.
 
     Attributes:
-      path: where it was read, for errors.
-      name: of its file; of its copy, if it was read from GPT's two files.
+      path: path of the vocabulary, for errors.
+      name: file name; the name of the copy, if it was read from GPT's two files.
       kind: a key of KINDS.
       content: the bytes of its copies.
     """

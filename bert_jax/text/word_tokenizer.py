@@ -36,7 +36,7 @@ class WordTokenizer(Tokenizer):
     Args:
       vocabulary: the bytes of the file.
       lowercase: whether text is lower cased (and, with basic tokenization, accents are removed).
-      path: how errors name the vocabulary.
+      path: name of the vocabulary in errors.
       grows: whether a word that the vocabulary lacks gets the next free id, in this object only,
         so that its characters are known; otherwise its id is `unk_id`.
 

@@ -93,9 +93,9 @@ class Checkpoints:
         """Starts to save in the background; the state is copied from the devices first.
 
         Args:
-          state: of training; its step names the checkpoint.
+          state: training state; its step names the checkpoint.
           meta: JSON values.
-          metrics: of an evaluation at this step, or empty.
+          metrics: results of an evaluation at this step, or empty.
 
         Raises:
           UserError: this checkpoint or the previous one could not be written, or `best_metric` is
@@ -268,7 +268,7 @@ class Checkpoints:
         """Reads a checkpoint directly into the shardings of `like`.
 
         Args:
-          step: of the checkpoint.
+          step: the checkpoint's step.
           like: abstract state (shapes, dtypes, shardings).
 
         Returns:

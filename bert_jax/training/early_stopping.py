@@ -13,8 +13,8 @@ class EarlyStopping:
 
     Args:
       limit: consecutive evaluations without improvement after which training ends; 0: never.
-      metric: that decides; see `metrics.is_best_when_low`.
-      evaluations: of the run so far, as metrics.jsonl has them.
+      metric: metric that decides; see `metrics.is_best_when_low`.
+      evaluations: the run's evaluations so far, as in metrics.jsonl.
     """
 
     def __init__(self, limit: int, metric: str, evaluations: Sequence[Mapping[str, Any]]):

@@ -37,7 +37,7 @@ def evaluate(
     """Evaluates the chosen checkpoint of a run and writes `results.json`.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: folder of the run.
       listener: receives `opened` and `evaluation`.
 

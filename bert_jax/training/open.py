@@ -54,7 +54,7 @@ def open_run(
     """Prepares missing data and opens everything. All processes call it.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: folder of the run.
       to_train: whether it is trained; otherwise labelled files to train on may be missing.
       mesh: the devices; None: all devices, as the configuration arranges them.

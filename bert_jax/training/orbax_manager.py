@@ -42,7 +42,7 @@ def open_manager(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager
     """Returns the manager of the checkpoints in a folder.
 
     Args:
-      folder: of all checkpoints.
+      folder: folder of all checkpoints.
       read_only: change nothing in it.
     """
     return ocp.CheckpointManager(

@@ -37,12 +37,12 @@ class Run:
     """Everything that training and evaluation need; the same on every process.
 
     Attributes:
-      config: of the run.
+      config: the run's configuration.
       workdir: folder of the run.
       mesh: all devices.
-      tokenizer: that made the data.
-      vocabulary_path: what the tokenizer was loaded from.
-      phases: with their steps.
+      tokenizer: the tokenizer that made the data.
+      vocabulary_path: file or folder of the tokenizer.
+      phases: the phases with their steps.
       data: host side of the task.
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
@@ -151,7 +151,7 @@ def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData
     """Returns the host side of the configured task, without labels.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       untrained: paths of the parameters that an import drew at random.
 
     Raises:
@@ -179,8 +179,8 @@ def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:
     """Returns the mesh of all devices, over which every batch of the run can be split evenly.
 
     Args:
-      config: of the run.
-      devices: in place of those that there are.
+      config: the run's configuration.
+      devices: devices to use instead of all.
 
     Raises:
       UserError: a batch cannot be split.

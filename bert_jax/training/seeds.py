@@ -32,7 +32,7 @@ def train_seeds(
     has the means of all scores as `eval`, and the spread of the first metric.
 
     Args:
-      config: of the runs; `seeds` says how many.
+      config: the runs' configuration; `seeds` is their number.
       workdir: folder of all seeds.
       listener: receives what each run reports.
       losses: further losses by name, see `train`.

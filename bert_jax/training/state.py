@@ -28,7 +28,7 @@ class TrainState:
     Attributes:
       step: int32[], updates so far, those not applied included; the number of the next batch.
       params: float32 tree.
-      opt_state: of the optax transformation; moments have the structure of `params`.
+      opt_state: the optax state; moments have the structure of `params`.
       nonfinite_streak: int32[], consecutive latest updates that were not applied because the loss
         or the gradient was not finite.
       carry: what the model carries from a batch to the next one, a tree of float32[batch, ...];
@@ -98,7 +98,7 @@ def init_state(
       task: decides the model.
       tx: decides the optimizer's state.
       mesh: the devices.
-      key: of the initial parameters.
+      key: random key for the initial parameters.
       params: initial parameters in their shardings; None: random ones.
       batch_size: rows of a batch, which decide the size of what is carried.
     """

@@ -62,7 +62,7 @@ def train(
     """Trains to the end, or until SIGTERM or SIGINT; resumes from the newest checkpoint.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: folder of the run; created if missing.
       listener: receives progress, metrics and messages in process 0.
       losses: further losses by name, functions (outputs, batch) -> Sum; see `tasks.auxiliary`.

@@ -122,7 +122,7 @@ def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -
     """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
 
     Args:
-      workdir: of the run.
+      workdir: folder of the run.
       lowercase, grows: see `load_tokenizer`.
 
     Raises:

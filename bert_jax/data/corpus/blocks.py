@@ -140,7 +140,7 @@ class RowFormat:
         """Lays rows out in the batch form.
 
         Args:
-          rows: from `Block.row`, or `padding`, which has weight zero.
+          rows: results of `Block.row`, or `padding`, which has weight zero.
 
         Returns:
           The fields of `batch.token_fields`, int32[batch, N] `next_sentence_labels` and

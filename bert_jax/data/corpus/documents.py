@@ -57,7 +57,7 @@ def tokenize_chunk(
     Args:
       source: reads `chunk`, as documents of sentences.
       tokenizer: encodes sentences.
-      key: of the hash of a document's text, by which documents are held out.
+      key: key for the hash of a document's text, by which documents are held out.
       folder: the folder to write, complete or not at all.
 
     Returns:
@@ -259,7 +259,7 @@ class Documents:
     Args:
       folder: written by `join_chunks` and `split_documents`.
       split: a name in SPLITS.
-      dtype: of the token ids.
+      dtype: dtype of the token ids.
       order: the document of the split for each number; None: as in the corpus.
     """
 

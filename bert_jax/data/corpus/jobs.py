@@ -43,7 +43,7 @@ class Jobs:
     """The jobs of one preparation, and where their files are; sent to the processes that do them.
 
     Attributes:
-      config: what to prepare.
+      config: configuration of the data.
       source: the text of the configuration.
       data_dir: the folder for the data.
       vocabulary: the path of the vocabulary in `data_dir`, which the first stage writes.

@@ -58,7 +58,7 @@ def prepare(
     a task of its own.
 
     Args:
-      config: what to prepare.
+      config: configuration of the data.
       data_dir: the folder for the data.
       num_processes: number of worker processes; 0: one for each core.
       log: takes lines of progress.

@@ -25,7 +25,7 @@ class RowCounts:
         """Counts rows.
 
         Args:
-          pairs: of their examples (pairs.PAIR).
+          pairs: pairs of their examples (pairs.PAIR).
           input_ids: all their ids before masking.
           lengths: int[rows], the tokens of each.
         """
@@ -73,8 +73,8 @@ class RowCounts:
         `lengths` are the numbers of `rows` of 1 to `width` tokens, of `width` + 1 to 2 `width`, ...
 
         Args:
-          sequence_length: of the rows.
-          tokenizer: of the ids.
+          sequence_length: tokens of a row.
+          tokenizer: the tokenizer that made the ids.
           unpredicted: ids that are never predicted.
         """
         sums = self.sums

@@ -244,8 +244,8 @@ class ShardRows:
 
     Args:
       paths: the shards, in order.
-      num_rows: of each of them.
-      form: of the rows.
+      num_rows: rows of each shard.
+      form: form of the rows.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class StreamFormat:
         """Lays rows out in the batch form of streams.
 
         Args:
-          rows: from `StreamBlock.row`, or `padding`.
+          rows: results of `StreamBlock.row` or `padding`.
 
         Returns:
           int32[batch, seq] `input_ids next_ids reverse_ids previous_ids`, `example_ids` (1, in
@@ -202,8 +202,8 @@ def make_block(
     Args:
       documents: the token store, in the order of the stream.
       items: STREAM_ROW[rows].
-      form: of the rows.
-      counts: of a shard.
+      form: form of the rows.
+      counts: counts of a shard.
     """
     document, slot = int(items["document"][0]), int(items["slot"][0])
     todo = int(items["length"].sum(dtype=np.int64)) + 1

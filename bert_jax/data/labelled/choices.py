@@ -42,7 +42,7 @@ def read_choices(
       path: a file; tables have a header.
       counts: `empty_texts`: contexts without text, which are kept; and the counts of tables.
       labelled: whether labels are read; every row must have one then.
-      columns: what to read.
+      columns: columns to read.
 
     Raises:
       UserError: naming the line, for missing columns, fewer than two endings, an empty ending, or

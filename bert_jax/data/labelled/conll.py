@@ -46,7 +46,7 @@ def read_tagged(
 
     Args:
       source: a file or a dataset.
-      counts: of what was repaired and converted.
+      counts: number of repairs and conversions by name.
       labelled: whether tags are read; every word must have one then.
       words: objects: the field with the words. CoNLL: their column if it is a number, else the
         first.

@@ -121,9 +121,9 @@ def encode_questions(
         context.
       doc_stride: tokens from the beginning of a window to that of the next.
       max_query_length: maximum number of tokens of a question; longer ones are truncated.
-      counts: of `questions_truncated`, `questions_of_several_rows`, `questions_not_learned` (no
-        answer is at its offset, or it has no token: their weight is 0) and `answers_in_no_window`
-        (too long for every window: trained as absent).
+      counts: updated with `questions_truncated`, `questions_of_several_rows`,
+        `questions_not_learned` (no answer is at its offset, or it has no token: their weight is 0)
+        and `answers_in_no_window` (too long for every window: trained as absent).
 
     Raises:
       UserError: `doc_stride` or `max_query_length` is not positive; there are no examples.

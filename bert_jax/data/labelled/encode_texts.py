@@ -34,7 +34,8 @@ def encode_texts(
       max_sequence_length: maximum number of tokens of a row, special tokens included.
       labels: the classes; None for a regression.
       kind: single, multi or regression.
-      counts: of `texts_truncated` and `tokens_cut_off`, of a pair in both orders once.
+      counts: updated with `texts_truncated` and `tokens_cut_off`; a pair in both
+        orders counts once.
       both_orders: whether a row is a pair in both orders, two sequences (Radford et al. 2018,
         section 3.3).
 

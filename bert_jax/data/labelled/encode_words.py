@@ -140,7 +140,7 @@ def encode_words(
       tokenizer: any; a word without pieces, such as control characters, is [UNK].
       max_sequence_length: maximum number of tokens of a row.
       labels: the tags.
-      counts: of `words_without_pieces`, `words_truncated` (to the pieces that fit into a
+      counts: updated with `words_without_pieces`, `words_truncated` (to the pieces that fit into a
         row) and `sentences_of_several_rows`.
       document_context: whether to fill rows with the sentences before and after; not those of a
         sentence of several rows.
@@ -227,7 +227,7 @@ def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[ra
     """Returns the words of each row of a sentence.
 
     Args:
-      starts: how many pieces of the document there are before each word, and altogether.
+      starts: number of pieces of the document before each word, and altogether.
       first, stop: the sentence is the words `first` to `stop - 1` of the document.
       room: pieces of a row.
     """

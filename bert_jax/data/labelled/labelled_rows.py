@@ -23,7 +23,7 @@ class LabelledRows:
       name: `train`, `eval`, or a name in config.data.more_eval.
       source: the file, or tfds:NAME[SPLIT].
       sha256: `source_sha256` of the source.
-      examples: in the order of the file.
+      examples: examples in the order of the file.
       rows: the encoded examples; an example may have several.
       counts: what was repaired, truncated or left out, by name; counts of 0 are left out.
       pad_lengths: bucket lengths of batches, ascending.

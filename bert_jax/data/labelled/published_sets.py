@@ -23,13 +23,13 @@ class TextTask:
     """A published set.
 
     Attributes:
-      columns: of its files; the first that the first line of a file has are read.
-      test_columns: of files without labels, if they differ.
+      columns: columns of its files; the first that the first line of a file has are read.
+      test_columns: columns of files without labels, if they differ.
       tfds: columns of its dataset in tensorflow-datasets, if it has one.
-      labels: in the order of their numbers; empty: a regression.
+      labels: labels in the order of their numbers; empty: a regression.
       aliases: other spellings of labels in files -> label.
       submissions: split -> name of the file to submit.
-      limits: of a regression's numbers.
+      limits: limits of a regression's numbers.
     """
 
     columns: tuple[Columns, ...]
@@ -102,7 +102,7 @@ def _glue(
     Args:
       file: name of the file of test predictions that gluebenchmark.com takes.
       columns: possible columns of its files; without `tfds`, the dataset has the first ones.
-      labels: in the order of tensorflow-datasets.
+      labels: labels in the order of tensorflow-datasets.
       numbered: whether files have the numbers of labels.
       fields: further fields of `TextTask`.
     """

@@ -34,7 +34,7 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
 
     Args:
       path: a file.
-      counts: of the list above.
+      counts: counts of the list above.
       labelled: whether answers are read; every question must have a list of them then. If it is
         empty, the question is impossible, as in the official script.
 

@@ -202,7 +202,7 @@ def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
     """Returns the value of a column of a row or a field of an object.
 
     Args:
-      role: of the column, for the message.
+      role: role of the column, for the message.
 
     Raises:
       UserError: there is no such column; the message lists all columns.

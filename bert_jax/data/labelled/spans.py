@@ -86,10 +86,10 @@ def choose_spans(
     after it, and has at most `max_answer_length` tokens.
 
     Args:
-      context: of the question.
+      context: the question's context.
       windows: all of the question, `QuestionRows.windows`.
       start_logits, end_logits: float[length] of each window's row.
-      max_answer_length: in tokens.
+      max_answer_length: maximum tokens of an answer.
       n_best: most answers.
 
     Raises:

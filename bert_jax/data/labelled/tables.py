@@ -51,7 +51,7 @@ class Columns:
     Attributes:
       label: a column with the label, or several columns with 1 or 0, one for each class
         (multi-label).
-      separator: of several labels in the label's column (multi-label); None: it has one.
+      separator: separator of several labels in the label's column (multi-label); None: it has one.
       id: column of the ids; None: the number of the row is the id.
       keep: (column, value): only rows with that value are read.
     """
@@ -121,8 +121,8 @@ def read_table(
 
     Args:
       source: a file, or tfds:NAME[SPLIT].
-      columns: what to read.
-      counts: of the list above.
+      columns: columns to read.
+      counts: counts of the list above.
       labelled: whether labels are read; every row must have one then.
       leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
         instead of raising.

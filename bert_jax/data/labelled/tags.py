@@ -29,7 +29,7 @@ class TagReader:
     """Reads the tags of one file, sentence by sentence; `finish` then counts its scheme.
 
     Args:
-      counts: of what was converted.
+      counts: number of conversions by name.
       plain: the tags are not entities (for example parts of speech), and are not converted.
     """
 
@@ -43,8 +43,8 @@ class TagReader:
         """Converts the tags of a sentence.
 
         Args:
-          tags: of its words.
-          num_words: how many words there are.
+          tags: tags of its words.
+          num_words: number of words.
           where: returns the place of a tag, from its number.
 
         Raises:

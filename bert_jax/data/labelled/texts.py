@@ -67,7 +67,7 @@ class TextRow:
     Special tokens that the tokenizer does not have (id -1) are left out.
 
     Attributes:
-      text: where it comes from.
+      text: name of its source.
       input_ids: int32[tokens].
       first_length: number of tokens in [CLS] A [SEP].
       word_positions: int32[...], the positions of all tokens but the special ones.

@@ -22,7 +22,7 @@ class CharacterCnn(nn.Module):
 
     Attributes:
       config: an `ElmoConfig`.
-      features: of a word.
+      features: features of a word.
     """
 
     config: Any

@@ -59,7 +59,7 @@ def rotate(x: jax.Array, by: Rotation) -> jax.Array:
 
     Args:
       x: float[batch, seq, heads, head_dim].
-      by: of `rotation`.
+      by: result of `rotation`.
 
     Returns:
       An array of the shape and dtype of `x`; the arithmetic is float32.

@@ -24,7 +24,7 @@ def has_splash(shape: tuple[int, ...], mask: AttentionMask) -> bool:
     split the batch and the heads evenly.
 
     Args:
-      shape: of the queries, (batch, seq, heads, head_dim).
+      shape: shape of the queries, (batch, seq, heads, head_dim).
       mask: which positions attend to which.
     """
     batch, length, heads, _ = shape
