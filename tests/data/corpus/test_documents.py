@@ -87,18 +87,6 @@ def test_every_sentence_comes_back(vocab_size, num_chunks, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"]
 
 
-def test_some_sentences_of_a_document_in_another_order_of_documents(tmp_path):
-    folder = store(tmp_path, [[["2 3", "4", "5 6 7"], ["8"]]])
-    split_documents(folder, 0.0)
-    documents = Documents(folder, "train", id_dtype(10), order=[1, 0])
-    assert list(documents.starts(1)) == [0, 2, 3, 6]
-    assert list(documents.starts(1, first=1)) == [2, 3, 6]
-    assert list(documents.starts(1, first=1, count=1)) == [2, 3]
-    assert list(documents.starts(1, first=2, count=9)) == [3, 6]
-    assert list(documents.starts(0)) == [6, 7]
-    documents.close()
-
-
 def test_what_has_no_token_is_left_out_and_counted(tmp_path):
     source = Chunks([[["2 1 3", " ", "4"], ["", " "], ["1"]]])
     tokenizer = NumberTokenizer(10)
@@ -171,44 +159,3 @@ def test_too_few_documents_are_refused(documents, share, message, tmp_path):
     folder = store(tmp_path, [make_documents(documents) * 2])
     with pytest.raises(ValueError, match=message):
         split_documents(folder, share)
-
-
-def test_units_cover_the_documents_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents_lib, "UNIT_TOKENS", 100)
-    folder = store(tmp_path, [make_documents(60)])
-    split, _ = split_documents(folder, 0.0)
-    units = split["train"].units
-    assert [unit[0] for unit in units] == [0] + [unit[1] for unit in units[:-1]]
-    assert units[-1][1] == 60
-    assert len(units) > 10 and all(first < last for first, last in units)
-
-
-def test_an_interrupted_chunk_does_not_look_complete(tmp_path):
-    class Breaking(Chunks):
-        def read(self, chunk: int, counts: Counter):
-            yield ["2 3"]
-            raise ValueError("bad text")
-
-    with pytest.raises(ValueError, match="bad text"):
-        tokenize_chunk(Breaking([]), 0, NumberTokenizer(10), b"", str(tmp_path / "c"))  # pyright: ignore
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("vocab_size", [1000, 70_000])
-def test_a_run_goes_on_into_the_next_document_after_a_separator(vocab_size, tmp_path):
-    dtype = id_dtype(vocab_size)
-    folder = store(tmp_path, [make_documents(12, vocab_size)], vocab_size)
-    split_documents(folder, 0.2)
-    for split in ("train", "validation"):
-        texts = [sum(document, []) for document in contents(folder, split, dtype)]
-        documents = Documents(folder, split, dtype)
-        for number in range(len(texts) - 3):
-            joined = sum(([*text, 3] for text in texts[number : number + 4]), [])
-            start = documents.starts(number)[0]
-            for skipped in (0, len(texts[number]) - 1):
-                for length in range(1, len(joined) - skipped):
-                    run = documents.run(number, start + skipped, length, dtype.type(3).tobytes())
-                    found = np.frombuffer(run, dtype).tolist()
-                    # A run never ends with a separator: it would reach for the next document.
-                    assert found == joined[skipped : skipped + length]
-        documents.close()

@@ -156,17 +156,11 @@ def test_a_dump_shows_the_units(manifest):
     assert words.replace(" ", "") == pieces.replace(" ##", "").replace(" ", "").replace("##", "")
 
 
-def test_a_lexicon_that_cannot_be_used_is_refused(text, tmp_path):
+def test_a_lexicon_that_cannot_be_used_is_refused_before_any_work(text, tmp_path):
+    """tests/text/test_lexicon.py has all messages."""
     folder, path = tmp_path / "data", tmp_path / "names.txt"
-    config = phrase_config(text, lexicon=str(path), vocab="train:wordpiece", lexicon_weights=())
-    for content, changes, message in (
-        (None, {}, "The lexicon .*names.txt cannot be read: No such file"),
-        ("ba co\tperson\n", {"lexicon_weights": ("persn=2",)}, "'persn', which no phrase in .*nam"),
-        ("ba\n\u200b\n", {}, "names.txt, line 2: the phrase .* has no tokens: remove it."),
-        ("ba co\tx\nBA CO\ty\n", {}, "names.txt: 'BA CO' has the class 'y' in line 2 and 'x' in"),
-    ):
-        if content is not None:
-            path.write_text(content)
-        with pytest.raises(ValueError, match=message):
-            prepare(dataclasses.replace(config, **changes), str(folder), 1)
-        assert not (folder / "unfinished").exists()
+    path.write_text("ba co\tperson\n")
+    config = phrase_config(text, lexicon=str(path), lexicon_weights=("persn=2",))
+    with pytest.raises(ValueError, match="'persn', which no phrase in .*names.txt"):
+        prepare(config, str(folder), 1)
+    assert not folder.exists()

@@ -100,15 +100,11 @@ def test_the_rows_are_every_sentence_of_every_document_in_both_directions(prepar
             assert manifest.num_rows(split, length) == -(-len(expected) // length)
         seen += documents
     assert sorted(seen) == sorted(texts)
+    files = manifest.content["splits"]["train"]["sequence_lengths"]["8"]["files"]
+    assert len(files) > 2
     train = dict(documents_in_order(manifest, texts))["train"]
     places = [texts.index(document) for document in train]
     assert places != sorted(places)  # documents are shuffled
-
-
-def test_several_files_have_the_rows_in_order(prepared):
-    _, manifest = prepared
-    files = manifest.content["splits"]["train"]["sequence_lengths"]["8"]["files"]
-    assert [file["rows"] for file in files[:-1]] == [512] * (len(files) - 1) and len(files) > 2
 
 
 def test_a_seed_decides_the_order_of_the_documents(tmp_path):

@@ -123,14 +123,6 @@ def test_a_task_that_fails_stops_the_others(tmp_path):
     assert contents(tmp_path / "data") == contents(tmp_path / "one")
 
 
-def test_other_settings_are_refused_to_a_task(text, tmp_path):
-    folder = tmp_path / "data"
-    with pytest.raises(KeyboardInterrupt):
-        prepare(make_config(text), str(folder), 1, interrupt, (0, 2))
-    errors = run_tasks(make_config(text, seed=2), folder, [1], 2)
-    assert "seed: 1 there, 2 requested" in str(errors[1])
-
-
 def test_all_tasks_have_the_same_number_of_tasks(text, prepared, tmp_path):
     """Others are refused, whichever begins first, and disturb nobody: units would be nobody's."""
     config = make_config(text)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
-from bert_jax.data.labelled.examples import TaggedExample
 
 
 @pytest.fixture
@@ -16,19 +15,13 @@ def read(read_file):
     return read
 
 
-def content_of(examples):
-    return [(e.words, e.tags, e.document) for e in examples]
-
-
-def test_two_columns(read, tmp_path):
-    examples, counts = read("EU B-ORG\nrejects O\n\n\n  \nPeter\tB-PER\nBlackburn\tI-PER")
-    assert examples == [
-        TaggedExample(f"{tmp_path}/f.conll, line 1", "0", ("EU", "rejects"), ("B-ORG", "O"), 0),
-        TaggedExample(
-            f"{tmp_path}/f.conll, line 6", "1", ("Peter", "Blackburn"), ("B-PER", "I-PER"), 1
-        ),
-    ]
-    assert counts == {"iob2_files": 1}
+def shown(examples):
+    """Each sentence as "document: word/tag word/tag"."""
+    lines = []
+    for e in examples:
+        words = [f"{word}/{tag}" for word, tag in zip(e.words, e.tags or e.words, strict=True)]
+        lines.append(" ".join([f"{e.document}:", *(words if e.tags is not None else e.words)]))
+    return lines
 
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
@@ -41,50 +34,68 @@ Peter NNP B-NP I-PER
 
 BRUSSELS NNP B-NP I-LOC
 """
+NAMES = ["0: EU/B-ORG rejects/O", "0: Peter/B-PER", "1: BRUSSELS/B-LOC"]
+COUNTS = {"docstart_lines": 2, "tags_converted": 3, "iob1_files": 1}
+TAGGED = "EU B-ORG\nrejects O\n\n\n  \nPeter\tB-PER\nBlackburn\tI-PER"
+CHINESE = b"\xef\xbb\xbf" + "\u5317\tB-LOC\n\u4eac\tI-LOC\n\u3000\tO\n\tO\n\n".encode()
 
 
-def test_documents_and_the_last_of_four_columns(read):
-    for content in (CONLL_2003, CONLL_2003.replace("\n", "\r\n").replace(" ", "\t")):
-        examples, counts = read(content)
-        assert content_of(examples) == [
-            (("EU", "rejects"), ("B-ORG", "O"), 0),
-            (("Peter",), ("B-PER",), 0),
-            (("BRUSSELS",), ("B-LOC",), 1),
-        ]
-        assert counts["docstart_lines"] == 2 and counts["tags_converted"] == 3
-        assert counts["iob1_files"] == 1
+@pytest.mark.parametrize(
+    "content, arguments, expected, counts",
+    [
+        (TAGGED, {}, ["0: EU/B-ORG rejects/O", "1: Peter/B-PER Blackburn/I-PER"], None),
+        (CONLL_2003, {}, NAMES, COUNTS),
+        (CONLL_2003.replace(" ", "\t"), {}, NAMES, COUNTS),
+        # Sentences before the first mark are a document.
+        ("a O\n\nb O\n\n-DOCSTART- O\n\nc O\n", {}, ["0: a/O", "0: b/O", "1: c/O"], None),
+        # Columns by their numbers; those of the tags are not looked at where they are not wanted.
+        (CONLL_2003, {"tags": 2}, ["0: EU/B-NP rejects/B-VP", "0: Peter/B-NP"], None),
+        (CONLL_2003, {"tags": 1, "plain": True}, ["0: EU/NNP rejects/VBZ"], None),
+        (CONLL_2003, {"words": 1}, ["0: NNP/B-ORG VBZ/O"], None),
+        ("a NN\n", {"labelled": False}, ["0: a"], {}),
+        ("a\nb\n\nc\n", {"labelled": False}, ["0: a b", "1: c"], {}),
+        # By characters, with blank words.
+        (
+            CHINESE,
+            {},
+            ["0: \u5317/B-LOC \u4eac/I-LOC \u3000/O /O"],
+            {"utf8_boms": 1, "iob2_files": 1, "blank_words": 2},
+        ),
+    ],
+)
+def test_columns(read, content, arguments, expected, counts):
+    examples, counted = read(content, **arguments)
+    assert shown(examples)[: len(expected)] == expected
+    assert counts is None or counted == counts
 
 
-def test_sentences_before_the_first_mark_are_a_document(read):
-    examples, _ = read("a O\n\nb O\n\n-DOCSTART- O\n\nc O\n")
-    assert [e.document for e in examples] == [0, 0, 1]
+def test_sentences_have_numbers_and_places(read, tmp_path):
+    first, second = read(TAGGED)[0]
+    assert (first.id, first.where) == ("0", f"{tmp_path}/f.conll, line 1")
+    assert (second.id, second.where) == ("1", f"{tmp_path}/f.conll, line 6")
 
 
-def test_other_columns_by_their_numbers(read):
-    examples, _ = read(CONLL_2003, tags=2)
-    assert examples[0].tags == ("B-NP", "B-VP")
-    examples, _ = read(CONLL_2003, tags=1, plain=True)
-    assert examples[0].tags == ("NNP", "VBZ")
-    examples, _ = read(CONLL_2003, words=1)
-    assert examples[0].words == ("NNP", "VBZ")
+def test_objects_with_lists_of_words_and_tags(read):
+    rows = [
+        {"tokens": ["a", "b"], "tags": ["I-X", "O"], "document": "one", "id": "first"},
+        {"tokens": [], "tags": [], "document": "one"},
+        {"tokens": ["c"], "tags": ["I-X"], "document": "two"},
+        {"tokens": ["d"], "tags": ["I-X"]},
+        {"tokens": ["e"], "tags": ["I-X"]},
+    ]
+    examples, counts = read("\n".join(map(json.dumps, rows)))
+    assert shown(examples) == ["0: a/B-X b/O", "0:", "1: c/B-X", "2: d/B-X", "3: e/B-X"]
+    assert [e.id for e in examples] == ["first", "1", "2", "3", "4"]
+    assert counts == {"iob1_files": 1, "tags_converted": 4, "empty_sentences": 1}
 
 
-def test_one_column_is_only_to_predict(read):
-    examples, counts = read("a\nb\n\nc\n", labelled=False)
-    assert content_of(examples) == [(("a", "b"), None, 0), (("c",), None, 1)]
-    assert not counts
-
-
-def test_tags_are_not_looked_at_where_they_are_not_wanted(read):
-    assert content_of(read("a NN\n", labelled=False)[0]) == [(("a",), None, 0)]
-
-
-def test_chinese_by_characters_with_blank_words(read):
-    content = "\u5317\tB-LOC\n\u4eac\tI-LOC\n\u3000\tO\n\tO\n\n".encode()
-    examples, counts = read(b"\xef\xbb\xbf" + content)
-    assert examples[0].words == ("\u5317", "\u4eac", "\u3000", "")
-    assert examples[0].tags == ("B-LOC", "I-LOC", "O", "O")
-    assert counts == {"utf8_boms": 1, "iob2_files": 1, "blank_words": 2}
+def test_plain_lines_one_for_one(read):
+    examples, counts = read("a b.\n\n c\n", read_plain_words)
+    assert shown(examples) == ["0: a b.", "1:", "2: c"] and counts == {"empty_sentences": 1}
+    examples, _ = read("\u5317\u4eac x\n", read_plain_words, by_character=True)
+    assert examples[0].words == ("\u5317", "\u4eac", "x")
+    with pytest.raises(ValueError, match="has no lines"):
+        read("", read_plain_words)
 
 
 @pytest.mark.parametrize(
@@ -100,56 +111,15 @@ def test_chinese_by_characters_with_blank_words(read):
         ("a O\n", {"tags": 3}, "line 1: no column 3; the 2 columns"),
         ("a O\nb NN\n", {}, "line 2: invalid tag 'NN'"),
         (b"a O\n\xff O\n", {}, "line 2: invalid UTF-8"),
+        ({"words": []}, {}, r"line 1: no column 'tokens' \(data.text_a\); it has 'words'"),
+        ({"tokens": ["a"]}, {}, r"no column 'tags' \(data.label\); it has 'tokens'"),
+        ({"tokens": "a b"}, {}, "'tokens' .* is not a list but a str"),
+        ({"tokens": ["a", 5]}, {}, "an element of 'tokens' .* is a JSON int"),
+        ({"tokens": ["a"], "tags": [0]}, {}, "an element of 'tags' .* is a JSON int"),
+        ({"tokens": ["a"], "tags": ["O", "O"]}, {}, "line 1: 1 words with 2 tags"),
     ],
 )
 def test_errors(read, content, arguments, message):
+    name = {"name": "f.json"} if isinstance(content, dict) else {}
     with pytest.raises(ValueError, match=message):
-        read(content, **arguments)
-
-
-ROWS = [
-    {"tokens": ["a", "b"], "tags": ["I-X", "O"], "document": "one", "id": "first"},
-    {"tokens": [], "tags": [], "document": "one"},
-    {"tokens": ["c"], "tags": ["I-X"], "document": "two"},
-    {"tokens": ["d"], "tags": ["I-X"]},
-    {"tokens": ["e"], "tags": ["I-X"]},
-]
-
-
-def test_json_lines(read):
-    examples, counts = read("\n".join(map(json.dumps, ROWS)))
-    assert content_of(examples) == [
-        (("a", "b"), ("B-X", "O"), 0),
-        ((), (), 0),
-        (("c",), ("B-X",), 1),
-        (("d",), ("B-X",), 2),
-        (("e",), ("B-X",), 3),
-    ]
-    assert [e.id for e in examples] == ["first", "1", "2", "3", "4"]
-    assert counts == {"iob1_files": 1, "tags_converted": 4, "empty_sentences": 1}
-
-
-@pytest.mark.parametrize(
-    "row, message",
-    [
-        ({"words": []}, r"line 1: no column 'tokens' \(data.text_a\); it has 'words'"),
-        ({"tokens": ["a"]}, r"no column 'tags' \(data.label\); it has 'tokens'"),
-        ({"tokens": "a b"}, "'tokens' .* is not a list but a str"),
-        ({"tokens": ["a", 5]}, "an element of 'tokens' .* is a JSON int"),
-        ({"tokens": ["a"], "tags": [0]}, "an element of 'tags' .* is a JSON int"),
-        ({"tokens": ["a"], "tags": ["O", "O"]}, "line 1: 1 words with 2 tags"),
-    ],
-)
-def test_broken_objects(read, row, message):
-    with pytest.raises(ValueError, match=message):
-        read(row, name="f.json")
-
-
-def test_plain_lines_one_for_one(read):
-    examples, counts = read("a b.\n\n c\n", read_plain_words)
-    assert content_of(examples) == [(("a", "b."), None, 0), ((), None, 1), (("c",), None, 2)]
-    assert counts == {"empty_sentences": 1}
-    examples, _ = read("\u5317\u4eac x\n", read_plain_words, by_character=True)
-    assert examples[0].words == ("\u5317", "\u4eac", "x")
-    with pytest.raises(ValueError, match="has no lines"):
-        read("", read_plain_words)
+        read(content, **name | arguments)

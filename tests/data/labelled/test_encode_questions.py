@@ -57,12 +57,6 @@ def test_windows_a_stride_apart():
     assert rows.example_starts.tolist() == [0, 3] and counts == {"questions_of_several_rows": 1}
 
 
-def test_a_stride_longer_than_a_window_loses_nothing():
-    rows, _ = encode([ask("a b c d e f g a b c d")], length=10, stride=100)
-    first_characters = [window.spans[:, 0].tolist() for window in rows.windows(0)]
-    assert first_characters == [[0, 2, 4, 6, 8, 10], [12, 14, 16, 18, 20]]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_every_token_has_one_window_with_most_context(seed):
     rng = random.Random(seed)

@@ -26,16 +26,75 @@ def read(read_file):
     return read
 
 
-def test_a_row_is_an_example_with_its_place(read, tmp_path):
-    (first, second), counts = read("label\ta\tb\n1\tone \ttwo\n0\tthree\t\n")
-    assert first == TextExample(f"{tmp_path}/file.tsv, line 2", "0", "one ", "two", ("1",))
-    assert (second.id, second.text_b, second.labels) == ("1", "", ("0",))
-    assert counts == {"empty_texts": 1}
+def shown(examples):
+    """Each example as "id: text_a | text_b -> labels"."""
+    lines = []
+    for e in examples:
+        texts = e.text_a if e.text_b is None else f"{e.text_a} | {e.text_b}"
+        labels = "" if e.labels is None else f" -> {','.join(e.labels)}"
+        lines.append(f"{e.id}: {texts}{labels}")
+    return lines
 
 
-def test_tsv_is_not_quoted(read):
-    examples, _ = read('a\tb\tlabel\n"He said\tyes"\tx\n""\t"\ty\n')
-    assert [(e.text_a, e.text_b) for e in examples] == [('"He said', 'yes"'), ('""', '"')]
+LABELS = [{"a": "x", "b": "y", "label": value} for value in ("c", 2, 0.5, True)]
+OF_JSON = ["0: x | y -> c", "1: x | y -> 2", "2: x | y -> 0.5", "3: x | y -> true"]
+SEVERAL = Columns("a", label="label", separator=",")
+LISTS = [{"a": "x", "label": ["p", "q"]}, {"a": "y", "label": []}]
+
+
+@pytest.mark.parametrize(
+    "content, columns, expected, counts",
+    [
+        (
+            "label\ta\tb\n1\tone \ttwo\n0\tthree\t\n",
+            PAIRS,
+            ["0: one  | two -> 1", "1: three |  -> 0"],
+            {"empty_texts": 1},
+        ),
+        # TSV is not quoted.
+        (
+            'a\tb\tlabel\n"He said\tyes"\tx\n""\t"\ty\n',
+            PAIRS,
+            ['0: "He said | yes" -> x', '1: "" | " -> y'],
+            {},
+        ),
+        ("gj04\t1\t\tA sentence.\n", Columns(3, label=1), ["0: A sentence. -> 1"], {}),
+        ("\n".join(map(json.dumps, LABELS)), PAIRS, OF_JSON, {}),
+        (json.dumps(LABELS, indent=1), PAIRS, OF_JSON, {}),
+        (
+            "a\tb\tlabel\nx\ty\t good \n\n \nx\ty\tgood\n",
+            PAIRS,
+            ["0: x | y -> good", "1: x | y -> good"],
+            {"labels_stripped": 1, "blank_lines": 2},
+        ),
+        # Several labels in a column, a list, or columns of their own.
+        ("a\tlabel\nx\tp,q\ny\t\n", SEVERAL, ["0: x -> p,q", "1: y -> "], {}),
+        ("\n".join(map(json.dumps, LISTS)), SEVERAL, ["0: x -> p,q", "1: y -> "], {}),
+        (
+            "a\tp\tq\nx\t1\t1.0\ny\t0\tfalse\n",
+            Columns("a", label=("p", "q")),
+            ["0: x -> p,q", "1: y -> "],
+            {},
+        ),
+        ("index\ta\tlabel\n7\tx\t1\n", Columns("a", None, "label", id="index"), ["7: x -> 1"], {}),
+        (
+            "language\ta\tlabel\nen\tx\t1\nzh\ty\t0\n",
+            Columns("a", label="label", keep=("language", "zh")),
+            ["0: y -> 0"],
+            {"rows_left_out": 1},
+        ),
+    ],
+)
+def test_rows_become_examples(read, content, columns, expected, counts):
+    name = "f.json" if content[0] in "[{" else "f.tsv"
+    examples, counted = read(content, columns, name)
+    assert shown(examples) == expected and counted == counts
+
+
+def test_labels_are_not_looked_at_where_they_are_not_wanted(read, tmp_path):
+    for content in ("a\tb\nx\ty\n", "a\tb\tlabel\nx\ty\t\n"):
+        (example,), _ = read(content, labelled=False)
+        assert example == TextExample(f"{tmp_path}/file.tsv, line 2", "0", "x", "y", None)
 
 
 TRICKY = [
@@ -54,58 +113,6 @@ def test_quoted_fields_are_what_the_csv_module_wrote(read, tmp_path, ending):
     assert [[e.text_a, e.text_b, *e.labels] for e in examples] == TRICKY
     assert [e.where.split()[-1] for e in examples] == ["2", "6", "7"]
     assert counts == {"empty_texts": 2} | ({"crlf_lines": 4} if ending == "\r\n" else {})
-
-
-def test_columns_by_number_where_there_is_no_header(read):
-    examples, _ = read("gj04\t1\t\tA sentence.\n", Columns(3, label=1))
-    assert [(e.where[-6:], e.text_a, e.labels) for e in examples] == [
-        ("line 1", "A sentence.", ("1",))
-    ]
-    assert [parse_column(name) for name in ("3", "text", "")] == [3, "text", None]
-
-
-def test_json_lines_and_arrays_are_tables_too(read):
-    rows = [{"a": "x", "b": "y", "label": value} for value in ("c", 2, 0.5, True)]
-    expected = [("c",), ("2",), ("0.5",), ("true",)]
-    for content in ("\n".join(map(json.dumps, rows)), json.dumps(rows, indent=1)):
-        examples, _ = read(content, name="f.json")
-        assert [e.labels for e in examples] == expected
-
-
-def test_labels_are_stripped_and_counted(read):
-    examples, counts = read("a\tb\tlabel\nx\ty\t good \n\n \nx\ty\tgood\n")
-    assert [e.labels for e in examples] == [("good",)] * 2
-    assert counts == {"labels_stripped": 1, "blank_lines": 2}
-
-
-def test_several_labels_in_a_column_a_list_or_columns_of_their_own(read):
-    separated = Columns("a", label="label", separator=",")
-    examples, _ = read("a\tlabel\nx\tp,q\ny\t\n", separated)
-    assert [e.labels for e in examples] == [("p", "q"), ()]
-    rows = [{"a": "x", "label": ["p", "q"]}, {"a": "y", "label": []}]
-    examples, _ = read("\n".join(map(json.dumps, rows)), separated, "f.jsonl")
-    assert [e.labels for e in examples] == [("p", "q"), ()]
-    own = Columns("a", label=("p", "q"))
-    examples, _ = read("a,p,q\nx,1,1.0\ny,0,false\n", own, "f.csv")
-    assert [e.labels for e in examples] == [("p", "q"), ()]
-
-
-def test_labels_are_not_looked_at_where_they_are_not_wanted(read):
-    for content in ("a\tb\nx\ty\n", "a\tb\tlabel\nx\ty\t\n"):
-        examples, _ = read(content, labelled=False)
-        assert [(e.text_a, e.text_b, e.labels) for e in examples] == [("x", "y", None)]
-
-
-def test_ids_of_the_file(read):
-    examples, _ = read("index\ta\n7\tx\n7\ty\n", Columns("a", id="index"), labelled=False)
-    assert [e.id for e in examples] == ["7", "7"]
-
-
-def test_only_the_rows_of_one_value(read):
-    columns = Columns("a", label="label", keep=("language", "zh"))
-    examples, counts = read("language\ta\tlabel\nen\tx\t1\nzh\ty\t0\n", columns)
-    assert [(e.id, e.text_a) for e in examples] == [("0", "y")]
-    assert counts == {"rows_left_out": 1}
 
 
 @pytest.mark.parametrize(
@@ -162,6 +169,10 @@ def test_errors_of_columns(read, content, columns, message):
         read(content, Columns("a", **columns))
 
 
+def test_columns_of_the_configuration():
+    assert [parse_column(name) for name in ("3", "text", "")] == [3, "text", None]
+
+
 @pytest.mark.parametrize(
     "name, content, expected",
     [
@@ -181,11 +192,7 @@ def test_form(tmp_path, name, content, expected):
 def test_plain_lines_are_texts_one_for_one(read_file):
     content = b"\xef\xbb\xbfone\ttab\r\n\r\n two\n"
     examples, counts = read_file(read_plain_texts, content, "f.txt")
-    assert [(e.id, e.text_a, e.text_b, e.labels) for e in examples] == [
-        ("0", "one\ttab", None, None),
-        ("1", "", None, None),
-        ("2", " two", None, None),
-    ]
+    assert shown(examples) == ["0: one\ttab", "1: ", "2:  two"]
     assert counts == {"utf8_boms": 1, "crlf_lines": 2, "empty_texts": 1}
     with pytest.raises(ValueError, match="has no lines"):
         read_file(read_plain_texts, "", "f.txt")
