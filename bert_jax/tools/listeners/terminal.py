@@ -95,7 +95,7 @@ def parameter_table(params: Any) -> Iterable[str]:
         )
         for path, leaf in leaves
     ]
-    header = ("parameter", "shape", "dtype", "split over", "numbers")
+    header = ("parameter", "shape", "dtype", "sharding", "size")
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         *left, last = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))

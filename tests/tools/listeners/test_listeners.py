@@ -67,7 +67,7 @@ def test_the_table_has_a_row_for_each_parameter_and_their_sum():
         params, sharding.parameter_shardings(mesh, parameter_rules(make_task()), params)
     )
     header, *rows, total = terminal.parameter_table(params)
-    assert header.split() == ["parameter", "shape", "dtype", "split", "over", "numbers"]
+    assert header.split() == ["parameter", "shape", "dtype", "sharding", "size"]
     assert rows[0].split() == ["intermediate/bias", "6", "float32", "('tensor',)", "6"]
     assert rows[1].split()[:2] == ["intermediate/kernel", "2x6"]
     assert rows[2].split()[-1] == "1,200"
