@@ -8,23 +8,25 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
+# Items that wait for the consumer at most, while one more is computed.
+_DEPTH = 2
+
 
 class Prefetcher(Generic[Item]):
     """An iterator whose items are computed ahead in a thread; also a context manager.
 
     Args:
       make_iterator: returns the iterator; called in the thread.
-      depth: maximum number of items that wait for the consumer, while one more is computed.
     """
 
-    def __init__(self, make_iterator: Callable[[], Iterator[Item]], depth: int = 2):
+    def __init__(self, make_iterator: Callable[[], Iterator[Item]]):
         # Seconds for which the consumer has waited for items.
         self.waited = 0.0
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         iterator = self._thread.submit(make_iterator)
         self._compute = lambda: next(iterator.result())
         self._items = collections.deque(
-            self._thread.submit(self._compute) for _ in range(depth + 1)
+            self._thread.submit(self._compute) for _ in range(_DEPTH + 1)
         )
 
     def __enter__(self) -> "Prefetcher[Item]":

@@ -249,5 +249,7 @@ def _places_of_fixed_text(text: str, fixed: str) -> list[Place]:
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple]:
     """Yields parts of both, in order and complete: equal ones, and what replaces what."""
-    for _, start, stop, *place in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    # ftfy replaces spaces by other ones, which must not break the alignment.
+    keys = ([" " if part.isspace() else part for part in parts] for parts in (old, new))
+    for _, start, stop, *place in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         yield old[start:stop], new[slice(*place)]

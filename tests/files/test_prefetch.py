@@ -8,7 +8,7 @@ from bert_jax.files.prefetch import Prefetcher
 
 
 def test_prefetcher_gives_the_items_in_order_and_ends():
-    with Prefetcher(lambda: iter(range(100)), depth=3) as items:
+    with Prefetcher(lambda: iter(range(100))) as items:
         assert list(items) == list(range(100))
         assert list(items) == []
         assert items.waited >= 0
@@ -33,12 +33,12 @@ def test_prefetcher_runs_ahead_no_further_than_its_depth_and_stops():
     def endless():
         while True:
             made.append(len(made))
-            if len(made) == 5:
+            if len(made) == 4:
                 ready.set()
             yield made[-1]
 
-    with Prefetcher(endless, depth=3) as items:
+    with Prefetcher(endless) as items:
         assert next(items) == 0
         assert ready.wait(10)
-    assert len(made) == 5  # one taken, three ready, one in hand
+    assert len(made) == 4  # one taken, two ready, one in hand
     assert threading.active_count() == threads

@@ -186,6 +186,8 @@ def test_places_are_those_of_the_text_as_it_was_given(tokenizer):
     found = [text[start:stop] for start, stop in tokenizer.character_spans(text)]
     assert found[:7] == ["“", "It", "’s", "\n ", "sch", "Ã¶", "n"]
     assert found[7:] == ["”", "…", "&", "Ｕn", "af", "fable"]
+    text = "\u3000e\u0301 o\0"  # ftfy replaces the first space and both words
+    assert [text[start:stop] for start, stop in tokenizer.character_spans(text)] == ["e\u0301", "o"]
 
 
 def check_spans(tokenizer, text):

@@ -230,74 +230,14 @@ def test_characters_of_pieces():
 
 # ---- places of ids in the text
 
-LETTERS = [*"abcdeiosαβγοδςσ가각", "ᄀ", "ᅡ", "ᆨ", *",.!-'", "中", "文"]
-SMALL_PIECES = [
-    *SPECIAL_TOKENS,
-    *LETTERS,
-    *(f"##{letter}" for letter in LETTERS),
-    "una",
-    "##ffa",
-    "##ble",
-]
-ODD_TEXTS = [
-    "",
-    "   ",
-    "Unaffable, bad",
-    "  a\tb\u2028c  d ",
-    "a\u0000b\u200bc",  # dropped inside of a word
-    "ÀÉ e\u0301a",  # accents, in the letter and separate
-    "İab İ",  # lower case has two characters
-    "ΟΔΟΣ. ΣΣ",  # a final sigma depends on its neighbours
-    "中文a中",  # words without spaces
-    "각가",  # taken apart into three characters and two
-    "xyz a xbz",  # unknown
-    "a" * 250 + " b",  # too long to be known
-    "[MASK] [CLS]",
-]
 
-
-@pytest.fixture(params=[True, False], ids=["uncased", "cased"])
-def small_tokenizer(request) -> WordPieceTokenizer:
-    return WordPieceTokenizer("\n".join(SMALL_PIECES).encode(), lowercase=request.param)
-
-
-def normal(text: str, lowercase: bool) -> str:
-    """What is left of a stretch of text without spaces."""
-    if lowercase:
-        text = unicodedata.normalize("NFD", text.lower())
-    kept = (c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
-    return "".join(c for c in kept if not (lowercase and unicodedata.category(c) == "Mn"))
-
-
-def check_spans(tokenizer, text):
-    ids = tokenizer.encode(text)
-    spans = tokenizer.character_spans(text)
-    assert len(spans) == len(ids)
-    before = 0
-    for index, (start, stop) in zip(ids, spans, strict=True):
-        assert 0 <= start < stop <= len(text)
-        assert start >= before or unicodedata.category(text[start]) == "Lo"  # Hangul, taken apart
-        before = start
-        piece = tokenizer.pieces[index].removeprefix("##")
-        found = normal(text[start:stop], tokenizer.lowercase)
-        if index != tokenizer.unk_id:
-            assert piece.replace("ς", "σ") in found.replace("ς", "σ")
-            if not any("가" <= c <= "힣" for c in text[start:stop]):
-                assert len(found) == len(piece) or "İ" in text[start:stop]
-
-
-def test_the_characters_of_a_piece_are_the_piece(small_tokenizer):
-    rng = random.Random(0)
-    letters = [*"aabbcd eoi,.-\0\tÉİΣx각中\u3000", "e\u0301"]
-    mixtures = ["".join(rng.choices(letters, k=rng.randint(0, 12))) for _ in range(500)]
-    for text in (*ODD_TEXTS, *mixtures):
-        check_spans(small_tokenizer, text)
-
-
-def test_places_are_those_of_the_text_as_it_was_given(small_tokenizer):
-    assert small_tokenizer.character_spans(" una,  b\u0000c xx ") == (
-        [(1, 4), (4, 5), (7, 8), (9, 10), (11, 13)]
-    )
+def test_places_are_those_of_the_text_as_it_was_given():
+    """Hangul is taken apart; what is dropped inside of a word belongs to it."""
+    letters = [*"abcunffle,.", "ᄀ", "ᅡ", "ᆨ"]
+    small = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters), "una", "##ffa"]
+    tokenizer = WordPieceTokenizer("\n".join(small).encode(), lowercase=True)
+    spans = tokenizer.character_spans(" unaffa,  b\u0000c xx 각")
+    assert spans == [(1, 4), (4, 7), (7, 8), (10, 11), (12, 13), (14, 16), *[(17, 18)] * 3]
 
 
 # ---- how the goldens were generated

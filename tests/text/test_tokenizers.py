@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 
 import pytest
 
@@ -17,6 +18,7 @@ TEXTS = (
     "我们说中文 brown中",
     "\u2603 fox",
     "ﬁ x², \ud800",
+    "a e\u0301 \u0301b",
 )
 
 
@@ -69,19 +71,27 @@ def test_special_tokens_in_text_are_text_unless_asked_for(tokenizer):
     assert tokenizer.encode("", special_tokens=True) == []
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ascii)
-def test_each_id_has_its_characters_in_order(text, tokenizer):
-    ids, spans = tokenizer.encode(text), tokenizer.character_spans(text)
-    assert len(ids) == len(spans)
-    assert all(0 <= start <= stop <= len(text) for start, stop in spans)
-    assert [stop for _, stop in spans] == sorted(stop for _, stop in spans)
-    for index, (start, stop) in zip(ids, spans, strict=True):
-        piece = tokenizer.pieces[index].replace("▁", "").removeprefix("##").removesuffix("</w>")
-        # One character may become several, of which SentencePiece gives it to one piece.
-        if piece.isascii() and piece.isalpha() and text[start:stop].isascii() and start < stop:
-            assert text[start:stop].lower() == piece
-    covered = {place for start, stop in spans for place in range(start, stop)}
-    assert covered >= {place for place, character in enumerate(text) if character.isalpha()}
+def random_texts(count: int) -> list[str]:
+    """Texts with odd spaces, and characters that are dropped or taken apart."""
+    rng = random.Random(0)
+    characters = [*"aabbcd eoi,.-\0\tÉİΣx각中\u2028\u3000\u200b", "[MASK]"]
+    return ["".join(rng.choices(characters, k=rng.randint(0, 12))) for _ in range(count)]
+
+
+def test_each_id_has_its_characters_in_order(tokenizer):
+    for text in (*TEXTS, *random_texts(500)):
+        ids, spans = tokenizer.encode(text), tokenizer.character_spans(text)
+        assert len(ids) == len(spans)
+        assert all(0 <= start <= stop <= len(text) for start, stop in spans)
+        assert [stop for _, stop in spans] == sorted(stop for _, stop in spans), ascii(text)
+        for index, (start, stop) in zip(ids, spans, strict=True):
+            piece = tokenizer.pieces[index].replace("▁", "").removeprefix("##")
+            piece = piece.removesuffix("</w>")
+            # One character may become several, of which SentencePiece gives it to one piece.
+            if piece.isascii() and piece.isalpha() and text[start:stop].isascii() and start < stop:
+                assert text[start:stop].lower() == piece
+        covered = {place for start, stop in spans for place in range(start, stop)}
+        assert covered >= {place for place, character in enumerate(text) if character.isalpha()}
 
 
 @pytest.mark.parametrize(

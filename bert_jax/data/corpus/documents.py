@@ -163,6 +163,14 @@ def read_pieces(paths: Iterable[str], dtype: Any, count: int = 1 << 18) -> Itera
                 yield piece
 
 
+def write_in_order(path: str, items: np.ndarray, order: Sequence[int] | np.ndarray) -> None:
+    """Writes the items with these numbers to a flat file, in pieces, which bounds the memory."""
+    step = 1 << 16
+    with open(path, "wb") as file:
+        for start in range(0, len(order), step):
+            file.write(items[order[start : start + step]].tobytes())
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The documents of one split, and the units of work on them."""
@@ -260,18 +268,18 @@ class Documents:
       folder: written by `join_chunks` and `split_documents`.
       split: a name in SPLITS.
       dtype: dtype of the token ids.
+
+    Attributes:
       order: the document of the split for each number; None: as in the corpus.
     """
 
-    def __init__(
-        self, folder: str, split: str, dtype: np.dtype, order: Sequence[int] | None = None
-    ):
+    def __init__(self, folder: str, split: str, dtype: np.dtype):
         self.dtype = dtype
+        self.order: Sequence[int] | None = None
         self._tokens = os.open(os.path.join(folder, "tokens"), os.O_RDONLY)
         self._sentences = os.open(os.path.join(folder, "sentences"), os.O_RDONLY)
         self._documents = os.open(os.path.join(folder, split), os.O_RDONLY)
         self._length = os.fstat(self._documents).st_size // DOCUMENT.itemsize
-        self.order = order
 
     def close(self) -> None:
         for descriptor in (self._tokens, self._sentences, self._documents):

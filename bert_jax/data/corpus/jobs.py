@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.data import DataConfig, parse_weights
-from bert_jax.data.corpus.documents import Documents, id_dtype, tokenize_chunk
+from bert_jax.data.corpus.documents import Documents, id_dtype, tokenize_chunk, write_in_order
 from bert_jax.data.corpus.pairs import PAIR, RUN, RUNNING, full_sentences, running_text, sample_unit
 from bert_jax.data.corpus.shards import Records, lengths_of, make_form, write_shard
 from bert_jax.data.corpus.static_instances import StaticMasking, instance_dtype, write_instances
@@ -34,8 +34,6 @@ from bert_jax.text.vocabulary import count_words
 # ([CLS] A [SEP] B [SEP] and [CLS] A [SEP]; running text has none).
 _DTYPES = {"pairs": PAIR, "full_sentences": RUN, "running_text": RUNNING, "stream": STREAM_ROW}
 _NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
-# Records that are copied at once, which bounds the memory.
-_ITEMS_AT_ONCE = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,9 +194,8 @@ class Jobs:
         """Writes the examples in the order of their rows, and then the examples of each row."""
         items = self.examples(split, length).items()
         order, counts = pack(lengths_of(items), length, self.config.max_examples_per_row)
-        with whole_file(self.rows(split, length).path) as part, open(part, "wb") as file:
-            for start in range(0, len(order), _ITEMS_AT_ONCE):
-                file.write(items[order[start : start + _ITEMS_AT_ONCE]].tobytes())
+        with whole_file(self.rows(split, length).path) as part:
+            write_in_order(part, items, order)
         with whole_file(path) as part:
             counts.astype(np.uint8).tofile(part)
         return 0

@@ -19,12 +19,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.corpus.documents import Documents
+from bert_jax.data.corpus.documents import Documents, write_in_order
 from bert_jax.data.corpus.pairs import PAIR, RELEASED_TRIES, Pair, sample_pairs
 from bert_jax.text.lexicon import CONTINUES, PhraseMatcher
 
-# Instances that are copied at once, which bounds the memory.
-_INSTANCES_AT_ONCE = 1 << 16
 # A replacement of this value keeps the token.
 KEEP = 0xFFFFFFFF
 
@@ -89,9 +87,7 @@ def write_instances(
         instances = np.memmap(unshuffled, dtype, "r")
         order = array("Q", range(len(instances)))
         rng.shuffle(order)
-        with open(path, "wb") as file:
-            for start in range(0, len(order), _INSTANCES_AT_ONCE):
-                file.write(instances[order[start : start + _INSTANCES_AT_ONCE]].tobytes())
+        write_in_order(path, instances, order)
         return len(instances)
 
 

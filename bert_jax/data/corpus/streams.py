@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.data.batch import Batch
-from bert_jax.data.corpus.documents import DOCUMENT, Documents, id_dtype
+from bert_jax.data.corpus.documents import DOCUMENT, Documents, id_dtype, read_pieces
 from bert_jax.data.corpus.pairs import PAIR
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.files.atomic import whole_file
@@ -166,10 +166,14 @@ def write_rows(documents: str, sequence_length: int, path: str) -> None:
       sequence_length: slots of a row.
       path: the file to write.
     """
-    num_slots = sum(int(_slots(piece).sum()) for piece in _pieces(documents))
+
+    def pieces() -> Iterator[np.ndarray]:
+        return read_pieces([documents], DOCUMENT, _DOCUMENTS_IN_MEMORY)
+
+    num_slots = sum(int(_slots(piece).sum()) for piece in pieces())
     first_document = first_slot = 0  # of a piece
     with whole_file(path) as part, open(part, "wb") as file:
-        for piece in _pieces(documents):
+        for piece in pieces():
             slots = _slots(piece)
             ends = first_slot + np.cumsum(slots)
             first_row = -(-first_slot // sequence_length)
@@ -181,12 +185,6 @@ def write_rows(documents: str, sequence_length: int, path: str) -> None:
             rows["length"] = np.minimum(sequence_length, num_slots - begins)
             file.write(rows.tobytes())
             first_document, first_slot = first_document + piece.size, int(ends[-1])
-
-
-def _pieces(documents: str) -> Iterator[np.ndarray]:
-    with open(documents, "rb") as file:
-        while (piece := np.fromfile(file, DOCUMENT, _DOCUMENTS_IN_MEMORY)).size:
-            yield piece
 
 
 def _slots(documents: np.ndarray) -> np.ndarray:
