@@ -48,6 +48,7 @@ class Store:
     scheme: str
     port: int
     environment: dict[str, str]
+    _client: Any = None
 
     def at(self, port: int) -> dict[str, str]:
         """The variables by which programs reach it through another port."""
@@ -57,12 +58,14 @@ class Store:
         return f"{self.scheme}://{BUCKET}/{key}"
 
     def files(self) -> Any:
-        """A client that keeps nothing in memory."""
+        """A client that keeps nothing in memory; made once, since that takes half a second."""
         import fsspec
 
-        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-        options = {"use_listings_cache": False, "skip_instance_cache": True}
-        return fsspec.filesystem(self.scheme, **options)
+        if self._client is None:
+            logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+            options = {"use_listings_cache": False, "skip_instance_cache": True}
+            self._client = fsspec.filesystem(self.scheme, **options)
+        return self._client
 
 
 @contextlib.contextmanager
