@@ -25,12 +25,13 @@ def folder() -> pathlib.Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
-def find(path: str) -> str:
+def find(path: str, flag: str = "--config") -> str:
     """Returns the path of a configuration file, first as given, then among the package's.
 
     Args:
       path: path of the file, or its name in configs/, possibly with an argument:
         `configs/glue.py:mrpc` or `glue:mrpc`.
+      flag: name of the flag, for messages.
 
     Raises:
       UserError: there is no such file.
@@ -43,10 +44,10 @@ def find(path: str) -> str:
     first, *rest = pathlib.PurePath(file).parts or ("",)
     packaged = folder().joinpath(*rest)
     if first != "configs":
-        raise UserError(f"--config={path}: there is no such file.")
+        raise UserError(f"{flag}={path}: there is no such file.")
     if not packaged.is_file():
         raise UserError(
-            f"--config={path}: there is no such file, neither in the current directory nor in the"
+            f"{flag}={path}: there is no such file, neither in the current directory nor in the"
             f" installed package ({folder()})."
         )
     return f"{packaged}{colon}{argument}"
@@ -69,6 +70,29 @@ def allow_import() -> None:
     module.__path__.append(str(folder()))
 
 
+def load_module(path: str, flag: str = "--config") -> types.ModuleType:
+    """Returns the module of a file of settings.
+
+    Args:
+      path: path as `find` takes it, without an argument.
+      flag: name of the flag, for messages.
+
+    Raises:
+      UserError: there is no such file, or it cannot be run.
+    """
+    file = find(path, flag)
+    allow_import()
+    spec = importlib.util.spec_from_file_location(f"config_{pathlib.Path(file).stem}", file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{flag}={path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (ValueError, *_FAULTS) as error:
+        raise UserError(f"{flag}={path} cannot be used: {error}") from error
+    return module
+
+
 def load(path: str) -> ConfigDict:
     """Returns the configuration of a file, whose fields are fixed and whose values can be set.
 
@@ -78,15 +102,9 @@ def load(path: str) -> ConfigDict:
     Raises:
       UserError: there is no such file, it cannot be run, or it refuses the argument.
     """
-    file, *argument = find(path).split(":", 1)
-    allow_import()
-    name = f"config_{pathlib.Path(file).stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"--config={path} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
+    file, *argument = path.split(":", 1)
+    module = load_module(file)
     try:
-        spec.loader.exec_module(module)
         config = module.get_config(*argument)
     except ValueError as error:
         raise UserError(f"--config={path}: {error}") from error

@@ -70,11 +70,8 @@ def get_sweep(
                     task=task,
                 )
             )
-    paper = {
-        (system, TASKS[task].title): value
-        for system, values in PAPER.items()
-        for task, value in zip(PAPER_TASKS, values, strict=True)
-    }
+    titles = [TASKS[task].title for task in PAPER_TASKS]
+    paper = {x: dict(zip(titles, values, strict=True)) for x, values in PAPER.items()}
     table = Table(
         "Systems by tasks",
         {name: SYSTEMS[name].title for name in names},

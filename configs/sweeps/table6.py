@@ -73,11 +73,7 @@ def get_sweep(
         "Sizes by tasks",
         {name: "L={} H={} A={}".format(*name.split("-")) for name in names},
         (PERPLEXITY, *map(column, columns)),
-        {
-            (name, heading): value
-            for name, values in PAPER.items()
-            for heading, value in zip(PAPER_COLUMNS, values, strict=True)
-        },
+        {x: dict(zip(PAPER_COLUMNS, values, strict=True)) for x, values in PAPER.items()},
         note="The paper's scores are means of 5 restarts of fine-tuning.",
     )
     return Sweep(f"Table 6: sizes, at the scale {scale}", tuple(runs), (table,))

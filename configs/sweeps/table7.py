@@ -78,7 +78,7 @@ def get_sweep(
         "Fine-tuning and features",
         {"finetuned": "Fine-tuning"} | layers,
         (column(name),),
-        {(x, TASKS[name].title): value for x, value in PAPER.items()} if is_paper else {},
+        {x: {TASKS[name].title: value} for x, value in PAPER.items()} if is_paper else {},
         note="The paper's values are those of BERT-Base on the development set of CoNLL-2003.",
     )
     return Sweep(f"Table 7: named entities, at the scale {scale}", tuple(runs), (table,))

@@ -79,12 +79,9 @@ def get_sweep(
             Column(second, ner.metric, headings[1]),
             Column(features, ner.metric, headings[2]),
         ),
-        {
-            (name.replace("/", "-"), heading): value
-            for name, values in PAPER.items()
-            for heading, value in zip(headings, values, strict=True)
-            if (first, second) == ("mnli", "conll2003")
-        },
+        {x.replace("/", "-"): dict(zip(headings, y, strict=True)) for x, y in PAPER.items()}
+        if (first, second) == ("mnli", "conll2003")
+        else {},
     )
     return Sweep(f"Table 8: masking rates, at the scale {scale}", tuple(runs), (table,))
 

@@ -11,35 +11,29 @@ after Ctrl-C or SIGTERM, after which the same command resumes.
 """
 
 import argparse
+import json
 import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_jax.config.group import unflatten
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data import init_from
-from bert_jax.files.atomic import write_text
+from bert_jax.files.atomic import own_parts, write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.flags import configuration
 from bert_jax.tools.cli.flags.command_line import Parser
-from bert_jax.tools.sweep import (
-    jobs,
-    kubernetes,
-    load,
-    page,
-    record,
-    report,
-    results,
-    schedule,
-    slots,
-    slurm,
-)
+from bert_jax.tools.sweep import jobs, page, record, report, results, schedule, slurm
+from bert_jax.tools.sweep.jobs import Job
+from bert_jax.tools.sweep.load import load_sweep
 from bert_jax.tools.sweep.progress import Board
 from bert_jax.tools.sweep.record import Plan
+from bert_jax.tools.sweep.slots import make_slots
 
 _OVERRIDE = re.compile(r"--?config\.([^=]+)=(.*)", re.DOTALL)
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
@@ -58,15 +52,8 @@ def main(argv: Sequence[str]) -> None:
     parser.switch("slurm", "Print a script that submits job arrays to SLURM.")
     parser.switch("submit", "With --slurm: run that script.")
     parser.flag("sbatch", "", "With --slurm: options of sbatch, such as '--gpus=1 --time=4:00:00'.")
-    parser.switch("kubernetes", "Print a list of Kubernetes Jobs.")
-    parser.flag("image", "bert_jax", "With --kubernetes: the container image.")
-    parser.flag("volume", "runs", "With --kubernetes: the PersistentVolumeClaim of the workdir.")
-    parser.flag("mount", "/runs", "With --kubernetes: where the volume is mounted.")
-    parser.flag("gpus", 0, "With --kubernetes: GPUs of each pod.", least=0)
-    parser.flag("job_name", "sweep", "With --kubernetes: prefix of the names of the Jobs.")
     parser.flag("stage", -1, "Of a cluster's job: the stage.", least=0)
     parser.flag("number", -1, "Of a cluster's job: its number in the stage.", least=0)
-    parser.switch("wait", "Of a cluster's job: wait until what it needs is complete.")
     of_all_runs = [match for word in argv if (match := _OVERRIDE.fullmatch(word))]
     flags = parser.parse([word for word in argv if not _OVERRIDE.fullmatch(word)])
     run(flags, {match[1]: match[2] for match in of_all_runs})
@@ -82,51 +69,37 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     Raises:
       UserError: for a flag, a sweep file or a run that cannot be used.
     """
-    if not flags.workdir and not flags.dry_run:
+    workdir = flags.workdir
+    if not workdir and not flags.dry_run:
         raise UserError("--workdir is missing: the folder that the sweep is kept in.")
-    if address := address_of(flags.workdir):
+    if address := address_of(workdir):
         raise UserError(
             f"--workdir={address}: the runs of a sweep share files, which a bucket does not: give a"
             " folder of a file system. Text, data and vocabularies may be in buckets."
         )
     plan = _plan(flags, of_all_runs)
     if flags.report:
-        _report(plan, flags.workdir)
-        print(page.write_page(flags.workdir))
+        _print_report(plan, workdir)
         return
     selected = jobs.select(plan.jobs, flags.only) if flags.only else plan.jobs
+    missing = _missing_files(selected)
     if flags.dry_run:
-        for line in _missing_files(selected):
-            print(f"missing  {line}")
-        for job in selected:
-            print(f"stage {job.stage}  {jobs.shown_command(job, flags.workdir or 'DIR')}")
-        print(f"{len(selected)} jobs in {len(plan.stages())} stages")
+        _print_plan(plan, selected, missing, workdir or "DIR")
         return
-    by_name = {job.name: job for job in plan.jobs}
-    _check_unchanged(selected, by_name, flags.workdir)
+    _check_unchanged(plan, selected, workdir)
     if flags.sweep:
-        record.save_plan(plan, flags.workdir)
+        record.save_plan(plan, workdir)
     if flags.slurm or flags.submit:
-        text = slurm.script(
-            plan,
-            flags.workdir,
-            shlex.split(flags.sbatch),
-            flags.parallel if flags.parallel > 1 else 0,
-        )
-        print(slurm.submit(text) if flags.submit else text, end="")
-    elif flags.kubernetes:
-        cluster = kubernetes.Cluster(
-            flags.image, flags.volume, flags.mount, flags.gpus, flags.job_name
-        )
         limit = flags.parallel if flags.parallel > 1 else 0
-        print(kubernetes.manifest(plan, flags.workdir, cluster, limit), end="")
-    elif flags.stage >= 0 or flags.number >= 0:
-        _run_one(plan, by_name, flags)
-    else:
-        if missing := _missing_files(selected):
-            more = f" ({len(missing) - 1} more files are missing.)" if len(missing) > 1 else ""
-            raise UserError(f"Missing file: {missing[0]}.{more}")
-        _run_all(plan, selected, by_name, flags)
+        text = slurm.script(plan.jobs, workdir, shlex.split(flags.sbatch), limit)
+        print(slurm.submit(text) if flags.submit else text, end="")
+        return
+    if flags.stage >= 0 or flags.number >= 0:
+        selected = [_job_of_stage(plan, flags)]
+    elif missing:
+        more = f" ({len(missing) - 1} more files are missing.)" if len(missing) > 1 else ""
+        raise UserError(f"Missing file: {missing[0]}.{more}")
+    _run(plan, selected, workdir, flags.parallel)
 
 
 def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
@@ -138,35 +111,35 @@ def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
                     f"--{name} changes the runs of a sweep file: give --sweep=FILE too."
                 )
         return record.load_plan(flags.workdir)
-    settings = load.parse_settings(flags.set)
-    sweep = load.load_sweep(flags.sweep, settings)
+    sweep = load_sweep(flags.sweep, flags.set)
     made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=of_all_runs)
     _check_tasks(made)
     words = [f"--sweep={flags.sweep}", *(x for word in flags.set for x in ("--set", word))]
     words += [f"--seeds={flags.seeds or 1}", *(f"--config.{k}={v}" for k, v in of_all_runs.items())]
-    source = f"Made by `{shlex.join(words)}`."
-    return Plan(sweep.title, sweep.note, made, sweep.tables, source)
+    return Plan(sweep.title, sweep.note, made, sweep.tables, f"Made by `{shlex.join(words)}`.")
 
 
-def resolve(file: str, values: Mapping[str, str], source: RunConfig | None) -> RunConfig:
+def resolve(
+    file: str, values: Mapping[str, str], source_model: Mapping[str, Any] | None
+) -> RunConfig:
     """Returns the configuration of a run, parsed and validated as the run will do it.
 
     Args:
       file: its --config.
       values: dotted field -> text.
-      source: configuration of the run whose parameters it starts from, which does not exist yet.
+      source_model: config.model of the run whose parameters it starts from, which does not exist
+        yet; None: none.
 
     Raises:
       UserError: as `configuration.resolve`; or the source has another kind of model.
     """
     config = configuration.resolve(file, values)
-    if source is None:
+    if source_model is None:
         return config
-    model = source.model.to_dict()
-    return parse(unflatten(init_from.with_model(config.fields(), model, values)))
+    return parse(unflatten(init_from.with_model(config.fields(), source_model, values)))
 
 
-def _check_tasks(made: Sequence[jobs.Job]) -> None:
+def _check_tasks(made: Sequence[Job]) -> None:
     """Validates what only tasks, models and optimizers know, before hours of work.
 
     Raises:
@@ -185,7 +158,7 @@ def _check_tasks(made: Sequence[jobs.Job]) -> None:
                 raise UserError(f"Run {job.name}: {error}") from error
 
 
-def _missing_files(selected: Sequence[jobs.Job]) -> list[str]:
+def _missing_files(selected: Sequence[Job]) -> list[str]:
     """Returns "FILE, of the run NAME" for each labelled file that does not exist."""
     missing = {}
     for job in selected:
@@ -197,10 +170,20 @@ def _missing_files(selected: Sequence[jobs.Job]) -> list[str]:
     return list(missing.values())
 
 
-def _check_unchanged(
-    selected: Sequence[jobs.Job], by_name: dict[str, jobs.Job], workdir: str
-) -> None:
-    problems = []
+def _print_plan(plan: Plan, selected: Sequence[Job], missing: Sequence[str], workdir: str) -> None:
+    for line in missing:
+        print(f"missing  {line}")
+    stages = jobs.stages(plan.jobs)
+    for number, stage in enumerate(stages):
+        for job in stage:
+            if job in selected:
+                words = job.command(os.path.normpath(workdir))
+                print(f"stage {number}  {shlex.join(['python', *words[1:]])}")
+    print(f"{len(selected)} jobs in {len(stages)} stages")
+
+
+def _check_unchanged(plan: Plan, selected: Sequence[Job], workdir: str) -> None:
+    problems, by_name = [], {job.name: job for job in plan.jobs}
     for job in selected:
         try:
             record.check_unchanged(job, by_name, workdir)
@@ -211,64 +194,56 @@ def _check_unchanged(
         raise UserError(problems[0] + more)
 
 
-def _run_all(
-    plan: Plan,
-    selected: Sequence[jobs.Job],
-    by_name: dict[str, jobs.Job],
-    flags: argparse.Namespace,
-) -> None:
-    board = Board(flags.workdir)
-    complete = sum(record.is_finished(job.name, flags.workdir) for job in selected)
-    board.event(f"{len(selected)} jobs, {complete} of them complete before")
-    parts = slots.make_slots(flags.parallel)
-    outcome = schedule.run_jobs(
-        selected, by_name, parts, flags.workdir, board, lambda _: _write(plan, flags.workdir)
-    )
-    if outcome.signal_name:
-        board.event(
-            f"Stopped by {outcome.signal_name}. The same command resumes, or:"
-            f" python -m bert_jax sweep --workdir={shlex.quote(flags.workdir)}"
-        )
-        sys.exit(_EXIT_CODES[outcome.signal_name])
-    print()
-    _report(plan, flags.workdir)
-    print(page.write_page(flags.workdir))
-    for line in schedule.describe_failures(outcome, flags.workdir):
-        print(line)
-    if outcome.failed:
-        sys.exit(1)
-
-
-def _run_one(plan: Plan, by_name: dict[str, jobs.Job], flags: argparse.Namespace) -> None:
-    """Runs one job of a stage, on a cluster."""
-    stages, workdir = plan.stages(), flags.workdir
+def _job_of_stage(plan: Plan, flags: argparse.Namespace) -> Job:
+    """Returns the job of a cluster's task; ends the process if it cannot start."""
+    stages = jobs.stages(plan.jobs)
     if not 0 <= flags.stage < len(stages) or not 0 <= flags.number < len(stages[flags.stage]):
         raise UserError(
             f"--stage={flags.stage} --number={flags.number} is no job: the sweep has stages with"
             f" {', '.join(str(len(stage)) for stage in stages)} jobs, both counted from 0."
         )
-    job, board = stages[flags.stage][flags.number], Board(workdir)
-    if bad := schedule.wait_for(job, workdir, board, flags.wait):
-        record.mark_failed(job.name, workdir, f"it needs {bad}")
-        board.event(f"{job.name}: skipped, since it needs {bad}, which is not complete")
-        sys.exit(1)
-    outcome = schedule.run_jobs([job], by_name, slots.make_slots(1), workdir, board)
+    job = stages[flags.stage][flags.number]
+    for need in job.needs:
+        if not record.is_finished(need, flags.workdir):
+            print(f"{job.name}: skipped, since it needs {need}, which is not complete")
+            sys.exit(1)
+    return job
+
+
+def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> None:
+    board, slots = Board(workdir), make_slots(parallel)
+    complete = sum(record.is_finished(job.name, workdir) for job in selected)
+    board.event(f"{len(selected)} jobs, {complete} of them complete before")
+    by_name = {job.name: job for job in plan.jobs}
+    outcome = schedule.run_jobs(
+        selected, by_name, slots, workdir, board, lambda _: _write(plan, workdir)
+    )
     if outcome.signal_name:
+        board.event(
+            f"Stopped by {outcome.signal_name}. The same command resumes, or:"
+            f" python -m bert_jax sweep --workdir={shlex.quote(workdir)}"
+        )
         sys.exit(_EXIT_CODES[outcome.signal_name])
-    _write(plan, workdir)
-    for line in schedule.describe_failures(outcome, workdir):
+    print()
+    _print_report(plan, workdir)
+    for line in outcome.describe_failures(workdir):
         print(line)
     if outcome.failed:
         sys.exit(1)
 
 
-def _write(plan: Plan, workdir: str) -> list[dict]:
+def _write(plan: Plan, workdir: str) -> report.Results:
     """Writes results.jsonl and results.md, and returns the results."""
     found = results.collect(plan, workdir)
-    results.write(found, workdir)
-    write_text(os.path.join(workdir, record.REPORT), report.markdown(plan, found))
+    lines = "".join(json.dumps(item) + "\n" for item in found)
+    with own_parts():  # jobs of a cluster may end at the same time
+        write_text(os.path.join(workdir, record.RESULTS), lines)
+        write_text(os.path.join(workdir, record.REPORT), report.markdown(plan, found))
     return found
 
 
-def _report(plan: Plan, workdir: str) -> None:
+def _print_report(plan: Plan, workdir: str) -> None:
+    """Writes the results, and prints their tables."""
     print(report.terminal(plan, _write(plan, workdir)), end="")
+    with own_parts():
+        print(page.write_page(workdir))

@@ -1,10 +1,8 @@
 """Loads a sweep file and calls its function with the settings of the command line."""
 
 import difflib
-import importlib.util
 import inspect
-import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bert_jax.config import experiments
@@ -12,27 +10,30 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import Sweep
 
 
-def load_sweep(path: str, settings: Mapping[str, str]) -> Sweep:
+def load_sweep(path: str, words: Iterable[str] = ()) -> Sweep:
     """Returns the sweep of a file.
 
     Args:
-      path: of the file, possibly with the value of its first setting, as in
+      path: path of the file, possibly with the value of its first setting, as in
         configs/sweeps/table5.py:mini. Files of the package are found as configurations are.
-      settings: values of further settings, as text; each has the type of the setting's default.
+      words: further settings, NAME=VALUE; a value has the type of the setting's default.
 
     Raises:
       UserError: there is no such file, it is not a sweep file, or a setting does not exist or has
         a value that it cannot have.
     """
-    file, colon, argument = _find(path).partition(":")
-    make = _read(file)
-    parameters = inspect.signature(make).parameters
-    settings = dict(settings)
-    if colon:
+    file, *argument = path.split(":", 1)
+    make = getattr(experiments.load_module(file, "--sweep"), "get_sweep", None)
+    if not callable(make):
+        raise UserError(f"--sweep={file} is not a sweep file: it has no function get_sweep.")
+    parameters, texts = inspect.signature(make).parameters, _parsed(words)
+    if argument:
         if not parameters:
-            raise UserError(f"--sweep={path}: the file has no settings, so {argument!r} has none.")
-        settings.setdefault(next(iter(parameters)), argument)
-    values = {name: _value(name, text, parameters) for name, text in settings.items()}
+            raise UserError(
+                f"--sweep={path}: the file has no settings, so {argument[0]!r} has none."
+            )
+        texts.setdefault(next(iter(parameters)), argument[0])
+    values = {name: _value(name, text, parameters) for name, text in texts.items()}
     try:
         sweep = make(**values)
     except ValueError as error:
@@ -42,28 +43,16 @@ def load_sweep(path: str, settings: Mapping[str, str]) -> Sweep:
     return sweep
 
 
-def _find(path: str) -> str:
-    try:
-        return experiments.find(path)
-    except UserError as error:
-        raise UserError(str(error).replace("--config=", "--sweep=")) from None
-
-
-def _read(file: str) -> Callable[..., Any]:
-    """Returns `get_sweep` of a file."""
-    experiments.allow_import()
-    spec = importlib.util.spec_from_file_location(f"sweep_{pathlib.Path(file).stem}", file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"--sweep={file} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
-        raise UserError(f"--sweep={file} cannot be read: {error}.") from error
-    make = getattr(module, "get_sweep", None)
-    if not callable(make):
-        raise UserError(f"--sweep={file} is not a sweep file: it has no function get_sweep.")
-    return make
+def _parsed(words: Iterable[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise UserError(f"--set {word!r} is not NAME=VALUE, such as --set scale=mini.")
+        if name in settings:
+            raise UserError(f"--set {name} is given twice: {settings[name]!r} and {value!r}.")
+        settings[name] = value
+    return settings
 
 
 def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) -> Any:
@@ -76,26 +65,7 @@ def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) ->
         )
     kind = type(parameters[name].default)
     try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return kind(text)
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
         what = {bool: "true or false", int: "an integer", float: "a number"}[kind]
         raise UserError(f"--set {name}={text} is not {what}.") from None
-
-
-def parse_settings(words: list[str]) -> dict[str, str]:
-    """Returns NAME=VALUE words as a dict.
-
-    Raises:
-      UserError: for another form, or a setting that is given twice.
-    """
-    settings: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.isidentifier():
-            raise UserError(f"--set {word!r} is not NAME=VALUE, such as --set scale=mini.")
-        if name in settings:
-            raise UserError(f"--set {name} is given twice: {settings[name]!r} and {value!r}.")
-        settings[name] = value
-    return settings

@@ -31,14 +31,13 @@ def sweep_page(workdir: str) -> str:
     """
     plan = record.load_plan(workdir)
     found = results.collect(plan, workdir)
-    sections = [_section(part, plan, found) for part in plan.tables]
+    sections = [Section(part.title, _table(part, plan, found)) for part in plan.tables]
     sections.append(Section("Runs", _runs(plan, found, workdir)))
-    total = sum(job.kind == "train" for job in plan.jobs)
-    lead = [
-        tag("p", f"{len(found)} of {total} runs are complete."),
-        tag("p", plan.note) if plan.note else None,
-    ]
-    return document(plan.title, sections, lead=lead, footer=_source(plan.source))
+    lead = [tag("p", report.progress(plan, found)), tag("p", plan.note) if plan.note else None]
+    # The source is a line of Markdown, in which commands are code.
+    parts = enumerate(plan.source.split("`"))
+    source = [tag("code", part) if i % 2 else part for i, part in parts]
+    return document(plan.title, sections, lead=lead, footer=source)
 
 
 def write_page(workdir: str) -> str:
@@ -51,43 +50,37 @@ def write_page(workdir: str) -> str:
     return f"report: {path}"
 
 
-def _section(part: Table, plan: Plan, found: Results) -> Section:
+def _table(part: Table, plan: Plan, found: Results) -> Content:
     header, rows = report.scores_table(part, found)
-    header[0] = "system"
     shown = [[_cell(cell) for cell in row] for row in rows]
-    compared = list(report.comparisons(part, found))
     body: list[Content] = [
-        table(header, shown, caption=part.title, copy=True),
+        table(["system", *header[1:]], shown, caption=part.title, copy=True),
         note("Means ± standard deviations over seeds, with their number."),
         note(part.note) if part.note else None,
         columns([*_dots(part, found), *_fields(part, plan, found)]),
     ]
-    if compared:
-        names = ["compared", "task", "difference", "p", "verdict"]
+    header, rows = compared = report.comparisons(part, found)
+    if rows:
+        names = [*header[:-1], "verdict"]
         body += [
             tag("h3", "Comparisons"),
-            table(names, compared, caption="Comparisons", text_columns=2, copy=True),
+            table(names, rows, caption="Comparisons", text_columns=2, copy=True),
             note(report.explain(part, found, compared)),
         ]
-    return Section(part.title, body)
-
-
-def _source(text: str) -> Content:
-    """Returns a line of Markdown, in which commands are code."""
-    return [tag("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
+    return body
 
 
 def _cell(text: str) -> Content:
-    """A cell of the report in Markdown, in which the best is bold."""
+    """Returns a cell of the report in Markdown, in which the best is bold."""
     return tag("strong", text.strip("*")) if text.startswith("**") else text
 
 
 def _dots(part: Table, found: Results) -> Iterable[Markup]:
     for column in part.columns:
         rows = [
-            Dots(title, scores, paper=part.paper.get((system, column.heading)))
+            Dots(title, scores, paper=part.published(system, column))
             for system, title in part.rows.items()
-            if (scores := _scores(found, system, column))
+            if (scores := report.scores_of(found, system, column))
         ]
         if rows:
             yield dot_plot(_title(column), rows)
@@ -95,17 +88,6 @@ def _dots(part: Table, found: Results) -> Iterable[Markup]:
 
 def _title(column: Column) -> str:
     return f"{column.heading}: {title_of(column.metric)}"
-
-
-def _scores(found: Results, system: str, column: Column) -> dict[str, float]:
-    """Returns name of the run -> score."""
-    return {
-        item["name"]: item["metrics"][column.metric] * column.scale
-        for item in found
-        if item["system"] == system
-        and item["task"] == column.task
-        and item["metrics"].get(column.metric) is not None
-    }
 
 
 # ---------------------------------------------------------------------------------- varied fields

@@ -9,13 +9,14 @@ one waits for it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bert_jax.files.errors import UserError
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+REFERENCE = re.compile(r"\{(run|data):([^}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Run:
     """A training run, or one for each of several seeds.
 
     Attributes:
-      name: of its folder; letters, digits and `_.+-`.
-      config: a configuration file, with its argument: `configs/glue.py:mrpc`.
+      name: name of its folder; letters, digits and `_.+-`.
+      config: configuration file, with its argument: `configs/glue.py:mrpc`.
       overrides: dotted field -> value, as --config.FIELD=VALUE on the command line.
       after: name of the run whose parameters it starts from; empty: none, or `init_from` is in the
         overrides. If that run has several seeds, each seed starts from the run of its own seed.
@@ -62,15 +63,20 @@ class Run:
                 " remove one of them."
             )
 
+    def needs(self) -> set[str]:
+        """Returns the names of the runs that it refers to."""
+        text = " ".join(map(str, self.overrides.values()))
+        return {match[2] for match in REFERENCE.finditer(text)} | ({self.after} - {""})
+
 
 @dataclass(frozen=True)
 class Column:
     """One score of one task.
 
     Attributes:
-      task: of the runs.
-      metric: name in their results.json; for a corpus, of its last evaluation.
-      title: heading.
+      task: task of the runs.
+      metric: name in their results.json; for a corpus, in its last evaluation.
+      title: heading; empty: the task.
       scale: factor of the score in the table; 100 for shares, as the paper prints them.
       lower_is_better: for losses and perplexities.
     """
@@ -83,7 +89,6 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The title, or the task."""
         return self.title or self.task
 
 
@@ -94,8 +99,8 @@ class Table:
     Attributes:
       title: heading.
       rows: system -> title, in order.
-      columns: in order.
-      paper: (system, heading of the column) -> the published value, in the units of the table.
+      columns: scores, in order.
+      paper: system -> heading of a column -> the published value, in the units of the table.
       reference: the system that the others are compared with; empty: the first row. A mapping gives
         each row its own, and rows that it lacks are compared with nothing.
       mark_best: mark the best row of each column.
@@ -104,11 +109,15 @@ class Table:
 
     title: str
     rows: Mapping[str, str]
-    columns: tuple[Column, ...]
-    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    columns: Sequence[Column]
+    paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reference: str | Mapping[str, str] = ""
     mark_best: bool = False
     note: str = ""
+
+    def published(self, system: str, column: Column) -> float | None:
+        """Returns the published value of a cell."""
+        return self.paper.get(system, {}).get(column.heading)
 
     def reference_of(self, system: str) -> str:
         """Returns the system that a row is compared with; empty for none."""
@@ -125,52 +134,42 @@ class Sweep:
 
     Attributes:
       title: heading of the report.
+      runs: each after those that it needs.
+      tables: tables of the report.
       note: what a reader of the tables must know; printed below the heading.
     """
 
     title: str
-    runs: tuple[Run, ...]
-    tables: tuple[Table, ...] = ()
+    runs: Sequence[Run]
+    tables: Sequence[Table] = ()
     note: str = ""
 
     def __post_init__(self):
         if not self.runs:
             raise UserError(f"The sweep {self.title!r} has no runs.")
-        seen: set[str] = set()
+        names, seen = {run.name for run in self.runs}, set()
         for run in self.runs:
             if run.name in seen:
                 raise UserError(f"Two runs of the sweep have the name {run.name!r}.")
-            for needed in sorted(needs(run) - seen):
-                where = "it stands after it" if needed in self._names() else "there is no such run"
+            for needed in sorted(run.needs() - seen):
+                where = "it stands after it" if needed in names else "there is no such run"
                 raise UserError(f"Run {run.name} needs the run {needed!r}, but {where}.")
             seen.add(run.name)
         self._check_tables()
-
-    def _names(self) -> set[str]:
-        return {run.name for run in self.runs}
 
     def _check_tables(self) -> None:
         systems, tasks = ({getattr(r, k) for r in self.runs} for k in ("system", "task"))
         for table in self.tables:
             if not table.rows or not table.columns:
                 raise UserError(f"The table {table.title!r} has no rows or no columns.")
-            references = set() if isinstance(table.reference, str) else {*table.reference.values()}
-            unknown = ({*table.rows} | references) - systems
+            if isinstance(table.reference, str):
+                unknown = {table.reference} - {""} - {*table.rows}
+            else:
+                unknown = {*table.reference.values()} - systems
+            unknown |= {*table.rows} - systems
             unknown |= {column.task for column in table.columns} - tasks
-            if isinstance(table.reference, str) and table.reference:
-                unknown |= {table.reference} - {*table.rows}
             if unknown:
                 raise UserError(
                     f"The table {table.title!r} names {', '.join(sorted(unknown))}, which no run of"
                     " the sweep has as its system or task."
                 )
-
-
-_REFERENCE = re.compile(r"\{(run|data):([^}]*)\}")
-
-
-def needs(run: Run) -> set[str]:
-    """Returns the names of the runs that must be complete before a run starts."""
-    text = " ".join(str(value) for value in run.overrides.values())
-    named = {match[2] for match in _REFERENCE.finditer(text)}
-    return named | ({run.after} if run.after else set())

@@ -6,13 +6,14 @@ killed. If the sweep dies, the kernel sends SIGTERM to the process, which saves 
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from typing import BinaryIO
 
-from bert_jax.tools.sweep import record, snapshots
+from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.slots import Slot
 
@@ -28,6 +29,20 @@ if cores:
     os.sched_setaffinity(0, map(int, cores.split(",")))
 os.execv(command[0], command)
 """
+_STOPPED = re.compile(r"^Stopped by \w+ after step ", re.MULTILINE)
+
+
+def try_lock(job: str, workdir: str) -> BinaryIO | None:
+    """Returns the locked lock file of a job's folder; None if another process works there."""
+    folder = record.folder_of(job, workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = open(folder / "lock", "ab")  # noqa: SIM115
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
 
 
 class Process:
@@ -44,40 +59,38 @@ class Process:
         Args:
           job: what to run.
           slot: where.
-          workdir: of the sweep.
-          lock: of `try_lock`; closed by this object.
+          workdir: folder of the sweep.
+          lock: what `try_lock` returned; closed by this object.
         """
         self.job, self.slot = job, slot
         self._lock = lock
-        self._log = open(record.log_of(job.name, workdir), "ab")  # noqa: SIM115
-        self._log_start = self._log.tell()
-        self.started = time.monotonic()
+        self._started = time.monotonic()
         command = job.command(workdir)
-        self._log.write(f"$ {' '.join(command)}\n".encode())
-        self._log.flush()
         cores = ",".join(map(str, sorted(slot.cores)))
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), cores]
-        self._process = subprocess.Popen(
-            [*launcher, *command],
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **slot.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the sweep only, which asks it to stop
-            pass_fds=(lock.fileno(),),
-        )
+        self._path = record.log_of(job.name, workdir)
+        with open(self._path, "ab") as log:
+            self._log_start = log.tell()
+            log.write(f"$ {' '.join(command)}\n".encode())
+            log.flush()
+            self._process = subprocess.Popen(
+                [*launcher, *command],
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **slot.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the sweep only, which asks it to stop
+                pass_fds=(lock.fileno(),),
+            )
 
     def poll(self) -> str | None:
         """Returns None while it runs; then "finished", "stopped", or why it failed."""
         code = self._process.poll()
         if code is None:
             return None
-        self._log.close()
-        with open(self._log.name, encoding="utf-8", errors="replace") as file:
-            file.seek(self._log_start)
-            output = file.read()
         if code == 0:
-            return "stopped" if record.was_stopped(output) else "finished"
+            output = self._path.read_bytes()[self._log_start :].decode(errors="replace")
+            return "stopped" if _STOPPED.search(output) else "finished"
         if code == -signal.SIGTERM:
             return "stopped"  # before training began, when there was nothing to save
         if code < 0:
@@ -86,49 +99,15 @@ class Process:
         return f"exit code {code}"
 
     def release(self) -> None:
-        """Gives the folder free, after the process has ended."""
+        """Unlocks the folder, after the process has ended."""
         self._lock.close()
 
-    def stop(self) -> None:
-        """Asks it to save and stop."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Ends it at once."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process and its children, if it runs."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, number)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
-        return time.monotonic() - self.started
-
-
-def try_lock(job: str, workdir: str) -> BinaryIO | None:
-    """Returns the locked lock file of a job's folder; None if another process works there."""
-    folder = record.folder_of(job, workdir)
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = open(folder / "lock", "ab")  # noqa: SIM115
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
-
-
-def start(job: Job, jobs: dict[str, Job], slot: Slot, workdir: str, lock: BinaryIO) -> Process:
-    """Starts a job whose needs are complete; it resumes if it was started before.
-
-    Raises:
-      UserError: it was started with other settings, or the checkpoint that it starts from is
-        missing.
-    """
-    record.check_unchanged(job, jobs, workdir)
-    if job.snapshot:
-        snapshots.make(*job.snapshot, workdir)
-    record.mark_started(job, jobs, workdir)
-    return Process(job, slot, workdir, lock)
+        """Time since the start."""
+        return time.monotonic() - self._started

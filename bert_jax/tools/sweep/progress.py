@@ -1,8 +1,9 @@
 """How far the jobs of a sweep are: lines for a terminal, refreshed in place, or for a file."""
 
+import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from bert_jax.config.durations import duration
@@ -13,7 +14,7 @@ _SECONDS_BETWEEN_LINES = 60.0  # of a running job, where lines cannot be refresh
 
 
 def describe(process: Process, workdir: str) -> str:
-    """Returns the line of a running job: step, metrics, speed, remaining time."""
+    """Returns the line of a running job: step, loss, remaining time at its last speed."""
     job = process.job
     parts = [job.name]
     rows = record.read_rows(job.name, workdir) if job.kind == "train" else []
@@ -24,17 +25,12 @@ def describe(process: Process, workdir: str) -> str:
         parts.append(f"step {last['step']}/{steps}")
         if last.get("loss") is not None:
             parts.append(f"loss {last['loss']:.4g}")
-        parts.append(f"ETA {duration(remaining(last, steps))}")
+        rate = (last.get("speed") or {}).get("steps_per_second") or 1e-9
+        parts.append(f"ETA {duration((steps - last['step']) / rate)}")
     else:
         parts.append("prepares data" if job.kind == "prepare" else "starts")
     parts.append(f"running for {duration(process.seconds)}")
     return "  ".join(parts)
-
-
-def remaining(row: dict, steps: int) -> float:
-    """Returns the seconds that a run needs after a line of its metrics.jsonl, at its last speed."""
-    rate = (row.get("speed") or {}).get("steps_per_second") or 1e-9
-    return (steps - row["step"]) / rate
 
 
 class Board:
@@ -43,21 +39,18 @@ class Board:
     def __init__(self, workdir: str, stream: TextIO | None = None):
         self._workdir = workdir
         self._stream = stream or sys.stdout
-        self._in_place = self._stream.isatty()
         self._shown = 0
         self._last: dict[str, float] = {}
 
     def event(self, text: str) -> None:
         """Prints a line that stays."""
-        self._clear()
+        self._show([])
         print(text, file=self._stream, flush=True)
 
-    def refresh(self, running: Iterable[Process], summary: str) -> None:
+    def refresh(self, running: Sequence[Process], summary: str) -> None:
         """Shows the running jobs; elsewhere than on a terminal, each once a minute."""
-        running = list(running)
-        if self._in_place:
+        if self._stream.isatty():
             lines = [describe(process, self._workdir) for process in running]
-            self._clear()
             self._show([*lines, summary] if lines else [])
             return
         now = time.monotonic()
@@ -67,16 +60,10 @@ class Board:
                 self.event(describe(process, self._workdir))
 
     def _show(self, lines: Sequence[str]) -> None:
-        import shutil
-
-        width = shutil.get_terminal_size().columns - 1
-        for line in lines:
-            print(line[:width], file=self._stream)
-        self._stream.flush()
-        self._shown = len(lines)
-
-    def _clear(self) -> None:
-        """Removes the lines of the running jobs."""
+        """Replaces the lines of the running jobs."""
         if self._shown:
             self._stream.write(f"\x1b[{self._shown}A\x1b[J")
-        self._shown = 0
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.writelines(f"{line[:width]}\n" for line in lines)
+        self._stream.flush()
+        self._shown = len(lines)

@@ -5,8 +5,8 @@ runs/NAME/              the workdir of a run, with these files in addition to th
   job.json              the settings that it was started with
   log.txt               its output, of all starts
   finished.json         written after its process ended well: the job is complete
-  failed.json           why its last process failed
   lock                  locked while a process works in the folder
+snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs start from
 """
 
 import dataclasses
@@ -15,23 +15,23 @@ import json
 import os
 import pathlib
 import re
-import time
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.group import flatten
 from bert_jax.config.store import parse
-from bert_jax.files.atomic import read_json, read_json_lines, write_json
+from bert_jax.files.atomic import read_json, read_json_lines, whole_folder, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
+from bert_jax.training.checksums import checksum_file
 
 PLAN, RESULTS, REPORT = "sweep.json", "results.jsonl", "results.md"
-_STARTED, _FINISHED, _FAILED, _LOG = "job.json", "finished.json", "failed.json", "log.txt"
+_STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"
 _TOTAL_STEPS = re.compile(rb"^step +\d+/(\d+) ", re.MULTILINE)
 _PARAMETERS = re.compile(rb"^([\d,]+) parameters$", re.MULTILINE)
-_STOPPED = re.compile(r"^Stopped by \w+ after step ", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,25 +40,20 @@ class Plan:
 
     title: str
     note: str
-    jobs: tuple[Job, ...]
-    tables: tuple[Table, ...]
+    jobs: Sequence[Job]
+    tables: Sequence[Table]
     source: str  # the sweep file and its settings, for the report
 
-    def stages(self) -> list[list[Job]]:
-        """Returns the jobs by stage; those of a stage depend on earlier stages only."""
-        stages: list[list[Job]] = [[] for _ in range(1 + max(job.stage for job in self.jobs))]
-        for job in self.jobs:
-            stages[job.stage].append(job)
-        return stages
+    @property
+    def trainings(self) -> list[Job]:
+        """The jobs that train, in order."""
+        return [job for job in self.jobs if job.kind == "train"]
 
 
 def save_plan(plan: Plan, workdir: str) -> None:
     """Writes sweep.json."""
-    values = dataclasses.asdict(plan)
-    for table in values["tables"]:
-        table["paper"] = [[*place, value] for place, value in table["paper"].items()]
     os.makedirs(workdir, exist_ok=True)
-    write_json(os.path.join(workdir, PLAN), {"version": 1, **values}, sort_keys=False)
+    write_json(os.path.join(workdir, PLAN), dataclasses.asdict(plan), sort_keys=False)
 
 
 def load_plan(workdir: str) -> Plan:
@@ -72,26 +67,14 @@ def load_plan(workdir: str) -> Plan:
         raise UserError(f"{workdir} holds no sweep: start one with --sweep=FILE.")
     try:
         values = read_json(path)
-        return Plan(
-            title=values["title"],
-            note=values["note"],
-            jobs=tuple(_job(item) for item in values["jobs"]),
-            tables=tuple(_table(item) for item in values["tables"]),
-            source=values["source"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        jobs = [Job(**item) for item in values.pop("jobs")]
+        tables = [
+            Table(**item | {"columns": [Column(**column) for column in item["columns"]]})
+            for item in values.pop("tables")
+        ]
+        return Plan(jobs=jobs, tables=tables, **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is corrupt ({error}): give --sweep=FILE again.") from None
-
-
-def _job(item: dict[str, Any]) -> Job:
-    snapshot = tuple(item["snapshot"]) if item["snapshot"] else None
-    return Job(**item | {"needs": tuple(item["needs"]), "snapshot": snapshot})
-
-
-def _table(item: dict[str, Any]) -> Table:
-    columns = tuple(Column(**column) for column in item["columns"])
-    paper = {(system, task): value for system, task, value in item["paper"]}
-    return Table(**item | {"columns": columns, "paper": paper})
 
 
 # ---------------------------------------------------------------------------------------- of a job
@@ -114,30 +97,16 @@ def is_finished(job: str, workdir: str) -> bool:
 
 def mark_started(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
     """Writes what a job is started with."""
-    folder = folder_of(job.name, workdir)
-    write_json(folder / _STARTED, {"settings": job.settings, "origin": origin(job, jobs)})
-    (folder / _FAILED).unlink(missing_ok=True)
+    values = {"settings": job.settings, "origin": _origin(job, jobs)}
+    write_json(folder_of(job.name, workdir) / _STARTED, values)
 
 
-def mark_finished(job: Job, workdir: str, seconds: float) -> None:
+def mark_finished(job: str, workdir: str, seconds: float) -> None:
     """Records that a job is complete; `seconds` is the time of its last process."""
-    write_json(folder_of(job.name, workdir) / _FINISHED, {"seconds_of_last_start": seconds})
+    write_json(folder_of(job, workdir) / _FINISHED, {"seconds_of_last_start": seconds})
 
 
-def mark_failed(job: str, workdir: str, reason: str) -> None:
-    """Records that a job failed or was skipped, for jobs on other machines that wait for it."""
-    folder = folder_of(job, workdir)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / _FAILED, {"reason": reason})
-
-
-def seconds_since_failure(job: str, workdir: str) -> float | None:
-    """Returns how long ago a job failed that was not started again; None if it did not."""
-    path = folder_of(job, workdir) / _FAILED
-    return time.time() - path.stat().st_mtime if path.is_file() else None
-
-
-def origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
+def _origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
     """Returns a digest of the settings of each job that this one builds on."""
     return {name: _digest(jobs[name], jobs) for name in job.needs}
 
@@ -145,7 +114,7 @@ def origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
 def _digest(job: Job, jobs: Mapping[str, Job]) -> str:
     free = parse(job.settings).free_fields() if job.kind == "train" else set()
     settings = {name: value for name, value in flatten(job.settings) if name not in free}
-    text = json.dumps([settings, origin(job, jobs)], sort_keys=True)
+    text = json.dumps([settings, _origin(job, jobs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -158,12 +127,9 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
     path = folder_of(job.name, workdir) / _STARTED
     if not path.is_file():
         return
-    started = read_json(path)
-    changed = []
+    started, now, changed = read_json(path), _origin(job, jobs), []
     if job.kind == "train":  # the name of prepared data is a digest of its settings
-        old, new = (parse(values) for values in (started["settings"], _json(job)))
-        changed = store.differences(old, new)
-    now = origin(job, jobs)
+        changed = store.differences(parse(started["settings"]), parse(job.settings))
     changed += [
         f"the settings of {name}, which it builds on"
         for name in sorted(now.keys() | started["origin"].keys())
@@ -176,16 +142,35 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
         )
 
 
-def _json(job: Job) -> dict[str, Any]:
-    return json.loads(json.dumps(job.settings))
+def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
+    """Returns a workdir with one checkpoint of a run, whose files it shares by hard links.
+
+    Raises:
+      UserError: the run did not keep that checkpoint.
+    """
+    target = pathlib.Path(workdir, "snapshots", f"{job}-step{step}")
+    if target.is_dir():
+        return target
+    run = folder_of(job, workdir)
+    checkpoint = run / "checkpoints" / str(step)
+    if not checksum_file(checkpoint).is_file():
+        names = (path.name for path in checkpoint.parent.glob("*") if path.name.isdecimal())
+        found = ", ".join(sorted(names, key=int)) or "none"
+        raise UserError(
+            f"{run} has no checkpoint of step {step} (it has {found}): its config.checkpoint.every"
+            " must divide the step, and config.checkpoint.keep be large enough."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(target) as temporary:
+        for path in (run / "config.json", *run.glob("vocab.*"), *run.glob("labels.json")):
+            shutil.copy(path, temporary)
+        copied = pathlib.Path(temporary, "checkpoints", str(step))
+        shutil.copytree(checkpoint, copied, copy_function=os.link)
+        os.link(checksum_file(checkpoint), checksum_file(copied))
+    return target
 
 
 # ----------------------------------------------------------------------------------- of its output
-
-
-def was_stopped(output: str) -> bool:
-    """Whether the output of a process says that training stopped before its end."""
-    return bool(_STOPPED.search(output))
 
 
 def last_lines(job: str, workdir: str, count: int) -> list[str]:

@@ -11,152 +11,133 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.config.durations import duration
-from bert_jax.scores.significance import Welch, welch
+from bert_jax.scores.significance import welch
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
 
-# Results of one kind: an object of results.jsonl each.
+# Objects of `results.collect`.
 Results = Sequence[dict[str, Any]]
+# Header and rows of a table.
+Grid = tuple[list[str], list[list[str]]]
 _LEVEL = 0.05
 _FEW_SEEDS = 5
 
 
 def markdown(plan: Plan, results: Results) -> str:
     """Returns the report."""
-    total = sum(job.kind == "train" for job in plan.jobs)
-    lines = [f"# {plan.title}", ""]
-    lines += [f"{len(results)} of {total} runs are complete. {plan.source}", ""]
-    lines += [plan.note, ""] if plan.note else []
+    parts = [f"# {plan.title}", f"{progress(plan, results)} {plan.source}", plan.note]
     for table in plan.tables:
-        lines += _section(table, results)
-    lines += ["## Runs", "", *_grid(*runs_table(results)), ""]
-    return "\n".join(lines)
+        parts += [f"## {table.title}", _grid(scores_table(table, results)), table.note]
+        parts += [_unknown_score(column, results) for column in table.columns]
+        compared = comparisons(table, results)
+        if compared[1]:
+            parts += [_grid(compared), explain(table, results, compared)]
+    parts += ["## Runs", _grid(runs_table(results))]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def terminal(plan: Plan, results: Results) -> str:
     """Returns the report with aligned columns and without the marks of Markdown."""
-    lines, block = [], []
-    for line in [*markdown(plan, results).splitlines(), ""]:
-        if line.startswith("|"):
-            block.append([cell.strip() for cell in line.strip("|").split("|")])
-            continue
-        lines += _aligned(block)
-        block = []
-        text = re.sub(r"^#+ ", "", line)
-        lines += textwrap.wrap(text, 100, break_on_hyphens=False) or [""]
-    return "\n".join(lines).rstrip() + "\n"
+    parts = []
+    for part in markdown(plan, results).rstrip().split("\n\n"):
+        if part.startswith("|"):
+            rows = [line.strip("|").split("|") for line in part.splitlines()]
+            parts += _aligned([[cell.strip() for cell in row] for row in rows])
+        else:
+            text = re.sub(r"^#+ ", "", part)
+            parts += textwrap.wrap(text, 100, break_on_hyphens=False)
+        parts.append("")
+    return "\n".join(parts)
 
 
-def scores_of(results: Results, system: str, column: Column) -> list[float]:
-    """Returns the scores of a cell, one for each seed, in the units of the table."""
-    found = (
-        item["metrics"].get(column.metric)
+def progress(plan: Plan, results: Results) -> str:
+    """Returns how many runs are complete."""
+    return f"{len(results)} of {len(plan.trainings)} runs are complete."
+
+
+def scores_of(results: Results, system: str, column: Column) -> dict[str, float]:
+    """Returns the scores of a cell in the units of the table: name of the run -> score."""
+    found = {
+        item["name"]: item["metrics"].get(column.metric)
         for item in results
         if item["system"] == system and item["task"] == column.task
-    )
-    return [value * column.scale for value in found if value is not None]
+    }
+    return {name: value * column.scale for name, value in found.items() if value is not None}
 
 
-def _section(table: Table, results: Results) -> list[str]:
-    lines = [f"## {table.title}", "", *_grid(*scores_table(table, results)), ""]
-    lines += [table.note, ""] if table.note else []
-    for column in table.columns:
-        lines += _unknown_score(column, results)
-    compared = list(comparisons(table, results))
-    if compared:
-        header = ["compared", "task", "difference", "p", ""]
-        lines += [*_grid(header, compared), "", explain(table, results, compared), ""]
-    return lines
-
-
-def _unknown_score(column: Column, results: Results) -> list[str]:
+def _unknown_score(column: Column, results: Results) -> str:
     """Returns a line if no run of the column's task has its score."""
     found = {name for item in results if item["task"] == column.task for name in item["metrics"]}
     if not found or column.metric in found:
-        return []
+        return ""
     names = ", ".join(sorted(found))
-    return [f"No run of {column.task} has the score {column.metric!r}; there are: {names}.", ""]
+    return f"No run of {column.task} has the score {column.metric!r}; there are: {names}."
 
 
-def scores_table(table: Table, results: Results) -> tuple[list[str], list[list[str]]]:
-    has_paper = [any((row, c.heading) in table.paper for row in table.rows) for c in table.columns]
+def scores_table(table: Table, results: Results) -> Grid:
+    """Returns the cells of a table, the best of a column in bold if it is marked."""
+    columns = [[system] for system in table.rows.values()]
     header = [""]
-    for column, paper in zip(table.columns, has_paper, strict=True):
-        header += [column.heading, *(["paper"] if paper else [])]
-    best = [_best(table, results, c) if table.mark_best else None for c in table.columns]
-    rows = []
-    for system, title in table.rows.items():
-        cells = [title]
-        for column, paper, best_system in zip(table.columns, has_paper, best, strict=True):
-            cell = show(scores_of(results, system, column))
-            cells.append(f"**{cell}**" if system == best_system else cell)
-            if paper:
-                value = table.paper.get((system, column.heading))
+    for column in table.columns:
+        scores = {s: [*scores_of(results, s, column).values()] for s in table.rows}
+        means = {system: statistics.fmean(x) for system, x in scores.items() if x}
+        choose = min if column.lower_is_better else max
+        best = choose(means, key=means.__getitem__) if table.mark_best and means else None
+        paper = {system: table.published(system, column) for system in table.rows}
+        has_paper = any(value is not None for value in paper.values())
+        header += [column.heading, *(["paper"] if has_paper else [])]
+        for cells, system in zip(columns, table.rows, strict=True):
+            cell = _shown(scores[system])
+            cells.append(f"**{cell}**" if system == best else cell)
+            if has_paper:
+                value = paper[system]
                 cells.append("" if value is None else f"{value:g}")
-        rows.append(cells)
-    return header, rows
+    return header, columns
 
 
-def show(scores: Sequence[float]) -> str:
+def _shown(scores: Sequence[float]) -> str:
     """Returns "84.30 ± 0.25 (3)": mean, standard deviation, number of seeds."""
     if not scores:
         return "-"
-    mean = f"{statistics.fmean(scores):.2f}"
-    if len(scores) == 1:
-        return f"{mean} (1)"
-    return f"{mean} ± {statistics.stdev(scores):.2f} ({len(scores)})"
+    spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{statistics.fmean(scores):.2f}{spread} ({len(scores)})"
 
 
-def _best(table: Table, results: Results, column: Column) -> str | None:
-    means = {
-        system: statistics.fmean(scores)
-        for system in table.rows
-        if (scores := scores_of(results, system, column))
-    }
-    if not means:
-        return None
-    choose = min if column.lower_is_better else max
-    return choose(means, key=means.__getitem__)
-
-
-def comparisons(table: Table, results: Results) -> Iterable[list[str]]:
-    """Yields a row for each comparison of a system with its reference that has scores."""
+def comparisons(table: Table, results: Results) -> Grid:
+    """Returns a row for each comparison of a system with its reference that has scores."""
+    rows = []
     for system, title in table.rows.items():
-        if not (reference := table.reference_of(system)):
-            continue
-        for column in table.columns:
-            ours = scores_of(results, system, column)
-            theirs = scores_of(results, reference, column)
-            if ours and theirs:
-                difference = statistics.fmean(ours) - statistics.fmean(theirs)
-                name = f"{title} - {table.rows.get(reference, reference)}"
-                yield [name, column.heading, f"{difference:+.2f}", *verdict(welch(ours, theirs))]
+        reference = table.reference_of(system)
+        for column in table.columns if reference else ():
+            ours, theirs = (
+                [*scores_of(results, name, column).values()] for name in (system, reference)
+            )
+            if not (ours and theirs):
+                continue
+            difference = statistics.fmean(ours) - statistics.fmean(theirs)
+            p, verdict = "", "not testable"
+            if test := welch(ours, theirs):
+                p = f"{test.p_value:.3f}" if test.p_value >= 0.001 else "< 0.001"
+                is_beyond = test.p_value < _LEVEL
+                verdict = "* exceeds the spread" if is_beyond else "within the spread"
+            name = f"{title} - {table.rows.get(reference, reference)}"
+            rows.append([name, column.heading, f"{difference:+.2f}", p, verdict])
+    return ["compared", "task", "difference", "p", ""], rows
 
 
-def verdict(test: Welch | None) -> tuple[str, str]:
-    """Returns the p-value and the mark of a comparison."""
-    if test is None:
-        return "", "not testable"
-    p = f"{test.p_value:.3f}" if test.p_value >= 0.001 else "< 0.001"
-    return p, "* exceeds the spread" if test.p_value < _LEVEL else "within the spread"
-
-
-def explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]]) -> str:
+def explain(table: Table, results: Results, compared: Grid) -> str:
+    """Returns what the comparisons of a table can show, and what they cannot."""
     parts = []
-    if tested := sum(row[3] != "" for row in comparisons):
+    if tested := sum(row[3] != "" for row in compared[1]):
         parts.append(
             f"p is that of Welch's test, two-sided, over seeds. If no system differed, about"
             f" {tested * _LEVEL:.1f} of the {tested} tests would have p < {_LEVEL} by chance."
         )
-    counts = [
-        len(scores)
-        for system in table.rows
-        for column in table.columns
-        if (scores := scores_of(results, system, column))
-    ]
-    if min(counts) < 2:
+    counts = (len(scores_of(results, s, c)) for s in table.rows for c in table.columns)
+    fewest = min(filter(None, counts))
+    if fewest < 2:
         parts.append("With one seed there is no spread to compare a difference with.")
-    if tested and min(counts) < _FEW_SEEDS:
+    if tested and fewest < _FEW_SEEDS:
         parts.append(
             f"With fewer than {_FEW_SEEDS} seeds the test finds large differences only:"
             " 'within the spread' does not mean that two systems are equal."
@@ -168,26 +149,24 @@ def explain(table: Table, results: Results, comparisons: Sequence[Sequence[str]]
     return " ".join(parts)
 
 
-def runs_table(results: Results) -> tuple[list[str], list[list[str]]]:
+def runs_table(results: Results) -> Grid:
     """Returns the table of what the runs of each system and task cost."""
-    header = ["system", "task", "runs", "parameters", "steps", "tokens a run", "time a run"]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for item in results:
         groups.setdefault((item["system"] or item["name"], item["task"]), []).append(item)
-    rows = []
-    for (system, task), items in groups.items():
-        rows.append(
-            [
-                system,
-                task,
-                str(len(items)),
-                _range(item["parameters"] for item in items),
-                _range(item["steps"] for item in items),
-                f"{statistics.fmean(item['tokens'] for item in items):,.0f}",
-                duration(statistics.fmean(item["seconds"] for item in items)),
-            ]
-        )
-    return header, rows
+    rows = [
+        [
+            system,
+            task,
+            str(len(items)),
+            _range(item["parameters"] for item in items),
+            _range(item["steps"] for item in items),
+            f"{statistics.fmean(item['tokens'] for item in items):,.0f}",
+            duration(statistics.fmean(item["seconds"] for item in items)),
+        ]
+        for (system, task), items in groups.items()
+    ]
+    return ["system", "task", "runs", "parameters", "steps", "tokens a run", "time a run"], rows
 
 
 def _range(values: Iterable[int | None]) -> str:
@@ -197,21 +176,20 @@ def _range(values: Iterable[int | None]) -> str:
     return f"{known[0]:,}" + (f" to {known[-1]:,}" if len(known) > 1 else "")
 
 
-def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _grid(grid: Grid) -> str:
     """Returns a table in Markdown."""
+    header, rows = grid
     lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _aligned(block: list[list[str]]) -> list[str]:
     """Returns the lines of a table for a terminal."""
-    if not block:
-        return []
     header, _, *rows = block
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    padded = (
+    first, *rest = (
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in [header, *rows]
     )
-    first, *rest = (line.replace("**", "") for line in padded)
-    return [first, "-" * (sum(widths) + 2 * len(widths) - 2), *rest]
+    line = "-" * (sum(widths) + 2 * len(widths) - 2)
+    return [first, line, *(row.replace("**", "") for row in rest)]

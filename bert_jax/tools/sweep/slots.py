@@ -23,13 +23,13 @@ class Slot:
     environment: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Returns for example "cores 0-3, CUDA_VISIBLE_DEVICES=0,1"."""
+        """Returns for example "cores 0,1, CUDA_VISIBLE_DEVICES=0"; empty for the whole machine."""
         cores = ",".join(map(str, sorted(self.cores)))
         parts = [f"cores {cores}"] if cores else []
-        return ", ".join([*parts, *(f"{k}={v}" for k, v in self.environment.items())]) or "all"
+        return ", ".join([*parts, *(f"{k}={v}" for k, v in self.environment.items())])
 
 
-def make_slots(count: int) -> tuple[Slot, ...]:
+def make_slots(count: int) -> list[Slot]:
     """Returns `count` disjoint parts of the cores and, if there are any, of the GPUs.
 
     XLA makes as many threads as there are cores that its process may use. A single part is the
@@ -39,25 +39,23 @@ def make_slots(count: int) -> tuple[Slot, ...]:
       UserError: there are fewer cores or GPUs than parts, or the devices cannot be divided.
     """
     if count == 1:
-        return (Slot(0),)
+        return [Slot(0)]
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if "tpu" in platforms:
         raise UserError(
             f"--parallel={count}: the chips of a TPU host are not divided. Run one job on a host,"
-            " with --slurm or --kubernetes."
+            " with --slurm."
         )
     cores = _split(sorted(os.sched_getaffinity(0)), count, "CPU cores")
-    gpus = [] if platforms == "cpu" else visible_gpus()
-    if not gpus:
-        return tuple(Slot(i, frozenset(part)) for i, part in enumerate(cores))
-    parts = _split(gpus, count, "GPUs")
-    return tuple(
-        Slot(i, frozenset(cores[i]), {"CUDA_VISIBLE_DEVICES": ",".join(part)})
-        for i, part in enumerate(parts)
-    )
+    gpus = [] if platforms == "cpu" else _visible_gpus()
+    environments = [{} for _ in range(count)]
+    if gpus:
+        parts = _split(gpus, count, "GPUs")
+        environments = [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
+    return [Slot(i, frozenset(cores[i]), environments[i]) for i in range(count)]
 
 
-def visible_gpus() -> list[str]:
+def _visible_gpus() -> list[str]:
     """Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:

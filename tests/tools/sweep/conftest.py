@@ -1,10 +1,7 @@
-"""Sweeps of small runs, and jobs that are scripts instead of trainings."""
+"""Jobs that are scripts instead of trainings."""
 
 import dataclasses
-import pathlib
 import sys
-
-import pytest
 
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
@@ -22,27 +19,12 @@ class Script(Job):
         return [sys.executable, "-c", f"import os; os.chdir({str(folder)!r})\n{self.code}"]
 
 
-def script(name: str, code: str = "", needs: tuple[str, ...] = (), stage: int = 0) -> Script:
+def script(name: str, code: str = "", needs: tuple[str, ...] = (), **fields) -> Script:
     """Returns a job that runs code; it has no configuration, as preparations have none."""
-    return Script(name, "prepare", "", {}, {}, needs, stage, code=code)
+    return Script(name, "prepare", "", {}, {}, needs, code=code, **fields)
 
 
 def plan_of(*jobs: Job, **changes) -> Plan:
-    """Returns a plan without tables."""
-    return Plan(
-        **{"title": "A sweep", "note": "", "tables": (), "source": "", **changes, "jobs": jobs}
-    )
-
-
-@pytest.fixture
-def write_sweep(tmp_path):
-    """Returns a function (body of the file) -> its path."""
-
-    def write(body: str) -> str:
-        path = pathlib.Path(tmp_path, "mine.py")
-        path.write_text(
-            f"from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table\n\n{body}\n"
-        )
-        return str(path)
-
-    return write
+    """Returns a plan, by default without tables."""
+    values = {"title": "A sweep", "note": "", "tables": (), "source": "Made by hand."} | changes
+    return Plan(jobs=jobs, **values)

@@ -16,7 +16,7 @@ TABLE = Table(
     HOSTILE,
     {f"rate{rate}": f"{HOSTILE} {rate}" for rate in RATES},
     (Column("ner", "f1", "NER"),),
-    {(f"rate{RATES[0]}", "NER"): 96.4},
+    {f"rate{RATES[0]}": {"NER": 96.4}},
 )
 
 
@@ -39,7 +39,7 @@ def workdir(tmp_path) -> str:
             results = {"eval": {"f1": score(rate, seed)}}
             (folder / "results.json").write_text(json.dumps(results))
             if (rate, seed) != (RATES[1], 1):
-                record.mark_finished(jobs[-1], str(tmp_path), 1.0)
+                record.mark_finished(name, str(tmp_path), 1.0)
     plan = plan_of(*jobs, tables=(TABLE,), title=HOSTILE, note=HOSTILE, source=HOSTILE)
     record.save_plan(plan, str(tmp_path))
     (record.folder_of("rate0.0001-0", str(tmp_path)) / "report.html").write_text("")

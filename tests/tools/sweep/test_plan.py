@@ -1,20 +1,26 @@
 """What a sweep may not be, and the settings of sweep files."""
 
+import pathlib
 import re
 
 import pytest
 
-from bert_jax.tools.sweep.load import load_sweep, parse_settings
-from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table, needs
+from bert_jax.tools.sweep.load import load_sweep
+from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
 
 BERT = Run("bert", "configs/tiny.py", system="bert", task="pretraining")
 NER = Run("ner", "configs/ner.py", after="bert", system="bert", task="ner")
-TABLE = Table("T", {"bert": "BERT"}, (Column("ner", "f1"),))
+F1 = (Column("ner", "f1"),)
+ROWS = {"bert": "BERT"}
 
 
 def test_a_run_needs_what_it_names():
     overrides = {"data.vocab": "{data:a}/vocab.txt", "data.train": "{run:b}/x", "steps": 3}
-    assert needs(Run("x", "c", overrides, after="c")) == {"a", "b", "c"}
+    assert Run("x", "c", overrides, after="c").needs() == {"a", "b", "c"}
+
+
+def with_table(*table, runs=(BERT, NER), **options):
+    return lambda: Sweep("S", runs, (Table("T", *table, **options),))
 
 
 @pytest.mark.parametrize(
@@ -28,17 +34,11 @@ def test_a_run_needs_what_it_names():
         (lambda: Sweep("S", (BERT, BERT)), "Two runs of the sweep have the name 'bert'"),
         (lambda: Sweep("S", (NER,)), "needs the run 'bert', but there is no such run"),
         (lambda: Sweep("S", (NER, BERT)), "needs the run 'bert', but it stands after it"),
-        (lambda: Sweep("S", (BERT,), (TABLE,)), "The table 'T' names ner, which no run"),
-        (
-            lambda: Sweep("S", (BERT, NER), (Table("T", {}, (Column("ner", "f1"),)),)),
-            "The table 'T' has no rows or no columns",
-        ),
-        (
-            lambda: Sweep(
-                "S", (BERT, NER), (Table("T", TABLE.rows, TABLE.columns, reference="gpt"),)
-            ),
-            "The table 'T' names gpt",
-        ),
+        (with_table({}, F1), "The table 'T' has no rows or no columns"),
+        (with_table(ROWS, F1, runs=(BERT,)), "The table 'T' names ner, which no run"),
+        (with_table({"elmo": "ELMo"}, F1), "The table 'T' names elmo"),
+        (with_table(ROWS, F1, reference="gpt"), "The table 'T' names gpt"),
+        (with_table(ROWS, F1, reference={"bert": "gpt"}), "The table 'T' names gpt"),
     ],
 )
 def test_a_wrong_sweep_is_refused(make, message):
@@ -51,60 +51,58 @@ SWEEP = """def get_sweep(scale="paper", steps: int = 3, rate=1e-4, deep=False):
     return Sweep(scale, (Run("bert", "configs/tiny.py", values),))"""
 
 
+@pytest.fixture
+def write_sweep(tmp_path):
+    """Returns a function (body of the file) -> its path."""
+
+    def write(body: str) -> str:
+        path = pathlib.Path(tmp_path, "mine.py")
+        path.write_text(f"from bert_jax.tools.sweep.plan import Run, Sweep\n\n{body}\n")
+        return str(path)
+
+    return write
+
+
 def test_settings_have_the_types_of_their_defaults(write_sweep):
     path = write_sweep(SWEEP)
-    sweep = load_sweep(f"{path}:mini", {"steps": "5", "rate": "2", "deep": "true"})
+    sweep = load_sweep(f"{path}:mini", ["steps=5", "rate=2", "deep=true"])
     assert sweep.title == "mini"
     assert sweep.runs[0].overrides == {"steps": 5, "rate": 2.0, "deep": True}
-    assert load_sweep(path, {}).title == "paper"
-    assert load_sweep(f"{path}:mini", {"scale": "tiny"}).title == "tiny"
+    assert load_sweep(path).title == "paper"
+    assert load_sweep(f"{path}:mini", ["scale=a=b"]).title == "a=b"
 
 
 @pytest.mark.parametrize(
-    "settings, message",
+    "words, message",
     [
-        ({"stps": "5"}, "Unknown setting --set stps. Did you mean steps? Available: scale, steps"),
-        ({"steps": "many"}, "--set steps=many is not an integer."),
-        ({"rate": "high"}, "--set rate=high is not a number."),
-        ({"deep": "yes"}, "--set deep=yes is not true or false."),
+        (["stps=5"], "Unknown setting --set stps. Did you mean steps? Available: scale, steps"),
+        (["steps=many"], "--set steps=many is not an integer."),
+        (["rate=high"], "--set rate=high is not a number."),
+        (["deep=yes"], "--set deep=yes is not true or false."),
+        (["scale"], "--set 'scale' is not NAME=VALUE"),
+        (["steps=1", "steps=2"], "--set steps is given twice: '1' and '2'"),
     ],
 )
-def test_a_wrong_setting_is_refused(settings, message, write_sweep):
+def test_a_wrong_setting_is_refused(words, message, write_sweep):
     with pytest.raises(ValueError, match=re.escape(message)):
-        load_sweep(write_sweep(SWEEP), settings)
+        load_sweep(write_sweep(SWEEP), words)
 
 
 @pytest.mark.parametrize(
-    "body, message",
+    "body, argument, message",
     [
-        ("def get_sweep(:", "cannot be read: invalid syntax"),
-        ("import nothing_like_this", "cannot be read: No module named 'nothing_like_this'"),
-        ("get_config = 3", "is not a sweep file: it has no function get_sweep"),
-        ("def get_sweep():\n    return 3", "get_sweep returns int, not a Sweep"),
+        ("def get_sweep(:", "", "cannot be used: invalid syntax"),
+        ("import nothing_like_this", "", "cannot be used: No module named 'nothing_like_this'"),
+        ("get_config = 3", "", "is not a sweep file: it has no function get_sweep"),
+        ("def get_sweep():\n    return 3", "", "get_sweep returns int, not a Sweep"),
+        ("def get_sweep():\n    return 3", ":mini", "has no settings, so 'mini' has none"),
     ],
 )
-def test_a_file_that_is_no_sweep_is_refused(body, message, write_sweep):
+def test_a_file_that_is_no_sweep_is_refused(body, argument, message, write_sweep):
     with pytest.raises(ValueError, match=re.escape(message)):
-        load_sweep(write_sweep(body), {})
-
-
-def test_an_argument_without_settings_is_refused(write_sweep):
-    with pytest.raises(ValueError, match="the file has no settings, so 'mini' has none"):
-        load_sweep(write_sweep("def get_sweep():\n    return 3") + ":mini", {})
+        load_sweep(write_sweep(body) + argument)
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(
-        ValueError, match=r"--sweep=configs/sweeps/table9.py: there is no such file"
-    ):
-        load_sweep("configs/sweeps/table9.py", {})
-
-
-def test_settings_are_names_with_values():
-    assert parse_settings(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
-    for words, message in (
-        (["scale"], "'scale' is not NAME=VALUE"),
-        (["a=1", "a=2"], "--set a is given twice: '1' and '2'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            parse_settings(words)
+    with pytest.raises(ValueError, match="--sweep=configs/sweeps/table9.py: there is no such file"):
+        load_sweep("configs/sweeps/table9.py")
