@@ -26,7 +26,7 @@ from bert_jax.files.atomic import read_json, read_json_lines, whole_folder, writ
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
-from bert_jax.training.checksums import checksum_file
+from bert_jax.training.seals import checksum_file
 
 PLAN, RESULTS, REPORT = "sweep.json", "results.jsonl", "results.md"
 _STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"

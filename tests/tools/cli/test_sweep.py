@@ -66,7 +66,6 @@ def run(*words):
             ["--sweep={0}/mine.py", "--workdir={0}/out", "--stage=2", "--number=7"],
             "--stage=2 --number=7 is no job: the sweep has stages with 1, 1, 1 jobs",
         ),
-        (["--sweep={0}/mine.py", "--workdir={0}/out", "--kubernetes", "--job_name=T 5"], "T 5"),
     ],
 )
 def test_a_wrong_command_line_is_refused(words, message, mine, tmp_path):
@@ -180,11 +179,9 @@ def test_the_jobs_of_a_cluster_run_one_by_one(mine, scripted, tmp_path, capsys):
         capsys.readouterr().out
     )
     for stage, number in ((0, 0), (1, 0), (2, 1), (2, 0)):
-        run(workdir, f"--stage={stage}", f"--number={number}", "--wait")
+        run(workdir, f"--stage={stage}", f"--number={number}")
     assert calls(tmp_path) == ["bert", "ner-seed1", "ner-seed0"]
     assert "55.00" in (tmp_path / "out/results.md").read_text()
-    run(workdir, "--kubernetes")
-    assert capsys.readouterr().out.count("kind: Job") == 3
 
 
 # ---------------------------------------------------------------------------- the sweep files

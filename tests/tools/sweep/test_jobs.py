@@ -90,7 +90,7 @@ def test_each_seed_starts_from_the_pretraining_of_its_seed():
     runs = Run("bert", TINY, CORPUS, seeds=2), ner(seeds=0)
     made = make(*runs, seeds=2)
     assert [made[f"ner-seed{i}"].needs for i in (0, 1)] == [("bert-seed0",), ("bert-seed1",)]
-    with pytest.raises(ValueError, match="Run ner: seed number 3 needs a seed of bert, which has 2"):
+    with pytest.raises(ValueError, match="Run ner: seed number 3 needs a seed of bert"):
         make(*runs, seeds=3)
 
 

@@ -69,7 +69,10 @@ def test_the_terminal_has_aligned_columns_without_marks():
     best = Table("Systems", SYSTEMS, (F1, LOSS), PAPER, mark_best=True)
     lines = report.terminal(plan_of(tables=[best]), RESULTS).splitlines()
     rows = [line.split() for line in lines]
-    assert rows[rows.index(["NER", "paper", "loss"]) + 2] == "BERT 82.00 ± 2.00 (3) 96.4 2.50 (1)".split()
+    assert (
+        rows[rows.index(["NER", "paper", "loss"]) + 2]
+        == "BERT 82.00 ± 2.00 (3) 96.4 2.50 (1)".split()
+    )
     assert not any(mark in line for line in lines for mark in ("|", "#", "**"))
     assert max(map(len, lines)) <= 100
 

@@ -13,7 +13,7 @@ import pytest
 
 from bert_jax.tools.sweep import process as processes
 from bert_jax.tools.sweep import record, schedule
-from bert_jax.tools.sweep.progress import Board, describe, remaining
+from bert_jax.tools.sweep.progress import Board, describe
 from bert_jax.tools.sweep.slots import Slot
 from tests.tools.sweep.conftest import script
 
@@ -35,7 +35,6 @@ SAVES = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
-    monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_CHECKS", 0.01)
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_failure_skips_what_depends_on_it_and_nothing_else(run, tmp_path):
     assert outcome.skipped == {"child": "bad", "grandchild": "bad"}
     assert (outcome.finished, order(tmp_path)) == (["good"], ["good"])
     assert "child: skipped, since it needs bad" in lines
-    told = schedule.describe_failures(outcome, str(tmp_path))
+    told = outcome.describe_failures(str(tmp_path))
     assert told[1].startswith("bad failed: exit code 3. Its output is in ")
     assert told[-5:] == [
         "    one",
@@ -211,31 +210,6 @@ def test_a_locked_folder_is_left_to_its_process(tmp_path):
     processes.try_lock("a", str(tmp_path)).close()
 
 
-def test_a_job_of_a_cluster_waits_for_other_machines(tmp_path, monkeypatch):
-    workdir, stream = str(tmp_path), io.StringIO()
-    board, job = Board(workdir, stream), script("b", needs=("a",))
-    assert schedule.wait_for(job, workdir, board, is_waiting=False) == "a"
-    record.folder_of("a", workdir).mkdir(parents=True)
-    thread = threading.Timer(0.1, record.mark_finished, (script("a"), workdir, 1.0))
-    thread.start()
-    assert schedule.wait_for(job, workdir, board, is_waiting=True) == ""
-    thread.join()
-    assert stream.getvalue() == "b: waiting for a\n"
-    # A failure is final when nothing has started the job again for a while.
-    monkeypatch.setattr(schedule, "_SECONDS_UNTIL_FAILED", 0.05)
-    record.mark_failed("c", workdir, "exit code 1")
-    assert schedule.wait_for(script("d", needs=("c",)), workdir, board, is_waiting=True) == "c"
-
-
-def test_a_job_that_waits_can_be_stopped(tmp_path):
-    workdir, job = str(tmp_path), script("b", needs=("a",))
-    thread = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        schedule.wait_for(job, workdir, Board(workdir, io.StringIO()), is_waiting=True)
-    thread.join()
-
-
 # ------------------------------------------------------------------------------------- progress
 
 
@@ -270,7 +244,6 @@ def test_a_line_has_step_loss_and_remaining_time(tmp_path):
     assert shown == "a  step 20/500  loss 8.25  ETA 2:00  running for 1:05"  # 480 steps, 4 a second
     assert describe(Running("b"), str(tmp_path)) == "b  starts  running for 1:05"
     assert "prepares data" in describe(Running("c", "prepare"), str(tmp_path))
-    assert remaining({"step": 3, "speed": {"steps_per_second": 2.0}}, 5) == 1.0
 
 
 def test_lines_are_replaced_on_a_terminal(tmp_path):

@@ -27,7 +27,7 @@ def machine(monkeypatch, tmp_path):
 
 def test_one_part_is_the_machine_as_it_is(machine):
     machine(cores=4, gpus=2)
-    assert slots.make_slots(1) == (slots.Slot(0),)
+    assert slots.make_slots(1) == [slots.Slot(0)]
 
 
 def test_cores_are_divided(machine):
