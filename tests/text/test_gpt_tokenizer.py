@@ -13,8 +13,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax.text import gpt_tokenizer
-from bert_jax.text.gpt_tokenizer import GptTokenizer, clean, places_of_clean_text
+from bert_jax.text.gpt_tokenizer import GptTokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from tests.text.test_tokenization import fuzz_strings
 from tests.text.test_tokenizers import write_gpt
@@ -157,13 +156,6 @@ def test_words_are_forgotten_without_a_change_of_ids(folder, novels, tokenizer):
         assert forgetful.encode(line) == tokenizer.encode(line)
 
 
-def test_ftfy_leaves_plain_text_as_it_is():
-    ftfy = pytest.importorskip("ftfy", reason="needs the extra gpt")
-    pairs = (f"{chr(a)}{chr(b)}x" for a in range(128) for b in range(128))
-    plain = [text for text in pairs if gpt_tokenizer._PLAIN.fullmatch(text)]
-    assert len(plain) > 9_000 and all(ftfy.fix_text(text) == text for text in plain)
-
-
 def test_decoding_joins_pieces_and_punctuation(tokenizer):
     ids = tokenizer.encode("Unaffable, isn't he?\nNo.")
     assert tokenizer.decode(ids) == "unaffable, isn't he? \n no."
@@ -188,30 +180,6 @@ def test_places_are_those_of_the_text_as_it_was_given(tokenizer):
     assert found[7:] == ["”", "…", "&", "Ｕn", "af", "fable"]
     text = "\u3000e\u0301 o\0"  # ftfy replaces the first space and both words
     assert [text[start:stop] for start, stop in tokenizer.character_spans(text)] == ["e\u0301", "o"]
-
-
-def check_spans(tokenizer, text):
-    ids, spans = tokenizer.encode(text), tokenizer.character_spans(text)
-    assert len(ids) == len(spans)
-    assert all(0 <= start <= stop <= len(text) for start, stop in spans)
-    assert [start for start, _ in spans] == sorted(start for start, _ in spans)
-    for index, (start, stop) in zip(ids, spans, strict=True):
-        piece = tokenizer.pieces[index].removesuffix("</w>")
-        if index and text[start:stop].isascii() and text.isascii() and "&" not in text:
-            assert piece == ("\n" if piece == "\n" else text[start:stop].lower())
-
-
-def test_places_of_novels_and_of_random_texts(novels, tokenizer):
-    for line in novels[:10_000].split("\n"):
-        check_spans(tokenizer, line)
-        cleaned, places = places_of_clean_text(line, fixed := tokenizer._fix(line))
-        assert cleaned == clean(fixed) and len(places) == len(cleaned)
-    for number, text in enumerate(fuzz_strings(6)):
-        if number == 150:
-            break
-        check_spans(tokenizer, text)
-        fixed = tokenizer._fix(text)
-        assert places_of_clean_text(text, fixed)[0] == clean(fixed)
 
 
 # ----------------------------------------------------------------------- files

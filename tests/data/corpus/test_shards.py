@@ -158,11 +158,7 @@ def test_a_row_may_hold_several_examples_and_those_without_a_second_segment():
             [PAD] * 13,
         ],
         "token_type_ids": [[0] * 4 + [1] * 2 + [0] * 7, [0] * 3 + [1] * 2 + [0] * 8, zeros],
-        "position_ids": [
-            [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0, 0],
-            [0, 1, 2, 3, 4] + [0] * 8,
-            zeros,
-        ],
+        "position_ids": [[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0, 0], [0, 1, 2, 3, 4] + [0] * 8, zeros],
         "example_ids": [[1] * 6 + [2] * 5 + [0] * 2, [1] * 5 + [0] * 8, zeros],
         "cls_positions": [[0, 6], [0, 0], [0, 0]],
         "next_sentence_labels": [[1, 0], [1, 0], [0, 0]],

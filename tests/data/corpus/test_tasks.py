@@ -74,8 +74,7 @@ def test_every_task_does_a_part(text, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("number", "stage"),
-    [(0, "tokenize"), (1, "sample"), (0, "write_shard"), (1, "write_shard")],
+    ("number", "stage"), [(0, "tokenize"), (1, "sample"), (0, "write_shard"), (1, "write_shard")]
 )
 def test_a_task_that_dies_is_started_again(number, stage, text, prepared, tmp_path, monkeypatch):
     """The other waits; what is finished is not repeated."""

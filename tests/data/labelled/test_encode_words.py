@@ -178,10 +178,7 @@ def test_a_long_document_is_read_in_pieces(monkeypatch):
 @pytest.mark.parametrize(
     "examples, message",
     [
-        (
-            [sentence("a", "B-LOC")],
-            "line 5: unknown label 'B-LOC'; the labels .* are O",
-        ),
+        ([sentence("a", "B-LOC")], "line 5: unknown label 'B-LOC'; the labels .* are O"),
         ([sentence("a b", "O")], "line 5: 1 tags for 2 words"),
         ([sentence("", "")], "There are no words to tag"),
         ([], "There are no examples"),

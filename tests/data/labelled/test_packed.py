@@ -118,7 +118,7 @@ def test_a_packed_run_learns_on_a_mesh(make_config, tmp_path):
     changes = {
         "data.max_examples_per_row": 4,
         "mesh.fsdp": 2,
-        "epochs": 30.0,
+        "epochs": 15.0,
         "optimizer.name": "adamw",
         "optimizer.learning_rate": 1e-2,
         "eval.every": "0",

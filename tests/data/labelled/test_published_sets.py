@@ -118,21 +118,9 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
         ),
         ("rte", "", "line 1: no columns"),
         ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
-        (
-            "cola",
-            "gj04\t2\t\tx\n",
-            "line 1: unknown label '2'. Available: unacceptable, acce",
-        ),
-        (
-            "stsb",
-            f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\t5.1\n",
-            "'5.1' is not a number fr",
-        ),
-        (
-            "stsb",
-            f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\tx\n",
-            "line 2: 'x' is not a numb",
-        ),
+        ("cola", "gj04\t2\t\tx\n", "line 1: unknown label '2'. Available: unacceptable, acce"),
+        ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\t5.1\n", "'5.1' is not a number fr"),
+        ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\tx\n", "line 2: 'x' is not a numb"),
     ],
 )
 def test_errors(tmp_path, name, content, message):
