@@ -1,4 +1,4 @@
-"""Early stopping: evaluations without improvement, in runs and by hand."""
+"""Early stopping: evaluations without improvement, in a run and by hand."""
 
 import json
 
@@ -6,44 +6,26 @@ import pytest
 
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.metrics import read_evaluations
-from tests.training.conftest import Run
-
-
-def stopping_early(new_run, **changes):
-    """Returns a run whose evaluations are never better than the first: it does not learn."""
-    values = {
-        "optimizer.learning_rate": 0.0,
-        "eval.every": "2",
-        "checkpoint.every": "2",
-        "eval.patience": 2,
-        **changes,
-    }
-    return new_run("classification", values)
 
 
 def test_a_run_without_improvement_stops_early_and_stays_complete(new_run):
-    run = stopping_early(new_run).train()
+    """It does not learn: the first of its equal evaluations is the best, and is saved for that."""
+    changes = {
+        "optimizer.learning_rate": 0.0,
+        "eval.every": "2",
+        "checkpoint.every": "1000 steps",
+        "eval.patience": 2,
+    }
+    run = new_run("classification", changes).train()
     assert int(run.state.step) == 6
     assert [row["step"] for row in run.rows()] == [2, 4, 6]
-    assert run.results["step"] == 2  # the first of equals
     assert "health: " in run.printed
-    again = Run(run.config, run.workdir).train()
-    assert int(again.state.step) == 6
-    assert "This run is complete: it ended early, after 6 of" in again.printed
-    assert run.params()[1] == 6
-
-
-def test_the_best_evaluation_is_saved_where_no_checkpoint_is_due(new_run):
-    """Without learning it is the first; results.json is written again if it is missing."""
-    changes = {"optimizer.learning_rate": 0.0, "eval.every": "5", "checkpoint.every": "1000 steps"}
-    run = new_run("classification", {**changes, "epochs": 1.0}).train()
-    assert [row["step"] for row in run.rows()] == [5, 10, 13]
     results = run.results
-    assert results["step"] == 5 == run.params("best")[1] and run.params()[1] == 13
+    assert results["step"] == 2 == run.params("best")[1] and run.params()[1] == 6
     (run.workdir / "results.json").unlink()
-    run.train()
-    assert "This run is complete: all its 13 steps were done before." in run.printed
-    assert run.results == results
+    assert int(run.train().state.step) == 6
+    assert "This run is complete: it ended early, after 6 of" in run.printed
+    assert run.params()[1] == 6 and run.results == results
 
 
 @pytest.mark.parametrize(

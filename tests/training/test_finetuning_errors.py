@@ -114,7 +114,7 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
         ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be at least 0 and below 1"),
         ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be at least 0"),
         ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
-        ({"reinit_layers": 3}, "config.reinit_layers=3 is above config.model.num_layers=2"),
+        ({"reinit_layers": 2}, "config.reinit_layers=2 is above config.model.num_layers=1"),
         (
             {"optimizer.frozen_layers": -2},
             "must be at least 0, or -1 for all layers",

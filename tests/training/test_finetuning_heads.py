@@ -1,9 +1,7 @@
 """Causal models, GPT and other heads: whole runs on a mesh, from other runs and by themselves."""
 
 import json
-import os
 import random
-import signal
 
 import jax
 import numpy as np
@@ -14,8 +12,8 @@ from bert_jax.config import store
 from bert_jax.config.encoders import GptConfig
 from bert_jax.devices.trees import flatten
 from bert_jax.tools.outputs.predictions import predict
-from bert_jax.training import reporting
 from tests import tiny
+from tests.resuming import assert_same_run
 from tests.training.conftest import Run
 from tests.training.labelled_files import VOCABULARY, write_choices, write_rows
 
@@ -56,42 +54,13 @@ def make_source(make_workdir):
     return make
 
 
-def stop_and_resume(run, monkeypatch, stop_at):
-    """Trains in two parts."""
-    push = reporting.Reporter.push
-
-    def push_and_stop(self, step, *rest):
-        push(self, step, *rest)
-        if step == stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reporting.Reporter, "push", push_and_stop)
-        assert int(run.train().state.step) == stop_at
-    assert not run.is_complete
-    return run.train()
-
-
-def assert_same_run(run, other):
-    assert run.is_complete and other.is_complete
-    assert run.rows() == other.rows()
-    (params, step), (expected, last) = run.params(), other.params()
-    assert step == last
-    for path, array in expected.items():
-        assert params[path].tobytes() == array.tobytes(), path
-
-
 @pytest.mark.slow
-def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
-    new_run, files, monkeypatch, tmp_path
-):
+def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(new_run, files, tmp_path):
     changes = MESH | {
-        "model.num_layers": 1,
         "model.attention_pattern": "causal",
         "head.pool": "last",
         "head.lm_weight": 0.5,
         "microbatch_size": 4,
-        "data.bucket_lengths": (24,),
         "epochs": 12.0,
         "eval.every": "6 epochs",
         "checkpoint.every": "6 epochs",
@@ -110,8 +79,8 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
     assert params["classifier"]["kernel"].sharding.spec == PartitionSpec("fsdp")
     assert params["masked_lm"]["bias"].sharding.spec == PartitionSpec("tensor")
 
-    resumed = stop_and_resume(new_run("classification", changes), monkeypatch, 17)
-    assert_same_run(resumed, run)
+    resumed = new_run("classification", changes).train(17)
+    assert_same_run(resumed.workdir, run.workdir)
     assert run.evaluate() == run.results["eval"]
     output = tmp_path / "output.jsonl"
     _, path = files["classification"]
@@ -145,8 +114,8 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(
         ),
     ],
 )
-def test_a_bilstm_of_any_task_resumes_bit_for_bit(new_run, pairs, monkeypatch, task, changes):
-    changes = MESH | LSTM | {"model.num_layers": 1, "epochs": 0.0, "steps": 4} | changes
+def test_a_bilstm_of_any_task_is_trained_on_a_mesh(new_run, pairs, task, changes):
+    changes = LSTM | {"mesh.fsdp": 2, "epochs": 0.0, "steps": 2} | changes
     if task == "classification":
         changes |= pairs
     if task == "tagging":
@@ -156,7 +125,6 @@ def test_a_bilstm_of_any_task_resumes_bit_for_bit(new_run, pairs, monkeypatch, t
     assert (
         kernel.sharding.spec == PartitionSpec("fsdp") and "pooler" not in run.state.params["bert"]
     )
-    assert_same_run(stop_and_resume(new_run(task, changes), monkeypatch, 2), run)
     assert run.evaluate() == run.results["eval"]
 
 
@@ -182,12 +150,12 @@ def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run,
         assert 0 < np.abs(after[path] - before[path]).max() < 1e-3, path
 
 
-def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypatch, tmp_path):
+def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, tmp_path):
     """Its model, its head, its loss and its optimizer, from one field."""
     source = make_source(
         model=GptConfig(initializer="truncated_normal", layer_norm_epsilon=1e-12),
     )
-    changes = {"init_from": str(source), "epochs": 0.0, "steps": 4}
+    changes = {"init_from": str(source), "epochs": 0.0, "steps": 2}
     for field in ("name", "schedule", "learning_rate", "warmup"):
         changes[f"optimizer.{field}"] = {
             "name": "bert_adam",
@@ -205,8 +173,6 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, monkeypa
     assert "for gpt    head.pool=last, head.pooler=False, head.lm_weight=0.5" in run.printed
     assert run.rows("train")[-1]["lm_loss"] > 0
 
-    resumed = new_run("multiple_choice", changes)
-    assert_same_run(stop_and_resume(resumed, monkeypatch, 2), run)
     path, output = tmp_path / "input.csv", tmp_path / "output.jsonl"
     write_choices(path, random.Random(1), 5)
     assert predict(store.load(str(run.workdir)), str(run.workdir), str(path), str(output)) == 5
