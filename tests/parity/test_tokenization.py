@@ -1,6 +1,6 @@
 """In what transformers' tokenizers differ from google-research/bert's, and in nothing else.
 
-Ours gives the ids of google-research/bert (tests/data/test_tokenization.py). transformers has one
+Ours gives the ids of google-research/bert (tests/text/test_tokenization.py). transformers has one
 on the library in Rust, which AutoTokenizer loads, and one in Python, its earlier one.
 """
 

@@ -166,7 +166,6 @@ def test_columns_of_the_configuration():
     [
         ("f.TSV", "{}", "tsv"),
         ("f.csv.gz", "", "csv"),
-        ("f.ndjson", "", "json"),
         ("f.txt", "[a\tb", "tsv"),
         ("f", "a\tb", "tsv"),
         ("f", '{"a": 1}', "json"),
