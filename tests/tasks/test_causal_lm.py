@@ -39,6 +39,20 @@ def make_data():
     return make
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def apply(model, params, batch) -> Any:
+    return model.apply({"params": params}, batch, deterministic=True)
+
+
+def shapes_of(task):
+    return jax.eval_shape(lambda: init_params(task, make_key(0, "init")))
+
+
+@functools.cache
+def random_params(task):
+    return jax.jit(functools.partial(init_params, task))(make_key(0, "init"))
+
+
 def test_what_is_predicted_is_the_next_token_of_the_same_example():
     batch = {
         "input_ids": jnp.array([[7, 5, 6, 8, 9, 0], [5, 6, 7, 8, 9, 5]]),
@@ -56,16 +70,16 @@ def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
         attention_pattern="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied"
     )
     task = CausalLM(model)
-    params = jax.tree.map(jnp.zeros_like, init_params(task, make_key(0, "init")))
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes_of(task))
     batch = make_batch(3)
     batch["input_ids"] = np.minimum(batch["input_ids"], 60)
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    outputs = apply(task.make_model(), params, batch)
     sums = task.losses(outputs, batch)  # pyright: ignore[reportArgumentType]
     total = float((batch["example_ids"] > 0).sum() - 3)
     assert sums["causal_lm_loss"].denominator == total
     assert sums["causal_lm_loss"].numerator == pytest.approx(total * math.log(61), rel=1e-6)
-    scores: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
-    assert not np.asarray(jax.nn.softmax(scores.logits()))[..., 61:].any()  # pyright: ignore
+    scores = apply(CausalLMModel(model), params, batch)
+    assert not np.asarray(jax.nn.softmax(scores.logits()))[..., 61:].any()
 
 
 @pytest.fixture
@@ -77,7 +91,7 @@ def scores():
     return WordScores(draw(3, 7, 5), draw(11, 5), draw(11)), labels
 
 
-@pytest.mark.parametrize("positions", [1, 2, 3, 4, 6, 7, 100])
+@pytest.mark.parametrize("positions", [1, 3, 7, 100])
 def test_a_loss_in_parts_is_the_loss_with_its_gradients(positions, scores):
     """Also with a number of positions that the parts do not divide."""
     scores, labels = scores
@@ -121,15 +135,13 @@ def test_neither_pass_holds_more_logits_than_allowed(most, largest):
 
 def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
     model = make_model(attention_pattern="causal", max_position_embeddings=16)
-    params = init_params(CausalLM(model), make_key(0, "init"))
-    apply: Any = functools.partial(CausalLMModel(model).apply, deterministic=True)
-    logits_of = jax.jit(lambda *args: apply(*args).logits())
+    params = random_params(CausalLM(model))
     batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
     batch["position_ids"] = np.repeat([[*range(9), *range(7)]], 2, 0).astype(np.int32)
-    before: Any = logits_of({"params": params}, batch)
+    before = apply(CausalLMModel(model), params, batch).logits()
     changed = batch["input_ids"].copy()
     changed[0, 5], changed[1, 10] = (changed[0, 5] + 1) % 64, (changed[1, 10] + 1) % 64
-    after: Any = logits_of({"params": params}, batch | {"input_ids": changed})
+    after = apply(CausalLMModel(model), params, batch | {"input_ids": changed}).logits()
     moved = np.abs(np.asarray(before - after)).max(-1) > 1e-7
     assert moved[0].tolist() == [5 <= i < 9 for i in range(16)]
     assert moved[1].tolist() == [i >= 10 for i in range(16)]
@@ -139,8 +151,7 @@ def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples()
 def test_parameters_and_flops_of_the_heads(lm_head, extra):
     model = make_model(attention_pattern="causal", lm_head=lm_head)
     task = CausalLM(model)
-    params = init_params(task, make_key(0, "init"))
-    assert params.keys() == {"bert"} | extra
+    assert shapes_of(task).keys() == {"bert"} | extra
     product = 2 * 16 * 64
     assert task.head_flops_per_token() == product + (2 * 16 * 16 if extra else 0)
 
@@ -150,7 +161,7 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     """Against logits in full; the marker in front is the one that rows of training begin with."""
     data = make_data(model__vocab_size=16, data__segments=segments, metrics=("perplexity",))
     model = make_model(attention_pattern="causal", vocab_size=16)
-    params = init_params(CausalLM(model), make_key(0, "init"))
+    params = random_params(CausalLM(model))
     params = jax.tree.map(lambda x: 20 * x, params)  # so that words differ
     texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
     rows = data.encode(texts, TOKENIZER, Counter())
@@ -158,7 +169,7 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     answers = {}
     numbers = np.arange(len(texts))[None]  # all of them in one row
     fields = rows.take(numbers, 32)
-    outputs: Any = task.make_model().apply({"params": params}, fields, deterministic=True)
+    outputs = apply(task.make_model(), params, fields)
     each, found = rows.unpack(numbers, jax.device_get(task.answers(outputs, fields)))
     add_answers(answers, each, found)
     predictions = data.collect(texts, rows, in_order(answers))
@@ -170,16 +181,16 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     ]
     types = [[0] * 6, [0] * 2, [0, 0, 0, 1, 1, 1]]
     for pieces, kinds, prediction in zip(sequences, types, predictions, strict=True):
-        ids = np.array([[PIECES.index(piece) for piece in pieces]], np.int32)
-        place = np.arange(len(pieces), dtype=np.int32)[None]
+        place, padding = np.arange(8)[None], [0] * (8 - len(pieces))
+        ids = np.array([[PIECES.index(piece) for piece in pieces] + padding], np.int32)
+        is_token = (place < len(pieces)).astype(np.int32)
         batch = {
             "input_ids": ids,
-            "token_type_ids": np.array([kinds], np.int32),
-            "position_ids": place,
-            "example_ids": np.ones_like(ids),
+            "token_type_ids": np.array([kinds + padding], np.int32),
+            "position_ids": (place * is_token).astype(np.int32),
+            "example_ids": is_token,
         }
-        scores: Any = CausalLMModel(model).apply({"params": params}, batch, deterministic=True)
-        logits = scores.logits()
+        logits = apply(CausalLMModel(model), params, batch).logits()
         # 16 rows of the table, 10 pieces.
         log_probs = np.asarray(jax.nn.log_softmax(logits[0, :, : len(PIECES)]), np.float64)
         counted = [i for i, piece in enumerate(pieces) if not piece.startswith("[")]
@@ -284,4 +295,4 @@ def test_weights_without_a_head_give_no_probabilities(make_data):
 def test_the_model_of_gpt_is_causal_by_default():
     fields = {"name": "gpt", **tiny.SIZES}
     model = make_encoder_config(fields)
-    assert init_params(CausalLM(model), make_key(0, "init")).keys() == {"gpt"}
+    assert shapes_of(CausalLM(model)).keys() == {"gpt"}

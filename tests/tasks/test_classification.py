@@ -87,21 +87,6 @@ def test_f1_is_of_two_labels():
         dataclasses.replace(data, labels=("a", "b", "c"))
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"metrics": ("accuracy", "em")}, "metrics: 'em' is none of accuracy, f1, macro_f1, matth"),
-        ({"kind": "multi", "metrics": ("matthews",)}, "'matthews' is none of accuracy, f1, macro"),
-        ({"kind": "regression"}, "pearson.*set for example --config.metrics=.*best_metric=pearson"),
-        ({"published": "mnli2"}, "Unknown data.published='mnli2'. Available: cola, "),
-        ({"text_a": ""}, "data.text_a is missing: the column of the text"),
-    ],
-)
-def test_unknown_settings_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(**arguments)
-
-
 def test_lines_of_a_plain_text_are_texts_to_predict(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("one, two\nthree\n")

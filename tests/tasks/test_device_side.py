@@ -1,5 +1,7 @@
 """The device side of labelled tasks: answers, and what the heads' parameters are sharded by."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +18,8 @@ from tests.tiny import make_batch, make_model
 TAGS = 5
 
 
-def make_tagging(head: str, layers: str = "last", **model) -> Tagging:
-    config = make_model(**{"num_layers": 4} | model)
-    return Tagging(config, TAGS, HeadConfig(head=head, layers=layers, lstm_size=8, lstm_layers=1))
+def make_tagging(head: str) -> Tagging:
+    return Tagging(make_model(num_layers=1), TAGS, HeadConfig(head=head))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def apply(task, batch, seed: int = 0):
     params = jax.tree.unflatten(
         tree, [rng.normal(0, 0.5, leaf.shape).astype(np.float32) for leaf in leaves]
     )
-    return task.make_model().apply({"params": params}, batch, deterministic=True)
+    model = functools.partial(task.make_model().apply, deterministic=True)
+    return jax.jit(model)({"params": params}, batch)
 
 
 def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_batch):
@@ -82,7 +84,7 @@ def test_answers_of_taggers(tagged_batch):
 
 
 def test_a_choice_that_is_all_padding_has_no_probability():
-    task, one = MultipleChoice(make_model()), make_batch(2)
+    task, one = MultipleChoice(make_model(num_layers=1)), make_batch(2)
     batch = {name: np.stack([array, array[::-1]], axis=1) for name, array in one.items()}
     batch["example_ids"] = batch["example_ids"].copy()
     batch["example_ids"][1, 1] = 0

@@ -8,19 +8,13 @@ from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 
 
-def make(metrics=("accuracy",), **changes):
-    values = {"metrics": metrics, "checkpoint.best_metric": "loss", "data.text_b": ""}
-    values |= {f"data.{name}": value for name, value in changes.items()}
-    return MultipleChoiceData.make(defaults.multiple_choice().replace(values))
-
-
 def test_the_most_probable_ending_of_an_example_is_chosen():
     gold = [
         ChoiceExample("x", "id0", "c", "s", ("a", "b", "c"), 1),
         ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
         ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
     ]
-    data = make()
+    data = MultipleChoiceData.make(defaults.multiple_choice())
     shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [0.1, 0.2, 0.7]], np.float32)
     found = data.collect(gold, None, [{"probabilities": row} for row in shares])
     assert [(p["id"], p["choice"], p["ending"]) for p in found] == [
@@ -33,15 +27,3 @@ def test_the_most_probable_ending_of_an_example_is_chosen():
     found[0]["choice"] = 0
     assert data.score(gold, found) == pytest.approx({"accuracy": 2 / 3})
     assert data.baseline(gold) == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    "changes, metrics, message",
-    [
-        ({}, ("f1",), r"metrics=\('f1',\) must be \('accuracy',\) for multiple choice"),
-        ({"text_a": ""}, ("accuracy",), "data.text_a is missing: the column of the context"),
-    ],
-)
-def test_unknown_settings_are_refused(changes, metrics, message):
-    with pytest.raises(ValueError, match=message):
-        make(metrics, **changes)

@@ -27,10 +27,10 @@ GOLD = [
 ]
 
 
-def make(metrics=("f1", "exact"), published="", **head):
+def make(metrics=("f1", "exact"), **head):
     values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
     values |= {f"head.{name}": value for name, value in (HEAD | head).items()}
-    return SpanData.make(defaults.span().replace(values | {"data.published": published}))
+    return SpanData.make(defaults.span().replace(values))
 
 
 @pytest.fixture
@@ -89,18 +89,6 @@ def test_without_null_answers_there_is_always_an_answer(rows):
     assert all(len(p["answer"].split()) <= 3 for p in found)  # the longest there may be
     assert set(data.score(GOLD[:1], found[:1])) == {"f1", "exact_match"}
     assert data.baseline(GOLD) == 0
-
-
-@pytest.mark.parametrize(
-    "metrics, published, message",
-    [
-        (("f2",), "", "metrics: 'f2' is none of f1, exact, exact_match, best_f1, best_exact"),
-        (("f1",), "squad", "Unknown data.published='squad'. Available: cmrc2018"),
-    ],
-)
-def test_unknown_settings_are_refused(metrics, published, message):
-    with pytest.raises(ValueError, match=message):
-        make(metrics, published)
 
 
 def test_scores_of_null_answers_are_refused_without_them():

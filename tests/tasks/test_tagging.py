@@ -78,16 +78,13 @@ def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
     assert [prediction["entities"] for prediction in found] == [[], []]
 
 
-@pytest.mark.parametrize(
-    "metrics, head, message",
-    [
-        (("f2",), {}, "metrics: 'f2' is none of f1, precision, recall, accuracy"),
-        (("f1",), {"published": "msra"}, "Unknown data.published='msra'. Available: msra_ner."),
-    ],
-)
-def test_unknown_settings_are_refused(metrics, head, message):
-    with pytest.raises(ValueError, match=message):
-        make(metrics, **head)
+def test_tags_that_are_no_entities_have_an_accuracy(tokenizer):
+    data = make(("accuracy",), entities=False)
+    data = dataclasses.replace(data, labels=data.find_labels(GOLD))
+    rows = data.encode(GOLD, tokenizer, Counter())
+    found = predict(data, rows, np.full(14, data.labels.index("O")))
+    assert set(data.score(GOLD, found)) == {"accuracy"}
+    assert data.score(GOLD, found)["accuracy"] == data.baseline(GOLD) == pytest.approx(10 / 14)
 
 
 @pytest.mark.parametrize("layers, least", [("sum_last_4", 4), ("second_to_last", 2)])

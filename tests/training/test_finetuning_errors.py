@@ -40,6 +40,15 @@ def assert_refused(
         ),
         (
             "classification",
+            {
+                "head.problem_type": "multi",
+                "metrics": ("matthews",),
+                "checkpoint.best_metric": "loss",
+            },
+            "'matthews' is none of accuracy, f1, macro",
+        ),
+        (
+            "classification",
             {"data.published": "cola2"},
             r"data\.published='cola2'. Available: cola",
         ),
@@ -49,6 +58,7 @@ def assert_refused(
             {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
             "metrics: 'f2' is none of f1, precision, recall, accuracy",
         ),
+        ("tagging", {"data.published": "msra"}, "Unknown data.published='msra'. Available: msra"),
         ("span", {"metrics": ("f2", "f1")}, "metrics: 'f2' is none of f1, exact_match, the"),
         ("span", {"data.published": "squad"}, r"data\.published='squad'. Available: cmrc2018"),
         (
