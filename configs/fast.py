@@ -32,7 +32,7 @@ def get_config(size: str = "base") -> ConfigDict:
     config.model.feed_forward = "gated"
     config.model.biases = False
     config.model.type_vocab_size = 0
-    # With 0.02, a narrow model learns only the frequencies of words for hundreds of updates.
+    # With 0.02, a narrow model learns only the frequencies of words for hundreds of steps.
     config.model.initializer_range = 0.7 * config.model.hidden_size**-0.5
     config.model.next_sentence = False
     config.model.dropout_rate = 0.0

@@ -205,7 +205,7 @@ def abstract(tree: Any, shardings: Any) -> Any:
     )
 
 
-@functools.lru_cache(maxsize=64)  # called for each update
+@functools.lru_cache(maxsize=64)  # called for each step
 def local_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
     """Returns the rows [start, stop) of a global batch that this process's devices hold."""
     index_map = batch_sharding(mesh).addressable_devices_indices_map((batch_size,))

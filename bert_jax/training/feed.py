@@ -38,7 +38,7 @@ class Shape:
       phase: the phase with such batches.
       number: the first step of the phase with such a batch, counted from 0.
       rows, length: shape of `input_ids`.
-      updates: number of steps of the run with such a batch.
+      steps: number of steps of the run with such a batch.
       flops: model FLOPs of a step.
     """
 
@@ -46,20 +46,20 @@ class Shape:
     number: int
     rows: int
     length: int
-    updates: float
+    steps: float
     flops: float
 
 
 def shapes(run: Run, phase: Phase) -> list[Shape]:
     """Returns the shapes of the training batches of a phase, in the order of their lengths."""
-    updates = phase.last_step - phase.first_step
+    steps = phase.last_step - phase.first_step
     return [
         Shape(
             phase,
             number,
             rows,
             length,
-            share * updates,
+            share * steps,
             run.flops_per_token(phase, length) * rows * length,
         )
         for (rows, length), (number, share) in _shares(run.training_rows(phase), phase).items()

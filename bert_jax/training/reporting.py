@@ -20,7 +20,7 @@ from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import StepMetrics
 
-# Updates that the device works on before the host looks at the metrics of the oldest.
+# Steps that the device works on before the host looks at the metrics of the oldest.
 _STEPS_IN_FLIGHT = 2
 
 
@@ -61,16 +61,16 @@ class Reporter:
     def push(
         self, step: int, step_metrics: StepMetrics, waited: float, shape: tuple[int, ...]
     ) -> None:
-        """Adds the metrics of the update that led to step `step`.
+        """Adds the metrics of a step.
 
         Args:
-          step: updates done.
+          step: number of steps done.
           step_metrics: still on the devices.
           waited: seconds that the phase has waited for data so far.
           shape: [batch, ..., sequence length] of the batch.
 
         Raises:
-          UserError: an update was not finite and the configuration says to abort.
+          UserError: a step was not finite and the configuration says to abort.
         """
         self._in_flight.append((step, step_metrics))
         tokens = math.prod(shape)
@@ -81,7 +81,7 @@ class Reporter:
         self.drain(_STEPS_IN_FLIGHT)
 
     def drain(self, leave: int = 0) -> None:
-        """Reads all metrics but those of the newest `leave` updates; raises as `push` does."""
+        """Reads all metrics but those of the newest `leave` steps; raises as `push` does."""
         while len(self._in_flight) > leave:
             step, on_device = self._in_flight.popleft()
             self._take(step, jax.device_get(on_device))
@@ -140,7 +140,7 @@ class Reporter:
         self._listener.metrics(step, "train", values, speed)
 
     def pause(self) -> None:
-        """Stops the clock until the next report, once all updates are done."""
+        """Stops the clock until the next report, once all steps are done."""
         self.drain()
         self._clock.stop()
 

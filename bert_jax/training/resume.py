@@ -34,7 +34,7 @@ def restore_or_init(
     """
     config, mesh = run.config, run.mesh
     step = checkpoints.newest_good_step()
-    phase = run.phase_at(max(0, (step or 0) - 1))  # of the last update
+    phase = run.phase_at(max(0, (step or 0) - 1))  # of the last step
     task, (tx, _) = run.task_at(phase), run.optimizer()
     like = abstract_state(task, tx, mesh, phase.batch_size)
     # 1. The newest intact checkpoint of this run.

@@ -23,13 +23,13 @@ PURPOSES = {"init": 0, "dropout": 1, "masking": 2, "eval_masking": 3, "generatio
 
 @flax.struct.dataclass
 class TrainState:
-    """What an update changes.
+    """What a step changes.
 
     Attributes:
-      step: int32[], updates so far, those not applied included; the number of the next batch.
+      step: int32[], steps so far, those not applied included; the number of the next batch.
       params: float32 tree.
       opt_state: the optax state; moments have the structure of `params`.
-      nonfinite_streak: int32[], consecutive latest updates that were not applied because the loss
+      nonfinite_streak: int32[], consecutive latest steps that were not applied because the loss
         or the gradient was not finite.
       carry: what the model carries from a batch to the next one, a tree of float32[batch, ...];
         `()` for a task that carries nothing.
@@ -92,7 +92,7 @@ def init_state(
     params: Any = None,
     batch_size: int = 0,
 ) -> TrainState:
-    """Returns the state before the first update, created on the devices that hold it.
+    """Returns the state before the first step, created on the devices that hold it.
 
     Args:
       task: decides the model.

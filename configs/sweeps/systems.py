@@ -2,9 +2,9 @@
 
 `paper` leaves everything to the configuration of the system. `mini` and `tiny` are for 2 cores:
 norm before the sub-layers, rotary positions, larger initial weights, bias correction and a high
-rate, with which Transformers learn from context within 1,000 updates; with the paper's settings
-they hardly learn more than the frequencies of words. All systems have the same number of updates
-and of tokens in an update; all Transformers have the same optimizer, and ELMo has its own.
+rate, with which Transformers learn from context within 1,000 steps; with the paper's settings
+they hardly learn more than the frequencies of words. All systems have the same number of steps
+and of tokens in a step; all Transformers have the same optimizer, and ELMo has its own.
 """
 
 from typing import Any, NamedTuple

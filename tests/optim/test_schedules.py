@@ -88,7 +88,7 @@ def test_a_run_may_be_all_warmup(name):
 
 
 def test_a_schedule_that_begins_anew_in_each_phase():
-    """Of configs/large_batch.py: 7,038 and 1,563 updates, each as if it were a run by itself."""
+    """Of configs/large_batch.py: 7,038 and 1,563 steps, each as if it were a run by itself."""
     config = parse(large_batch.get_config()).optimizer
     _, rate = make_optimizer(config, 8601, 10_000)
     for first, steps, peak, warmup in ((0, 7038, 6e-3, 0.2843), (7038, 1563, 4e-3, 0.128)):

@@ -88,7 +88,7 @@ def test_ten_runs_killed_three_to_five_times(make_run, finished_run, seed):
 
 
 def stop_after(monkeypatch, step, number=signal.SIGTERM):
-    """The signal comes while the update that makes the state's step `step` is under way."""
+    """The signal comes while the step that makes the state's step `step` is under way."""
     push = reporting.Reporter.push
 
     def push_and_signal(self, now, *arguments):

@@ -1,4 +1,4 @@
-"""The end of a run of ten million updates, reached by moving a checkpoint there."""
+"""The end of a run of ten million steps, reached by moving a checkpoint there."""
 
 import contextlib
 import shutil
@@ -22,7 +22,7 @@ PEAK, WARMUP = 1e-3, 1000
 
 @pytest.fixture(scope="module")
 def run(make_run):
-    """A run whose last updates are trained, with a checkpoint in the middle of them."""
+    """A run whose last steps are trained, with a checkpoint in the middle of them."""
     run = make_run(
         steps=STEPS,
         optimizer__warmup=str(WARMUP),

@@ -13,7 +13,7 @@ from bert_jax.training.train import train
 
 @pytest.fixture
 def spoil(monkeypatch):
-    """Returns a function that puts a NaN into the batches of the updates that make these steps."""
+    """Returns a function that puts a NaN into the batches that lead to these steps."""
     host_batch = feed.host_batch
 
     def spoil_steps(*steps):

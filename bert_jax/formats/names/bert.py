@@ -81,7 +81,7 @@ HUGGINGFACE = WeightTable(
 GOOGLE = WeightTable(
     rows=tuple(map(_google, _HUGGINGFACE)),
     non_parameters=(
-        NonParameter(r"global_step", "the number of updates"),
+        NonParameter(r"global_step", "the number of steps"),
         NonParameter(r".+/(adam|lamb)_[mv]", "a slot of the optimizer"),
         NonParameter(r".+/Adam(_1)?", "a slot of the optimizer"),
         NonParameter(r"beta[12]_power", "a counter of the optimizer"),

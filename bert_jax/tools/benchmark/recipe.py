@@ -3,7 +3,7 @@
     python -m bert_jax benchmark recipe bert=configs/tiny.py fast=configs/fast.py:tiny \\
         --seconds=60 --seeds=3 --output=DIR [--config.data.source=text:PATH ...]
 
-A recipe is NAME=CONFIG or "NAME=CONFIG;FIELD=VALUE;...". Each is trained for as many updates as it
+A recipe is NAME=CONFIG or "NAME=CONFIG;FIELD=VALUE;...". Each is trained for as many steps as it
 does in that time, so that its schedule ends with it; recipes alternate, one seed at a time.
 Held-out masked tokens are those of 15 % of the tokens, whatever a recipe trains on. Seconds are
 those of the training loop, compilation included and evaluations left out. The output folder has the
@@ -38,10 +38,10 @@ from bert_jax.training.metrics import read_metrics
 
 # Models of transformers' Trainer, instead of a configuration file.
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
-# Updates from which the rate of a recipe is measured: the second half of them.
+# Steps from which the rate of a recipe is measured: the second half of them.
 _CALIBRATION_STEPS = 40
 
-# Evaluations of a run, in order: the updates, seconds and tokens of training before each (`step`,
+# Evaluations of a run, in order: the steps, seconds and tokens of training before each (`step`,
 # `seconds`, `tokens`), and its `loss` and `accuracy`.
 Curve = Sequence[Mapping[str, float]]
 
@@ -126,7 +126,7 @@ def run(
             curves[recipe.name].append(curve)
             end = curve[-1]
             print(
-                f"{recipe.name}, seed {seed}: {end['step']:,} updates, {end['seconds']:.1f} s,"
+                f"{recipe.name}, seed {seed}: {end['step']:,} steps, {end['seconds']:.1f} s,"
                 f" loss {end['loss']:.3f}, accuracy {end['accuracy']:.1%}",
                 flush=True,
             )
@@ -169,7 +169,7 @@ class _Race:
     reference: str = ""
 
     def count_updates(self, recipe: Recipe) -> int:
-        """Prepares the data and returns the number of updates that take the time."""
+        """Prepares the data and returns the number of steps that take the time."""
         path = os.path.join(self.output, f"{recipe.name}.json")
         settings = {"seconds": self.seconds, "flags": [*recipe.flags(), *self.words]}
         if os.path.isfile(path):  # the race was started before
@@ -328,5 +328,5 @@ def lines(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
             missed if mean is None else f"{mean:.1f}",
             f"{mean / first:.2f}" if mean is not None and first else "",
         )
-    header = ("updates", "seconds", "held-out loss", "accuracy", f"seconds to {target:.3f}")
+    header = ("steps", "seconds", "held-out loss", "accuracy", f"seconds to {target:.3f}")
     yield from table((*header, "ratio"), rows)

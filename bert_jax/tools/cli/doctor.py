@@ -31,8 +31,8 @@ _WIDTH = max(map(len, LEVELS))
 def main(argv: Sequence[str]) -> None:
     parser = Parser("bert_jax doctor", __doc__)
     parser.flag("workdir", "", "Folder of a run, or where it would be; it is not changed.")
-    parser.flag("steps", 3, "Updates to measure for each shape of a batch.", least=1)
-    parser.switch("time", "Compile, but do not execute updates: no estimate of the time.", True)
+    parser.flag("steps", 3, "Steps to measure for each shape of a batch.", least=1)
+    parser.switch("time", "Compile, but do not execute steps: no estimate of the time.", True)
     parser.switch("json", "Print one JSON object instead of lines.")
     run_flags.add_cache(parser)
     # The blocks that end remove the temporary folder.

@@ -13,7 +13,7 @@ from bert_jax.training.run import Run
 def largest_microbatch(
     run: Run, phase: Phase, room: int, report: Callable[[str], None]
 ) -> Compiled:
-    """Returns the update with the largest microbatch of a phase that fits.
+    """Returns the step with the largest microbatch of a phase that fits.
 
     The memory grows with the microbatch, so that the divisors of the batch are bisected.
 

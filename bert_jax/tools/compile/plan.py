@@ -37,7 +37,7 @@ from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import make_train_step
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Updates of a run that knows its length only with its data. They are constants of the programs,
+# Steps of a run that knows its length only with its data. They are constants of the programs,
 # whose sizes do not depend on them.
 _STEPS, _WARMUP = 100_000, 1_000
 
@@ -50,10 +50,10 @@ class Program:
     """A program that is not compiled yet.
 
     Attributes:
-      name: "update", "gradient" (of an update in two programs) or "evaluation".
+      name: "step", "gradient" (of a step in two programs) or "evaluation".
       phase: of the run.
       rows, length: of its batch, over all devices.
-      microbatches: that an update goes through one after the other.
+      microbatches: that a step goes through one after the other.
       flops: of the matrix products of the model, over all devices; 0: none.
       sizes: bytes on each device of what it reads, by name.
       step: jitted.
@@ -124,7 +124,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
 
     Args:
       run: from `plan`.
-      microbatch: rows of a microbatch of updates, in place of the configuration's.
+      microbatch: rows of a microbatch of steps, in place of the configuration's.
     """
     if microbatch:
         config = run.config.replace({"microbatch_size": microbatch})
@@ -151,10 +151,10 @@ def _updates(run: Run, phase: Phase) -> list[Program]:
     flops = flops_per_token(run.task_at(phase), length) * rows * length
     parts = run.config.num_microbatches(rows)
     (first, arguments), *second = step.programs(state, batch, keys)
-    name = "gradient" if second else "update"
+    name = "gradient" if second else "step"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
     for program, arguments in second:
-        found.append(Program("update", phase, rows, length, 1, 0, sizes, program, arguments))
+        found.append(Program("step", phase, rows, length, 1, 0, sizes, program, arguments))
     return found
 
 

@@ -39,12 +39,12 @@ Begun = tuple[int, dict[str, Any]]
 
 
 def examine(config: RunConfig, workdir: str, steps: int) -> Iterator[Grouped]:
-    """Yields findings about a run, in groups: settings, data, run, updates, memory, disk, time.
+    """Yields findings about a run, in groups: settings, data, run, steps, memory, disk, time.
 
     Args:
       config: of the run.
       workdir: its folder; empty: not decided. It is not changed.
-      steps: updates to measure for each shape; 0: no time is estimated.
+      steps: steps to measure for each shape; 0: no time is estimated.
     """
     begun = _read_begun(workdir)
     settings = list(guarded(_settings(config, workdir, begun)))
@@ -146,20 +146,20 @@ def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterato
         for phase, rows in zip(run.phases, trial.rows, strict=True)
     )
     yield ok(
-        f"{steps:,} updates, {epochs:.3g} epochs of the training data;"
+        f"{steps:,} steps, {epochs:.3g} epochs of the training data;"
         f" {sum(map(trial.evaluations, run.phases)):,} evaluations, {trial.checkpoints():,}"
         " checkpoints."
     )
     warmup = trial.steps_of("optimizer.warmup", run.phases[0])
     if warmup >= steps and not config.optimizer.phase_schedules:
         yield warning(
-            f"config.optimizer.warmup={config.optimizer.warmup!r}: {warmup:,} of {steps:,} updates:"
+            f"config.optimizer.warmup={config.optimizer.warmup!r}: {warmup:,} of {steps:,} steps:"
             " the learning rate never reaches its peak.",
             "--config.optimizer.warmup=10%",
         )
     if not begun[0]:
         return
-    done = f"{begun[0]:,} of {steps:,} updates are done"
+    done = f"{begun[0]:,} of {steps:,} steps are done"
     if _is_complete(begun, steps):
         yield note(f"The run is complete: {done}.")
     else:
@@ -188,7 +188,7 @@ def _measured(
             evaluated[phase] = compile_evaluation(trial.run, phase)
         yield from needs.check_memory(trial, found, list(evaluated.values()))
 
-    yield from _in("updates", measure())
+    yield from _in("steps", measure())
     if not found:
         return
     yield from _in("memory", check_memory())

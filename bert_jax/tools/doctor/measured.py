@@ -1,7 +1,7 @@
-"""Compiles and times the updates of a run, and asks the compiler for their memory.
+"""Compiles and times the steps of a run, and asks the compiler for their memory.
 
 Every shape of a batch has its program, which is the one that training compiles, so that it finds
-it in the folder of compiled programs. An update that does not fit into the memory, or would take
+it in the folder of compiled programs. A step that does not fit into the memory, or would take
 minutes, is not executed: one of fewer sequences is, and its time is multiplied. The parameters are
 zeros; the time of matrix products does not depend on their values. Evaluations are only compiled.
 """
@@ -36,9 +36,9 @@ from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import TrainStep, make_train_step
 
 # FLOP/s of a core, before anything was measured, and the part of their peak that accelerators
-# reach. Both are low, so that the first update that is executed is rather too small.
+# reach. Both are low, so that the first step that is executed is rather too small.
 _FLOPS_OF_CORE, _PART_OF_PEAK = 20e9, 0.1
-# Seconds that the measured updates of a shape may take.
+# Seconds that the measured steps of a shape may take.
 _MOST_SECONDS = 40.0
 
 
@@ -49,10 +49,10 @@ class Measured:
     Attributes:
       shape: the shape.
       state: bytes of parameters, optimizer state and what is carried, on each device.
-      peak: bytes of an update at its peak on each device, the state included.
+      peak: bytes of a step at its peak on each device, the state included.
       checkpoint: bytes of the state on disk, of all devices together.
       compile_seconds: of its program.
-      step_seconds: of an update; 0: it was not measured.
+      step_seconds: of a step; 0: it was not measured.
       rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
       process: bytes that this process had before it compiled the program.
       program: bytes that it had more afterwards: the program, and what its compiler keeps.
@@ -85,17 +85,17 @@ class Evaluated:
 
 
 def all_shapes(run: Run) -> list[Shape]:
-    """Returns the shapes of the training batches of all phases that have updates."""
+    """Returns the shapes of the training batches of all phases that have steps."""
     phases = [phase for phase in run.phases if phase.last_step > phase.first_step]
     return [shape for phase in phases for shape in shapes(run, phase)]
 
 
 class Workbench:
-    """Compiles and measures the updates of a trial.
+    """Compiles and measures the steps of a trial.
 
     Args:
       trial: the run.
-      steps: updates to measure for each shape; 0: they are only compiled.
+      steps: steps to measure for each shape; 0: they are only compiled.
     """
 
     def __init__(self, trial: Trial, steps: int):
@@ -108,7 +108,7 @@ class Workbench:
     def measure(self, shapes: Sequence[Shape]) -> Iterator[Measured]:
         """Compiles the program of each shape, and executes it or that of fewer rows.
 
-        All are compiled before any is executed: memory that an update has freed would hide what a
+        All are compiled before any is executed: memory that a step has freed would hide what a
         program takes.
         """
         compiled = [self._compile(shape, shape.rows) for shape in shapes]

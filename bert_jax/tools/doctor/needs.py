@@ -16,7 +16,7 @@ from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.evaluate import evaluation_batch_size
 
 # XLA allocates the memory of each execution anew, and the next one begins before the last one's is
-# free: the peak of a process on CPUs is that of up to two updates and two evaluations at a time.
+# free: the peak of a process on CPUs is that of up to two steps and two evaluations at a time.
 _COPIES = 2
 # Parts of the free memory or disk from which a run may not fit: others use them too.
 _TIGHT = 0.85
@@ -24,10 +24,10 @@ _TIGHT = 0.85
 _WHILE_PREPARING = 2.0
 # A folder of a run without data and checkpoints: metrics, events, the vocabulary, the report.
 _OTHER_FILES = 20e6
-# Seconds of a start besides compiling updates: imports, initial parameters, the report. On 2 cores
+# Seconds of a start besides compiling steps: imports, initial parameters, the report. On 2 cores
 # of an AMD EPYC they were 10 to 14 for BERT-Tiny and for MiniLM.
 _START = 12.0
-# An evaluation is forward passes: a third of the FLOPs of an update.
+# An evaluation is forward passes: a third of the FLOPs of a step.
 _FORWARD = 1 / 3
 
 
@@ -37,7 +37,7 @@ def describe(measured: Measured) -> Finding:
     what = f"{shape.rows} x {shape.length} tokens: compiled in {measured.compile_seconds:.0f} s"
     if seconds:
         speed = shape.rows * shape.length / seconds
-        what += f"; {seconds:.3g} s an update, {speed:,.0f} tokens/s"
+        what += f"; {seconds:.3g} s a step, {speed:,.0f} tokens/s"
         if measured.rows < shape.rows:
             what += f", from {measured.rows} x {shape.length} tokens"
     return ok(f"{what}.")
@@ -46,7 +46,7 @@ def describe(measured: Measured) -> Finding:
 def check_memory(
     trial: Trial, found: Sequence[Measured], evaluated: Sequence[Evaluated] = ()
 ) -> Iterator[Finding]:
-    """Yields whether the largest update and evaluation of a run fit into the memory of a device.
+    """Yields whether the largest step and evaluation of a run fit into the memory of a device.
 
     CPUs share the memory of the machine with the process, which has imported what training will,
     with all programs that were compiled or loaded, and with a copy of the state while a checkpoint
@@ -76,7 +76,7 @@ def check_memory(
         free = free * devices + (used_memory() if free else 0)
     needed = at_most + rest
     shape = largest.shape
-    largest_of = "evaluations" if evaluates_most else f"updates of {shape.rows} x {shape.length}"
+    largest_of = "evaluations" if evaluates_most else f"steps of {shape.rows} x {shape.length}"
     what = (
         f"The run needs about {in_bytes(needed)} of memory: {in_bytes(at_most)} for"
         f" {largest_of}{'' if evaluates_most else ' tokens'}, of them {in_bytes(state)} for"
@@ -95,7 +95,7 @@ def check_memory(
 
 
 def _less_memory(trial: Trial, largest: Measured, evaluates_most: bool, room: float) -> str:
-    """Returns how to make updates and evaluations fit into `room` bytes of a device."""
+    """Returns how to make steps and evaluations fit into `room` bytes of a device."""
     config, shards = trial.run.config, sharding.batch_shards(trial.run.mesh)
     rows, state = largest.shape.rows, largest.state
     if state > room:
@@ -167,10 +167,10 @@ def check_time(
       trial: the run.
       found: of all its shapes.
       evaluated: of the phases that evaluate.
-      done: updates that were made before.
+      done: steps that were made before.
     """
     if not all(measured.step_seconds for measured in found):
-        yield note("The time is not estimated: no update fits into the memory.")
+        yield note("The time is not estimated: no step fits into the memory.")
         return
     run = trial.run
     updating: dict[str, float] = {}
@@ -181,13 +181,13 @@ def check_time(
             continue
         todo = phase.last_step - max(done, phase.first_step)
         left = todo / (phase.last_step - phase.first_step)
-        updates = left * sum(m.shape.updates * m.step_seconds for m in of_phase)
-        name = "updates" + f" of {phase.sequence_length} tokens" * (len(run.phases) > 1)
-        updating[name] = updating.get(name, 0.0) + updates
+        seconds = left * sum(m.shape.steps * m.step_seconds for m in of_phase)
+        name = "steps" + f" of {phase.sequence_length} tokens" * (len(run.phases) > 1)
+        updating[name] = updating.get(name, 0.0) + seconds
         compiling += sum(m.compile_seconds for m in of_phase)
         if phase in evaluated:
             compiling += evaluated[phase].compile_seconds
-            of_row = updates / (left * sum(m.shape.updates * m.shape.rows for m in of_phase))
+            of_row = seconds / (left * sum(m.shape.steps * m.shape.rows for m in of_phase))
             most = evaluation_batch_size(run.config, phase) * run.config.eval.max_batches
             rows = min(trial.held_out[number], most or trial.held_out[number])
             evaluating += left * trial.evaluations(phase) * _FORWARD * of_row * rows
@@ -200,6 +200,6 @@ def check_time(
     seeds = run.config.get("seeds", 1)
     total = sum(parts.values()) + (seeds - 1) * (sum(updating.values()) + evaluating)
     listed = ", ".join(f"{name} {in_words(s)}" for name, s in parts.items() if s >= 0.5)
-    rest = f"The {run.steps - done:,} updates that are left" if done else "The run"
+    rest = f"The {run.steps - done:,} steps that are left" if done else "The run"
     more = f", {seeds} seeds" if seeds > 1 else ""
     yield ok(f"{rest} will take about {in_words(total)}: {listed}{more}.")

@@ -61,7 +61,7 @@ class Trial:
     prepare_bytes: float = 0.0
 
     def steps_of(self, name: str, phase: Phase) -> int:
-        """Returns a duration of the configuration in updates; as `Run.steps_of`, of all data."""
+        """Returns a duration of the configuration in steps; as `Run.steps_of`, of all data."""
         rows = self.rows[self.run.phases.index(phase)]
         return duration_steps(self.run.config[name], phase, rows, self.run.steps)
 

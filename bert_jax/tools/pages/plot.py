@@ -1,4 +1,4 @@
-"""Lines against updates, tokens or seconds, as SVG.
+"""Lines against steps, tokens or seconds, as SVG.
 
 A plot is drawn once for each axis; a switch on the page shows one of them. Its table holds every
 value once: the script reads it to show the values under the pointer, and copies it as CSV.

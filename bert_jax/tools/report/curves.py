@@ -18,13 +18,13 @@ from bert_jax.tools.report.workdir import (
     place_of,
 )
 
-# Of the updates themselves: name in metrics.jsonl -> title, and whether the scale is logarithmic
+# Metrics of the optimization: name in metrics.jsonl -> title, and whether the scale is logarithmic
 # where the values spread.
 _UPDATES = {
     "learning_rate": ("Learning rate", False),
     "gradient_norm": ("Norm of the gradient", True),
     "update_norm": ("Norm of the update", True),
-    "skipped_share": ("Updates that were not finite", False),
+    "skipped_share": ("Steps that were not finite", False),
 }
 _SPEED = {
     "tokens_per_second": "Tokens per second",
@@ -67,7 +67,7 @@ def learning(runs: Sequence[Workdir]) -> list[Content]:
     return plots
 
 
-def updates(runs: Sequence[Workdir]) -> list[Content]:
+def optimization(runs: Sequence[Workdir]) -> list[Content]:
     """Returns the plots of learning rate, norms and speed."""
     plots: list[Content] = []
     names = names_of(runs) if len(runs) > 1 else ["training"]
@@ -108,21 +108,21 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
 
 
 def marks_of(run: Workdir) -> list[Mark]:
-    """Returns resumptions, the beginnings of phases, and updates that were not finite."""
+    """Returns resumptions, the beginnings of phases, and steps that were not finite."""
     marks = [
-        Mark(f"resumed after update {start['step']}", run.places(start["step"]))
+        Mark(f"resumed after step {start['step']}", run.places(start["step"]))
         for start in run.starts[1:]
     ]
     marks += [
         Mark(
-            f"phase of {phase.sequence_length} tokens after update {phase.first_step}",
+            f"phase of {phase.sequence_length} tokens after step {phase.first_step}",
             run.places(phase.first_step),
         )
         for phase in run.phases[1:]
         if 0 < phase.first_step <= run.steps
     ]
     return marks + [
-        Mark(f"update {step} was not finite: not applied", run.places(step), is_bad=True)
+        Mark(f"step {step} was not finite: not applied", run.places(step), is_bad=True)
         for step in run.skipped
     ]
 

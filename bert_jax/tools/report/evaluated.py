@@ -102,7 +102,7 @@ def review(run: Workdir) -> list[Content]:
     if not plots and not found.get("errors"):
         return []
     which = f" of {seed.name}" if run.seeds else ""
-    about = f"The evaluation{which} after update {found['step']}, {found['examples']:,} examples."
+    about = f"The evaluation{which} after step {found['step']}, {found['examples']:,} examples."
     return [note(about), columns(plots), _classes(found.get("classes", {})), _errors(found)]
 
 

@@ -88,7 +88,7 @@ def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
         return []
     return [
         Section("Curves", [curves.axis_switch(runs), columns(curves.learning(runs))]),
-        Section("Updates and speed", columns(curves.updates(runs))),
+        Section("Optimization and speed", columns(curves.optimization(runs))),
     ]
 
 
@@ -111,7 +111,7 @@ def _newest(run: Workdir) -> Content:
         for name, value in found.items()
         if not curves.is_repeated(name, list(found), rows)
     }
-    return [note(f"On held-out text, after update {rows[-1]['step']:,}:"), tiles(values)]
+    return [note(f"On held-out text, after step {rows[-1]['step']:,}:"), tiles(values)]
 
 
 def _facts(run: Workdir) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _facts(run: Workdir) -> dict[str, str]:
             if spread := evaluated.spread_of(run, metric):
                 facts[curves.title_of(metric)] = spread
     done, planned = seeds[-1].steps, seeds[-1].all_steps
-    facts["updates"] = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+    facts["steps"] = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     if run.seeds:
         facts["seeds"] = str(len(run.seeds))
     costs = [seed.cost for seed in seeds]
@@ -140,7 +140,7 @@ def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
     for run in runs:
         values = _last_values(run)
         metrics |= dict.fromkeys(name for name, x in values.items() if isinstance(x, float))
-    header = ["run", *map(curves.title_of, metrics), "updates", "tokens", "time"]
+    header = ["run", *map(curves.title_of, metrics), "steps", "tokens", "time"]
     rows: list[list[Any]] = []
     for run, name in zip(runs, names, strict=True):
         values, cost = _last_values(run), run.cost

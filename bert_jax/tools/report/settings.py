@@ -74,7 +74,7 @@ def _starts(run: Workdir) -> Content:
     if not starts:
         return tag("p.note", "Devices and versions were not recorded by this version's forerunner.")
     packages = list(starts[-1][1]["versions"])
-    header = ["run", "from update", "devices", *packages]
+    header = ["run", "from step", "devices", *packages]
     rows = [
         [name, str(start["step"]), start["devices"], *map(start["versions"].get, packages)]
         for name, start in starts

@@ -32,7 +32,7 @@ class Workdir:
       evaluation: evaluation.json, {} without one.
       results: results.json, {} without one.
       manifest: manifest.json of the data; None if the run has no corpus, or its folder is gone.
-      skipped: updates that were not finite.
+      skipped: steps that were not finite.
       checkpoints: step -> SHA-256 of its list of checksums.
       seeds: the runs of a folder with several.
     """
@@ -50,12 +50,12 @@ class Workdir:
 
     @property
     def steps(self) -> int:
-        """Updates done."""
+        """Steps done."""
         return max((row["step"] for row in self.rows), default=0)
 
     @property
     def all_steps(self) -> int:
-        """Updates of the whole run, or those done where the folder does not tell."""
+        """Steps of the whole run, or those done where the folder does not tell."""
         return self.starts[-1]["steps"] if self.starts else self.steps
 
     @property
@@ -86,7 +86,7 @@ class Workdir:
 
     def places(self, step: int) -> dict[str, float]:
         """Returns where a step is on each axis, between the lines before and after it."""
-        places: dict[str, float] = {"updates": step}
+        places: dict[str, float] = {"steps": step}
         for axis in axes_of(self.rows)[1:]:
             before = (0, 0.0)
             for row in self.rows:
@@ -140,14 +140,14 @@ def metrics_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def axes_of(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """Returns the axes that all lines have a place on: updates, tokens, seconds."""
+    """Returns the axes that all lines have a place on: steps, tokens, seconds."""
     speeds = [row.get("speed") or {} for row in rows]
-    return ("updates", *(axis for axis in ("tokens", "seconds") if all(axis in s for s in speeds)))
+    return ("steps", *(axis for axis in ("tokens", "seconds") if all(axis in s for s in speeds)))
 
 
 def place_of(row: dict[str, Any], axis: str) -> float:
     """Returns the place of a line on an axis."""
-    return row["step"] if axis == "updates" else row["speed"][axis]
+    return row["step"] if axis == "steps" else row["speed"][axis]
 
 
 def names_of(runs: Sequence[Workdir]) -> list[str]:

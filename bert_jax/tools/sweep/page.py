@@ -20,7 +20,7 @@ from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.report import Results
 
-_PRETRAINING = "pre-training updates"
+_PRETRAINING = "pre-training steps"
 
 
 def sweep_page(workdir: str) -> str:

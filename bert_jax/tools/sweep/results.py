@@ -19,7 +19,7 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
     """Returns the results of a complete run.
 
     `metrics` are those of its results.json, or of its last evaluation during training where there
-    is none. `seconds` are those of the updates, with the compilation at the start of a process and
+    is none. `seconds` are those of the steps, with the compilation at the start of a process and
     without evaluations; `tokens` are positions, padding included. Work that was lost when a process
     was killed, and done again, is counted once.
     """

@@ -51,7 +51,7 @@ def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, even_token
             assert rows.shape == (batch_size,) and rows.dtype == np.int64
     if not even_tokens:
         assert loader.batches_per_epoch == -(-num_rows // batch_size)
-    elif num_rows > 10:  # about the number of updates with 16 rows each
+    elif num_rows > 10:  # about the number of steps with 16 rows each
         assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
 
 

@@ -26,15 +26,15 @@ def test_each_program_has_its_lines(capsys):
     text = capsys.readouterr().out
     assert text.count("\n  measured     ") == 2
     assert text.startswith("8 x cpu (data=8, fsdp=1, tensor=1); float32\n")
-    assert "\nupdate, 32 x 16 tokens: compiled in" in text
+    assert "\nstep, 32 x 16 tokens: compiled in" in text
     assert "\nevaluation, 32 x 16 tokens: compiled in" in text
 
 
 def test_json_is_one_object(capsys):
     command.main([*WORDS, "--json"])
-    update, evaluation = json.loads(capsys.readouterr().out)["programs"]
-    assert (update["program"], evaluation["program"]) == ("update", "evaluation")
-    assert update["fits"] and update["bytes"]["peak"] > update["bytes"]["parameters"] > 0
+    step, evaluation = json.loads(capsys.readouterr().out)["programs"]
+    assert (step["program"], evaluation["program"]) == ("step", "evaluation")
+    assert step["fits"] and step["bytes"]["peak"] > step["bytes"]["parameters"] > 0
 
 
 def test_the_largest_microbatch_is_searched(capsys):

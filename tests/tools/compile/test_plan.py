@@ -40,9 +40,9 @@ def test_sizes_are_those_of_real_arrays(name, make_plan):
 def test_each_phase_has_an_update_and_an_evaluation(make_plan):
     found = programs(make_plan())
     assert [(p.name, p.rows, p.length) for p in found] == [
-        ("update", 16, 16),
+        ("step", 16, 16),
         ("evaluation", 16, 16),
-        ("update", 8, 32),
+        ("step", 8, 32),
         ("evaluation", 8, 32),
     ]
 
@@ -79,12 +79,12 @@ def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):  # 
 def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):  # noqa: F811
     config = make_config("classification", data__bucket_lengths=(8, 12, 32))
     run = plan(config, make_checked_mesh(config))
-    gradient, update, evaluation = programs(run)
-    assert (gradient.name, update.name, evaluation.name) == ("gradient", "update", "evaluation")
+    gradient, step, evaluation = programs(run)
+    assert (gradient.name, step.name, evaluation.name) == ("gradient", "step", "evaluation")
     (phase,) = run.phases
     lengths = [shape.length for shape in shapes(run, phase)]
     assert gradient.length == evaluation.length == max(lengths) > min(lengths)
-    assert update.lower().compile().memory_analysis() is not None
+    assert step.lower().compile().memory_analysis() is not None
 
 
 def test_a_microbatch_replaces_the_configured_one(make_plan):

@@ -22,7 +22,7 @@ GOLDENS = pathlib.Path(__file__).parent / "goldens"
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_gradients_are_summed_over_the_data(name, make_plan):
-    """With data parallelism alone, an update sends each gradient once, and little else.
+    """With data parallelism alone, a step sends each gradient once, and little else.
 
     The directions of ELMo share the layers below them, whose gradients are summed for each.
     """
@@ -172,7 +172,7 @@ def test_lines_and_json_have_the_same_numbers(make_plan):
     assert content["fits"] is True and content["devices"] == 8 and content["bound"] is None
     assert content["bytes"]["peak"] == found.peak
     text = "\n".join(describe.lines(found, devices))
-    assert "update, 16 x 16 tokens" in text and "all-reduce" in text and "fits" in text
+    assert "step, 16 x 16 tokens" in text and "all-reduce" in text and "fits" in text
 
 
 @pytest.mark.parametrize(

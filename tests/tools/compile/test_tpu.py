@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def compile_update(config, topology: str, mesh: tuple[int, int, int]) -> Compiled:
-    """The update of the first phase."""
+    """The step of the first phase."""
     axes = dict(zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), mesh, strict=True))
     config = config.replace({"dtype": "bfloat16", **axes})
     run = plan(config, make_checked_mesh(config, target.find(topology).devices))

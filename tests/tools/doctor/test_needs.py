@@ -29,7 +29,7 @@ def trial(make_config, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def update(trial):
+def step(trial):
     """What was measured of the only shape of the corpus."""
     (only,) = measured.Workbench(trial, 2).measure(measured.all_shapes(trial.run))
     return only
@@ -37,77 +37,77 @@ def update(trial):
 
 def test_a_corpus_has_a_shape_for_each_phase(trial):
     (shape,) = measured.all_shapes(trial.run)
-    assert (shape.rows, shape.length, shape.updates) == (32, 32, 300)
+    assert (shape.rows, shape.length, shape.steps) == (32, 32, 300)
 
 
 def test_labelled_files_have_a_shape_for_each_length(make_config, tmp_path):
     config = make_config("classification", data__bucket_lengths=(16, 32))
     run = open_trial(config, "", str(tmp_path)).run
     shapes = measured.all_shapes(run)
-    assert sum(shape.updates for shape in shapes) == run.steps
+    assert sum(shape.steps for shape in shapes) == run.steps
     for shape in shapes:
         batch = run.training[0].batch(shape.number, 0, shape.rows)
         assert batch["input_ids"].shape == (shape.rows, shape.length)
 
 
-def test_an_update_is_executed_and_its_state_is_parameters_and_two_moments(trial, update):
+def test_a_step_is_executed_and_its_state_is_parameters_and_two_moments(trial, step):
     params = abstract_params(trial.run.task_at(trial.run.phases[0]), trial.run.mesh)
     numbers = sum(x.size for x in jax.tree.leaves(params))
-    assert update.state == pytest.approx(3 * 4 * numbers, rel=0.01)
-    assert update.peak > update.state
-    assert update.rows == update.shape.rows
-    assert 0 < update.step_seconds < 5
+    assert step.state == pytest.approx(3 * 4 * numbers, rel=0.01)
+    assert step.peak > step.state
+    assert step.rows == step.shape.rows
+    assert 0 < step.step_seconds < 5
 
 
-def test_an_update_that_does_not_fit_is_measured_with_fewer_rows(trial, update, monkeypatch):
+def test_a_step_that_does_not_fit_is_measured_with_fewer_rows(trial, step, monkeypatch):
     """Its time is multiplied, its memory is that of all rows."""
-    room = (update.peak + update.state) // 2
+    room = (step.peak + step.state) // 2
     monkeypatch.setattr(measured, "free_memory", lambda: room)
-    (part,) = measured.Workbench(trial, 1).measure([update.shape])
-    assert part.peak == update.peak
+    (part,) = measured.Workbench(trial, 1).measure([step.shape])
+    assert part.peak == step.peak
     assert part.rows == 8 and part.step_seconds > 0  # 8 devices
     assert "from 8 x 32 tokens" in needs.describe(part).what
-    monkeypatch.setattr(needs, "free_memory", lambda: update.peak * 7 // 8)
+    monkeypatch.setattr(needs, "free_memory", lambda: step.peak * 7 // 8)
     monkeypatch.setattr(needs, "used_memory", lambda: 0)
     part = dataclasses.replace(part, process=0, program=0)
     findings = needs.check_memory(trial, [part])
     assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
 
 
-def test_a_state_that_does_not_fit_is_not_measured(trial, update, monkeypatch):
+def test_a_state_that_does_not_fit_is_not_measured(trial, step, monkeypatch):
     monkeypatch.setattr(measured, "free_memory", lambda: 1000)
     monkeypatch.setattr(needs, "free_memory", lambda: 1000)
-    (nothing,) = measured.Workbench(trial, 1).measure([update.shape])
+    (nothing,) = measured.Workbench(trial, 1).measure([step.shape])
     assert nothing.step_seconds == 0
     finding = found(needs.check_memory(trial, [nothing]), "problem", "The run needs")
     assert "do not fit" in finding.fix
     found(needs.check_time(trial, [nothing], {}), "note", "is not estimated")
 
 
-def test_the_process_and_its_programs_count_on_cpus(trial, update, monkeypatch):
+def test_the_process_and_its_programs_count_on_cpus(trial, step, monkeypatch):
     large = {"peak": 125_000_000, "checkpoint": 10**9}  # on each of 8 devices
-    update = dataclasses.replace(update, process=8 * 10**8, program=10**8, **large)
+    step = dataclasses.replace(step, process=8 * 10**8, program=10**8, **large)
     evaluated = [Evaluated(program=10**8)]
     monkeypatch.setattr(needs, "used_memory", lambda: 10**9)
     monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
-    findings = needs.check_memory(trial, [update], evaluated)
+    findings = needs.check_memory(trial, [step], evaluated)
     line = found(findings, "ok", "about 4.0 GB of memory: 2.0 GB for").what
     assert "200 MB for compiled programs" in line
     monkeypatch.setattr(needs, "free_memory", lambda: 390_000_000)  # 8 of them, and the process
-    found(needs.check_memory(trial, [update], evaluated), "warning", "it can have 4.1 GB")
+    found(needs.check_memory(trial, [step], evaluated), "warning", "it can have 4.1 GB")
     monkeypatch.setattr(needs, "free_memory", lambda: 0)
-    found(needs.check_memory(trial, [update], evaluated), "ok", "is not known")
+    found(needs.check_memory(trial, [step], evaluated), "ok", "is not known")
 
 
-def test_the_memory_of_accelerators_is_their_own(trial, update, monkeypatch):
+def test_the_memory_of_accelerators_is_their_own(trial, step, monkeypatch):
     monkeypatch.setattr(needs, "device_memory", lambda: 10**9)
-    monkeypatch.setattr(needs, "free_memory", lambda: 2 * update.peak)
-    found(needs.check_memory(trial, [update]), "ok", in_bytes(update.peak))
+    monkeypatch.setattr(needs, "free_memory", lambda: 2 * step.peak)
+    found(needs.check_memory(trial, [step]), "ok", in_bytes(step.peak))
 
 
-def test_evaluations_may_need_more_than_updates(trial, update, monkeypatch):
+def test_evaluations_may_need_more_than_steps(trial, step, monkeypatch):
     monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
-    findings = needs.check_memory(trial, [update], [Evaluated(peak=10**10)])
+    findings = needs.check_memory(trial, [step], [Evaluated(peak=10**10)])
     finding = found(findings, "problem", "160.0 GB for evaluations")
     assert finding.fix == "--config.eval.batch_size=8"
 
@@ -135,14 +135,14 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
     assert only.checkpoint < written < only.checkpoint + 200_000
 
 
-def test_the_whole_time_is_the_sum_of_its_parts(trial, update):
-    fake = dataclasses.replace(update, compile_seconds=5.0, step_seconds=3.0)
-    assert needs.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s an update")
+def test_the_whole_time_is_the_sum_of_its_parts(trial, step):
+    fake = dataclasses.replace(step, compile_seconds=5.0, step_seconds=3.0)
+    assert needs.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s a step")
     (total,) = needs.check_time(trial, [fake], {})
-    assert "starting and compiling 17 seconds, updates 15 minutes" in total.what  # 300 x 3 s
+    assert "starting and compiling 17 seconds, steps 15 minutes" in total.what  # 300 x 3 s
     (rest,) = needs.check_time(trial, [fake], {}, 200)
-    assert "The 100 updates that are left will take" in rest.what
-    assert "updates 5 minutes" in rest.what
+    assert "The 100 steps that are left will take" in rest.what
+    assert "steps 5 minutes" in rest.what
     evaluated = {trial.run.phases[0]: Evaluated(compile_seconds=5.0)}
     (more,) = needs.check_time(trial, [fake], evaluated)
     assert "compiling 22 seconds" in more.what and "evaluations" in more.what
@@ -156,7 +156,7 @@ def test_the_time_of_each_phase_is_said(make_config, tmp_path):
         for shape, seconds in zip(measured.all_shapes(opened.run), (2.0, 4.0), strict=True)
     ]
     (total,) = needs.check_time(opened, fakes, {})
-    assert "updates of 16 tokens 5 minutes, updates of 32 tokens 10 minutes" in total.what
+    assert "steps of 16 tokens 5 minutes, steps of 32 tokens 10 minutes" in total.what
 
 
 def test_each_seed_takes_its_time(make_config, tmp_path):
@@ -164,8 +164,8 @@ def test_each_seed_takes_its_time(make_config, tmp_path):
     (shape,) = measured.all_shapes(opened.run)
     fake = measured.Measured(shape, 1, 1, 1, 1.0, step_seconds=1000.0, rows=1)
     (total,) = needs.check_time(opened, [fake], {})
-    updates = re.search(r"about ([\d.]+) hours.*updates ([\d.]+) hours.*3 seeds", total.what)
-    assert float(updates[1]) == pytest.approx(3 * float(updates[2]), rel=0.1)
+    steps = re.search(r"about ([\d.]+) hours.*steps ([\d.]+) hours.*3 seeds", total.what)
+    assert float(steps[1]) == pytest.approx(3 * float(steps[2]), rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["tiny", "classification"])
@@ -208,7 +208,7 @@ def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
     """Of a process that finds its programs kept, as one does that follows `doctor`.
 
     The bounds are those of docs/doctor.md: the same run has other peaks at other times, since more
-    or less of the next update is in memory before the last one has ended.
+    or less of the next step is in memory before the last one has ended.
     """
     config = settings["config"]
     flags = [f"--config={config}", f"--compilation_cache={tmp_path / 'cache'}"]

@@ -44,7 +44,7 @@ def look_at(uncompiled):
 def test_a_finished_run_is_complete(finished, look_at):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     findings = look_at(finished)
-    found(findings, "note", "The run is complete: 12 of 12 updates")
+    found(findings, "note", "The run is complete: 12 of 12 steps")
     assert bad(findings) == []
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
@@ -52,7 +52,7 @@ def test_a_finished_run_is_complete(finished, look_at):
 def test_an_unfinished_run_can_be_resumed(copy, look_at):
     for path in (copy / "checkpoints").glob("12*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert "resumes it" in found(look_at(copy), "note", "6 of 12 updates are done").fix
+    assert "resumes it" in found(look_at(copy), "note", "6 of 12 steps are done").fix
 
 
 def test_a_run_without_an_intact_checkpoint_starts_again(copy, look_at):
@@ -107,11 +107,11 @@ def test_weights_that_do_not_fit_are_a_problem(make_config, finished):
 def test_the_length_of_a_run(look):
     findings = look("classification", epochs=4.0, eval__every="5", checkpoint__every="10")
     # 96 examples in batches of 16; evaluations at 5, 10, 15, 20, 24, checkpoints at 10, 20, 24
-    line = found(findings, "ok", "24 updates").what
-    assert line == "24 updates, 4 epochs of the training data; 5 evaluations, 3 checkpoints."
+    line = found(findings, "ok", "24 steps").what
+    assert line == "24 steps, 4 epochs of the training data; 5 evaluations, 3 checkpoints."
 
 
 def test_a_warmup_that_does_not_end_is_a_warning(look):
     findings = look(optimizer__warmup="1000")
-    finding = found(findings, "warning", "1,000 of 300 updates: the learning rate never reaches")
+    finding = found(findings, "warning", "1,000 of 300 steps: the learning rate never reaches")
     assert finding.fix == "--config.optimizer.warmup=10%"

@@ -34,7 +34,7 @@ VOID = {"br", "hr", "input", "meta"}
 def write_pretraining(
     folder: pathlib.Path, steps: int = 600, every: int = 20, rate: float = 5e-4
 ) -> list[dict[str, Any]]:
-    """Writes a run on a corpus, which resumed and skipped an update; returns its rows."""
+    """Writes a run on a corpus, which resumed and skipped a step; returns its rows."""
     config = defaults.pretraining().replace(
         {
             "phases": ((64, 0.9), (128, 0.1)),

@@ -70,7 +70,7 @@ def test_plots_are_drawn_in_the_colors_of_the_scheme(show):
     backgrounds, strokes = set(), set()
     for scheme in ("light", "dark"):
         page = show("pre", color_scheme=scheme)
-        line = plot(page, LOSS).locator("g[data-axis=updates] path.line").last
+        line = plot(page, LOSS).locator("g[data-axis=steps] path.line").last
         assert line.bounding_box()["width"] > 200
         assert not plot(page, LOSS).locator("g[data-axis=tokens]").is_visible()
         strokes.add(line.evaluate("e => getComputedStyle(e).stroke"))
@@ -83,7 +83,7 @@ def test_the_pointer_a_finger_and_keys_show_values(show, pages):
     held_out, training = (
         [r for r in rows if r[0] == name][-1] for name in ("held-out", "training")
     )
-    shown = f"updates 600\nheld-out: {float(held_out[-1]):.5g}\ntraining: {float(training[-1]):.5g}"
+    shown = f"steps 600\nheld-out: {float(held_out[-1]):.5g}\ntraining: {float(training[-1]):.5g}"
     page = show("pre")
     picture = plot(page, LOSS)
     box = picture.bounding_box()
@@ -94,7 +94,7 @@ def test_the_pointer_a_finger_and_keys_show_values(show, pages):
     assert page.locator("#tip").is_hidden()
     picture.focus()
     page.keyboard.press("ArrowLeft")  # from where the pointer was
-    assert page.locator("#tip").inner_text().startswith("updates 540\ntraining: ")
+    assert page.locator("#tip").inner_text().startswith("steps 540\ntraining: ")
     page.keyboard.press("ArrowRight")
     assert page.locator("#tip").inner_text() == shown
     page = show("pre", width=380, has_touch=True)
@@ -116,8 +116,8 @@ def test_the_pointer_finds_values_of_a_logarithmic_axis(show):
 
 def test_marks_and_bars_have_tips(show):
     page = show("pre")
-    plot(page, LOSS).locator("g[data-axis=updates] .target").first.hover()
-    assert page.locator("#tip").inner_text() == "resumed after update 200"
+    plot(page, LOSS).locator("g[data-axis=steps] .target").first.hover()
+    assert page.locator("#tip").inner_text() == "resumed after step 200"
 
 
 def test_the_switch_changes_the_axis_of_all_plots(show):
@@ -125,7 +125,7 @@ def test_the_switch_changes_the_axis_of_all_plots(show):
     figure = page.locator("figure").filter(has=page.get_by_text("Learning rate", exact=True))
     page.get_by_label("seconds").check(force=True)
     assert figure.locator("g.axis:not([hidden]) .unit").text_content() == "minutes"
-    assert page.locator("g.axis[data-axis=updates]:not([hidden])").count() == 0
+    assert page.locator("g.axis[data-axis=steps]:not([hidden])").count() == 0
     picture = figure.locator("svg.plot")
     box = picture.bounding_box()
     picture.hover(position={"x": box["width"] * 389 / 400, "y": box["height"] / 2})

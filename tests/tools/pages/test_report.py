@@ -67,7 +67,7 @@ def test_the_same_folders_give_the_same_bytes(folders, tmp_path):
     assert report([str(copy)]) == first
 
 
-@pytest.mark.parametrize("axis, key", [("updates", "step"), ("tokens", ""), ("seconds", "")])
+@pytest.mark.parametrize("axis, key", [("steps", "step"), ("tokens", ""), ("seconds", "")])
 def test_curves_are_the_numbers_of_the_run(tmp_path, axis, key):
     rows = write_pretraining(tmp_path / "run")
     figure = figure_of(read_page(report([str(tmp_path / "run")])), "Masked tokens: loss (nats)")
@@ -79,7 +79,7 @@ def test_curves_are_the_numbers_of_the_run(tmp_path, axis, key):
             assert x == pytest.approx(row[key] if key else row["speed"][axis], rel=0.01)
             assert y == pytest.approx(row["masked_lm_loss"], abs=0.01)
     header, *cells = table_of(figure)
-    assert header == ["line", "updates", "tokens", "seconds", "value"]
+    assert header == ["line", "steps", "tokens", "seconds", "value"]
     wanted = {("training" if r["split"] == "train" else "held-out", r["step"]): r for r in rows}
     assert len(cells) == len(rows)
     for name, step, tokens, seconds, value in cells:
@@ -101,12 +101,12 @@ def test_levels_and_marks(folders):
         "Loss (nats)": ["unigram entropy + pairs 6.94"],  # 6.25 and the entropy of a fair coin
     }
     figure = figure_of(root, "Learning rate")
-    (group,) = figure.find("g", data_axis="updates")
+    (group,) = figure.find("g", data_axis="steps")
     tips = [path.attributes["data-tip"] for path in group.find("path", class_="target")]
     assert tips == [
-        "resumed after update 200",
-        "phase of 128 tokens after update 540",
-        "update 300 was not finite: not applied",
+        "resumed after step 200",
+        "phase of 128 tokens after step 540",
+        "step 300 was not finite: not applied",
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_comparison_lists_what_differs(folders):
     rows = [[cell.text for cell in row.children] for row in table.find("tr")]
     assert rows[1:] == [["optimizer.learning_rate", "0.0005", "0.002"]]
     figure = figure_of(root, "Masked tokens: loss (nats), held-out")
-    assert [len(line) for line in points_of(figure, "updates")] == [6, 3]
+    assert [len(line) for line in points_of(figure, "steps")] == [6, 3]
 
 
 def test_scores_over_seeds(folders):
@@ -176,7 +176,7 @@ def test_a_long_run_stays_below_a_megabyte(tmp_path):
     page = report([str(tmp_path / "run")])
     assert len(page.encode()) < 850_000  # of the megabyte that a page may have
     figure = figure_of(read_page(page), "Norm of the gradient")
-    (line,) = points_of(figure, "updates")
+    (line,) = points_of(figure, "steps")
     assert 300 <= len(line) <= 600
     assert "mean of several reports" in figure.text
 
@@ -196,7 +196,7 @@ def test_values_that_were_not_finite_leave_a_gap(tmp_path):
     )
     root = read_page(report([str(tmp_path / "run")]))
     figure = figure_of(root, "Norm of the gradient")
-    (group,) = figure.find("g", data_axis="updates")
+    (group,) = figure.find("g", data_axis="steps")
     (line,) = group.find("path", class_="line")
     assert line.attributes["d"].count("M") == 2
     assert len(table_of(figure)) - 1 == sum(r["split"] == "train" for r in rows) - 1

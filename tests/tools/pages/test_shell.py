@@ -76,9 +76,9 @@ def test_labels_and_units():
 
 
 def test_lines_keep_their_values_on_both_kinds_of_scale():
-    line = Line(HOSTILE, {"updates": [1, 2, 4]}, [1.0, None, 3.0])
+    line = Line(HOSTILE, {"steps": [1, 2, 4]}, [1.0, None, 3.0])
     page = read_page(line_plot("t", [line], levels=[Level(HOSTILE, 2.0)]))
-    ((first, last),) = points_of(figure_of(page, "t"), "updates")
+    ((first, last),) = points_of(figure_of(page, "t"), "steps")
     assert first == pytest.approx((1, 1), abs=0.02) and last == pytest.approx((4, 3), abs=0.02)
     assert table_of(figure_of(page, "t"))[1:] == [[HOSTILE, "1", "1"], [HOSTILE, "4", "3"]]
     page = read_page(line_picture("t", [line], is_log=True))
@@ -87,7 +87,7 @@ def test_lines_keep_their_values_on_both_kinds_of_scale():
 
 
 def test_many_values_become_means():
-    line = Line("a", {"updates": list(range(1, 1001))}, [float(i % 2) for i in range(1000)])
+    line = Line("a", {"steps": list(range(1, 1001))}, [float(i % 2) for i in range(1000)])
     page = read_page(line_plot("t", [line]))
     rows = table_of(figure_of(page, "t"))[1:]
     assert [row[1] for row in rows[:2]] == ["2", "4"] and {row[2] for row in rows} == {"0.5"}

@@ -70,7 +70,7 @@ def held_out_batches(run: Run, limit: int) -> list[Batch]:
 
 
 class Evaluations(transformers.TrainerCallback):
-    """Evaluates every so many updates; the clock of training stands still meanwhile."""
+    """Evaluates every so many steps; the clock of training stands still meanwhile."""
 
     def __init__(self, path: str, every: int, steps: int, batches: list[Batch], row_tokens: int):
         self._path, self._every, self._steps = path, every, steps
@@ -161,7 +161,7 @@ def build(
       reference: workdir with one phase, one example a row, and held-out text.
       workdir: of the run.
       model: a row of MODELS.
-      steps: updates; `every` so many of them an evaluation.
+      steps: steps; `every` so many of them an evaluation.
       seed: of weights, dropout and masks.
       eval_batches: of each evaluation; 0: all, None: those of the reference.
       arguments: of TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
