@@ -4,11 +4,10 @@ tests/extension/ holds them. Each combination trains on a mesh of 8 devices, res
 evaluates and predicts through the same functions as the tasks and the encoder of the package.
 """
 
+import functools
 import json
-import os
 import pathlib
 import random
-import signal
 
 import jax
 import numpy as np
@@ -27,11 +26,11 @@ from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.tools.outputs.predictions import predict
-from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
 from tests.extension import toy_configs, toy_corpus_task, toy_encoder, toy_task
+from tests.resuming import assert_same_run, metrics_of, train_in_parts
 
 WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
 VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
@@ -142,13 +141,14 @@ class Run:
         result = train(self.config, self.workdir)
         self.state, self.is_complete = result.state, result.is_complete
 
-    def metrics(self, workdir=None):
-        rows = metrics.read_metrics(workdir or self.workdir)
-        return [{name: value for name, value in row.items() if name != "speed"} for row in rows]
+
+@pytest.fixture(scope="module")
+def finished(files, tmp_path_factory):
+    """Returns the function (makes a configuration) -> finished run."""
+    return functools.cache(lambda make: Run(make, files, tmp_path_factory.mktemp(make.__name__)))
 
 
 @pytest.fixture(
-    scope="module",
     params=[
         count_words,
         pretraining_of_bags,
@@ -156,18 +156,13 @@ class Run:
         pytest.param(next_token, marks=pytest.mark.slow),
     ],
 )
-def run(request, files, tmp_path_factory) -> Run:
-    return Run(request.param, files, tmp_path_factory.mktemp(request.param.__name__))
-
-
-def leaves(state):
-    paths = jax.tree_util.tree_flatten_with_path(state)[0]
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
+def run(request, finished) -> Run:
+    return finished(request.param)
 
 
 def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
     assert run.is_complete
-    *_, last = run.metrics()
+    *_, last = metrics_of(run.workdir)
     assert last["split"] == "validation"
     least = {"accuracy": 0.8, "masked_lm_accuracy": 0.8, "next_token_accuracy": 0.6}
     (score,) = least.keys() & last.keys()
@@ -195,32 +190,14 @@ def test_parameters_and_moments_are_split_over_the_mesh(run):
     assert len(table.addressable_shards) == 8
 
 
-def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
-    stop_at = int(run.state.step) // 2 + 1
-    push = reporting.Reporter.push
-
-    def push_and_signal(self, step, *arguments):
-        if step == stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return push(self, step, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reporting.Reporter, "push", push_and_signal)
-        result = train(run.config, str(tmp_path))
-        state, is_complete = result.state, result.is_complete
-    assert (int(state.step), is_complete) == (stop_at, False)
-    result = train(run.config, str(tmp_path))
-    state, is_complete = result.state, result.is_complete
-    assert is_complete
-    got, want = leaves(state), leaves(run.state)
-    assert got.keys() == want.keys()
-    assert all(got[path].tobytes() == array.tobytes() for path, array in want.items())
-    assert run.metrics(str(tmp_path)) == run.metrics()
+def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path):
+    train_in_parts(run.config, tmp_path, int(run.state.step) // 2 + 1)
+    assert_same_run(tmp_path, run.workdir)
 
 
 def test_evaluating_the_folder_gives_the_numbers_of_training(run):
     values = evaluate(store.load(run.workdir), run.workdir)
-    steps = [row for row in run.metrics() if row["split"] == "validation"]
+    steps = [row for row in metrics_of(run.workdir) if row["split"] == "validation"]
     if run.config.checkpoint.use == "best":
         best = run.config.checkpoint.best_metric
         expected = max(steps, key=lambda row: row[best])
@@ -258,9 +235,9 @@ def test_every_example_is_predicted(run, tmp_path):
 
 
 def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
-    files, tmp_path, capsys
+    files, finished, tmp_path, capsys
 ):
-    source = Run(pretraining_of_bags, files, tmp_path / "source")
+    source = finished(pretraining_of_bags)
     config, _ = count_words(files)
     config = toy_configs.use_bag(config, len(VOCABULARY)).replace(
         COMMON | {"init_from": source.workdir, "epochs": 1.0}
