@@ -2,7 +2,6 @@
 // Shows values under the pointer, copies tables as CSV, and switches the horizontal axis.
 (() => {
   const tip = document.getElementById("tip");
-  const svgName = "http://www.w3.org/2000/svg";
 
   function showTip(text, x, y) {
     tip.textContent = text;
@@ -20,91 +19,58 @@
     document.querySelectorAll(".cross, .here").forEach((item) => item.remove());
   }
 
-  // The points of each line of a plot, from the table below it: [{name, x: {axis: place}, y}].
-  const known = new Map();
-  function linesOf(plot) {
-    if (known.has(plot)) return known.get(plot);
+  // The points of a plot where they are drawn, and their values from the table below it, which has
+  // them in the same order.
+  function pointsOf(plot) {
+    const group = plot.querySelector(".axis:not([hidden])"), axis = group.dataset.axis;
     const grid = plot.closest("figure").querySelector("table");
-    const roles = [...grid.tHead.rows[0].cells].map((cell) => cell.dataset.role || "");
-    const lines = new Map();
-    for (const row of grid.tBodies[0].rows) {
-      const point = {x: {}};
-      let name = "";
-      roles.forEach((role, i) => {
-        const text = row.cells[i].textContent;
-        if (role === "line") name = text;
-        else if (role === "y") point.y = Number(text);
-        else if (role.startsWith("x ")) point.x[role.slice(2)] = Number(text);
-      });
-      if (!lines.has(name)) lines.set(name, []);
-      lines.get(name).push(point);
-    }
-    known.set(plot, lines);
-    return lines;
+    const column = [...grid.rows[0].cells].findIndex((cell) => cell.textContent === axis);
+    const places = [...group.querySelectorAll(".values")].flatMap((line) =>
+      [...line.firstChild.getAttribute("d").matchAll(/[ML]([\d.]+) ([\d.]+)/g)]);
+    return places.map(([, px, py], i) => {
+      const cells = [...grid.tBodies[0].rows[i].cells].map((cell) => cell.textContent);
+      const [x, y] = [cells[column], cells.at(-1)].map(Number);
+      return {name: cells[0], axis, x, y, px: Number(px), py: Number(py)};
+    });
   }
 
-  const round = (value) => String(Number(value.toPrecision(5)));
-
-  function shownX(axis, value) {
-    if (axis !== "seconds") return `${axis} ${value.toLocaleString("en")}`;
-    const all = Math.round(value);
+  function shownX({axis, x}) {
+    if (axis !== "seconds") return `${axis} ${x.toLocaleString("en")}`;
+    const all = Math.round(x);
     const two = (number) => String(number).padStart(2, "0");
     return `${Math.floor(all / 3600)}:${two(Math.floor(all / 60) % 60)}:${two(all % 60)}`;
   }
 
-  function axisOf(plot) {
-    return plot.querySelector(".axis:not([hidden])").dataset.axis;
-  }
-
-  function place(frame, axis, point) {
-    const [left, right, top, bottom] = frame.box;
-    const map = frame.log ? Math.log : (value) => value;
-    const across = frame.x_log ? Math.log : (value) => value;
-    const [low, high] = frame.y.map(map);
-    const [first, last] = frame.x[axis].map(across);
-    return [
-      left + (across(point.x[axis]) - first) / (last - first) * (right - left),
-      bottom - (map(point.y) - low) / (high - low) * (bottom - top),
-    ];
+  function draw(plot, name, attributes) {
+    const item = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) item.setAttribute(key, value);
+    plot.append(item);
   }
 
   // Shows the points next to a place on the horizontal axis, in units of the picture.
   function pointAt(plot, x) {
     hideTip();
-    const frame = JSON.parse(plot.dataset.plot);
-    const axis = axisOf(plot);
-    const found = [];
-    for (const [name, points] of linesOf(plot)) {
-      let best = null;
-      for (const point of points) {
-        const [px, py] = place(frame, axis, point);
-        if (!best || Math.abs(px - x) < Math.abs(best.px - x)) best = {name, point, px, py};
-      }
-      found.push(best);
-    }
-    const distance = (item) => Math.abs(item.px - x);
-    const nearest = found.reduce((a, b) => (distance(b) < distance(a) ? b : a));
-    const close = found.filter((item) => Math.abs(item.px - nearest.px) < 12).slice(0, 12);
-    const cross = document.createElementNS(svgName, "path");
-    cross.setAttribute("class", "cross");
-    cross.setAttribute("d", `M${nearest.px} ${frame.box[2]}V${frame.box[3]}`);
-    plot.append(cross);
-    const texts = close.map((item) => {
-      const dot = document.createElementNS(svgName, "circle");
-      dot.setAttribute("class", `here ${item === nearest ? "c6" : "c0"}`);
-      dot.setAttribute("cx", item.px);
-      dot.setAttribute("cy", item.py);
-      dot.setAttribute("r", 3.5);
-      plot.append(dot);
-      const value = item.point.y;
-      const shown = frame.percent ? `${(100 * value).toFixed(2)}%` : round(value);
-      return `${item.name}: ${shown}`;
+    const distance = (point) => Math.abs(point.px - x);
+    const closer = (a, b) => (a && distance(a) <= distance(b) ? a : b);
+    const found = new Map();  // the closest point of each line
+    for (const point of pointsOf(plot)) found.set(point.name, closer(found.get(point.name), point));
+    const nearest = [...found.values()].reduce(closer);
+    const close = [...found.values()].filter((point) => Math.abs(point.px - nearest.px) < 12);
+    const [top, bottom] = plot.dataset.plot.split(" ");
+    draw(plot, "path", {class: "cross", d: `M${nearest.px} ${top}V${bottom}`});
+    const texts = close.slice(0, 12).map((point) => {
+      draw(plot, "circle", {
+        class: `here ${point === nearest ? "c6" : "c0"}`, cx: point.px, cy: point.py, r: 3.5,
+      });
+      const shown = "percent" in plot.dataset ? `${(100 * point.y).toFixed(2)}%`
+        : Number(point.y.toPrecision(5));
+      return `${point.name}: ${shown}`;
     });
     plot.dataset.at = nearest.px;
     const box = plot.getBoundingClientRect();
     const scale = box.width / plot.viewBox.baseVal.width;
-    const text = [shownX(axis, nearest.point.x[axis]), ...texts].join("\n");
-    showTip(text, box.left + nearest.px * scale, box.top + frame.box[2] * scale);
+    const text = [shownX(nearest), ...texts].join("\n");
+    showTip(text, box.left + nearest.px * scale, box.top + top * scale);
   }
 
   function move(event) {
@@ -128,14 +94,10 @@
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (!plot || !step) return;
     event.preventDefault();
-    const frame = JSON.parse(plot.dataset.plot);
-    const axis = axisOf(plot);
-    const places = [...linesOf(plot).values()].flat().map((p) => place(frame, axis, p)[0]);
-    places.sort((a, b) => a - b);
-    const here = Number(plot.dataset.at || (step > 0 ? -1 : 1e9));
-    const next = step > 0 ? places.find((p) => p > here + 0.01)
-      : places.reverse().find((p) => p < here - 0.01);
-    if (next !== undefined) pointAt(plot, next);
+    const places = pointsOf(plot).map((point) => step * point.px).sort((a, b) => a - b);
+    const here = "at" in plot.dataset ? step * plot.dataset.at : -Infinity;
+    const next = places.find((place) => place > here);
+    if (next !== undefined) pointAt(plot, step * next);
   });
   document.addEventListener("focusout", hideTip);
 
@@ -147,30 +109,18 @@
     }
   });
 
-  function csv(grid) {
-    const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-    const lines = [...grid.rows].map((row) =>
-      [...row.cells].map((cell) => quote(cell.textContent)).join(","));
-    return lines.join("\n") + "\n";
-  }
-
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button.copy");
     if (!button) return;
-    const text = csv(button.parentNode.querySelector("table"));
-    let done = false;
+    const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const lines = [...button.parentNode.querySelector("table").rows].map((row) =>
+      [...row.cells].map((cell) => quote(cell.textContent)).join(","));
     try {
-      await navigator.clipboard.writeText(text);
-      done = true;
-    } catch {  // a file opened from a disk may not have the clipboard
-      const area = document.createElement("textarea");
-      area.value = text;
-      document.body.append(area);
-      area.select();
-      done = document.execCommand("copy");
-      area.remove();
+      await navigator.clipboard.writeText(lines.join("\n") + "\n");
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not copied: select the table";
     }
-    button.textContent = done ? "Copied" : "Not copied: select the table";
     setTimeout(() => { button.textContent = "Copy CSV"; }, 1500);
   });
 })();

@@ -5,9 +5,8 @@ value once: the script reads it to show the values under the pointer, and copies
 """
 
 import dataclasses
-import json
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_jax.tools.pages import scales, tables
@@ -91,85 +90,19 @@ def line_plot(
       note: small print below.
     """
     drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
-    picture = line_picture(
-        title, drawn, levels=levels, marks=marks, percent=percent, is_log=is_log, few=few
-    )
-    has_legend = len(drawn) > 1 or drawn[0].has_points
-    legend = legend_of(drawn) if has_legend else None
+    values = [y for line in drawn for y in line.y if y is not None]
+    values += [level.value for level in levels]
+    scale = (scales.logarithmic if is_log else scales.linear)(values, _BOTTOM, _TOP)
+    picture = _picture(title, drawn, scale, levels, marks, percent, few)
+    legend = _legend(drawn) if len(drawn) > 1 or drawn[0].has_points else None
     thinned = any(len(a.y) < len(b.y) for a, b in zip(drawn, lines, strict=True))
     remark = "Each point is the mean of several reports." if thinned else None
     return figure(title, legend, picture, _table(title, drawn), note=[note, " ", remark])
 
 
-def line_picture(
-    title: str,
-    lines: Sequence[Line],
-    *,
-    levels: Sequence[Level] = (),
-    marks: Sequence[Mark] = (),
-    percent: bool = False,
-    is_log: bool = False,
-    few: bool = False,
-) -> Markup:
-    """Returns the SVG of `line_plot`."""
-    values = [y for line in lines for y in line.y if y is not None]
-    values += [level.value for level in levels]
-    make = scales.logarithmic if is_log else scales.linear
-    y_scale = make(values, _BOTTOM, _TOP)
-    axes, edge = list(lines[0].x), _EDGE if few else 0
-    sizes, x_scales = {}, {}
-    for axis in axes:
-        places = [x for line in lines for x in line.x[axis]]
-        size, _ = sizes[axis] = scales.time_unit(max(places)) if axis == "seconds" else (1.0, axis)
-        values = [x / size for x in places]
-        if few:
-            x_scales[axis] = scales.at_values(values, _LEFT + edge, _RIGHT - edge)
-        else:
-            x_scales[axis] = scales.linear(values, _LEFT, _RIGHT, tight=True)
-    groups = []
-    for number, axis in enumerate(axes):
-        (size, name), x_scale = sizes[axis], x_scales[axis]
-        groups.append(
-            tag(
-                "g.axis",
-                _x_axis(x_scale, name),
-                [_mark(mark, mark.x[axis] / size, x_scale) for mark in marks if axis in mark.x],
-                [_line(line, axis, size, x_scale, y_scale) for line in lines],
-                data_axis=axis,
-                hidden=number > 0,
-            )
-        )
-    ranges = {
-        axis: [x_scales[axis].low * sizes[axis][0], x_scales[axis].high * sizes[axis][0]]
-        for axis in axes
-    }
-    frame = {
-        "box": [_LEFT + edge, _RIGHT - edge, _TOP, _BOTTOM],
-        "x": ranges,
-        "x_log": x_scales[axes[0]].is_log,
-        "y": [y_scale.low, y_scale.high],
-        "log": is_log,
-        "percent": percent,
-    }
-    return tag(
-        "svg.plot",
-        _y_axis(y_scale, percent),
-        [tag("path.line.ref", d=f"M{_LEFT} {y_scale.place(v.value):.1f}H{_RIGHT}") for v in levels],
-        groups,
-        _level_names(levels, y_scale, percent),
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        height=_HEIGHT,
-        role="img",
-        aria_label=_spoken(title, lines),
-        tabindex=0,
-        data_plot=json.dumps(frame),
-    )
-
-
 def standalone(title: str, lines: Sequence[Line]) -> str:
     """Returns an SVG with title and legend, as a file of its own, in the light colors."""
-    first = {line.color: line for line in reversed(lines)}
-    named = [first[color] for color in sorted(first)]
+    named = _first_by_color(lines)
     top = 24 + 18 * len(named)
     names = [
         tag(
@@ -181,13 +114,15 @@ def standalone(title: str, lines: Sequence[Line]) -> str:
         for number, line in enumerate(named)
     ]
     style = (pathlib.Path(__file__).parent / "plot.css").read_text(encoding="utf-8")
+    values = [y for line in lines for y in line.y if y is not None]
+    picture = _picture(title, lines, scales.linear(values, _BOTTOM, _TOP))
     whole = tag(
         "svg.plot",
         tag("style", Markup(style)),
         tag("rect", width="100%", height="100%", fill="white"),
         tag("text.name", title, x=_LEFT, y=16, font_weight="bold"),
         names,
-        tag("g", line_picture(title, lines), transform=f"translate(0 {top})"),
+        tag("g", picture, transform=f"translate(0 {top})"),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {_WIDTH} {_HEIGHT + top}",
     )
@@ -195,7 +130,7 @@ def standalone(title: str, lines: Sequence[Line]) -> str:
 
 
 def figure(
-    title: str, legend: Content, picture: Content, data: Content, *, note: Content
+    title: str, legend: Content, picture: Content, data: Content, *, note: Content = None
 ) -> Markup:
     """Returns a plot with everything around it."""
     text = Markup(render(note).strip())
@@ -204,13 +139,21 @@ def figure(
     return tag("figure", tag("figcaption", title), legend, picture, small, shown)
 
 
-def legend_of(lines: Iterable[Line]) -> Markup:
-    """Returns the names of lines with their colors and dashes, each color once."""
-    lines = list(lines)
+def cut(name: str, most: int) -> str:
+    """Returns a name of at most so many characters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _first_by_color(lines: Sequence[Line]) -> list[Line]:
+    """Returns the lines of the legend: the first of each color."""
     first = {line.color: line for line in reversed(lines)}
+    return [first[color] for color in sorted(first)]
+
+
+def _legend(lines: Sequence[Line]) -> Markup:
     items = []
-    for line in sorted(first.values(), key=lambda line: line.color):
-        kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
+    for line in _first_by_color(lines):
+        kind = _kind(line)
         same = [other for other in lines if other.color == line.color]
         has_line, has_points = any(x.has_line for x in same), any(x.has_points for x in same)
         sample = tag(f"path.line.{kind}", d="M0 5H22") if has_line else None
@@ -220,17 +163,20 @@ def legend_of(lines: Iterable[Line]) -> Markup:
     return tag("ul.legend", items)
 
 
+def _kind(line: Line) -> str:
+    return "ref" if line.is_reference else f"c{line.color % COLORS}"
+
+
 def _table(title: str, lines: Sequence[Line]) -> Markup:
+    """Returns the values in the order in which they are drawn: page.js relies on it."""
     axes = list(lines[0].x)
-    header = ["line", *axes, "value"]
     rows = [
         [line.name, *(line.x[axis][i] for axis in axes), y]
         for line in lines
         for i, y in enumerate(line.y)
         if y is not None
     ]
-    roles = {"line": "line", "value": "y"} | {axis: f"x {axis}" for axis in axes}
-    return tables.table(header, rows, caption=title, roles=roles, copy=True)
+    return tables.table(["line", *axes, "value"], rows, caption=title, copy=True)
 
 
 def _thinned(line: Line, most: int) -> Line:
@@ -239,30 +185,73 @@ def _thinned(line: Line, most: int) -> Line:
         return line
     every = -(-len(line.y) // most)
     starts = range(0, len(line.y), every)
-
-    def means(values: Sequence[float | None]) -> list[float | None]:
-        parts = ([v for v in values[i : i + every] if v is not None] for i in starts)
-        return [sum(part) / len(part) if part else None for part in parts]
-
+    parts = [[y for y in line.y[i : i + every] if y is not None] for i in starts]
     x = {
         axis: [places[min(i + every, len(places)) - 1] for i in starts]
         for axis, places in line.x.items()
     }
-    return dataclasses.replace(line, x=x, y=means(line.y))
+    means = [sum(part) / len(part) if part else None for part in parts]
+    return dataclasses.replace(line, x=x, y=means)
 
 
 # ---------------------------------------------------------------------------------- of the picture
 
 
-def _x_axis(scale: Scale, name: str) -> Iterator[Content]:
+def _picture(
+    title: str,
+    lines: Sequence[Line],
+    scale: Scale,
+    levels: Sequence[Level] = (),
+    marks: Sequence[Mark] = (),
+    percent: bool = False,
+    few: bool = False,
+) -> Markup:
+    """Returns the SVG of lines whose values are on `scale`."""
+    groups = [
+        tag("g.axis", _along(axis, lines, marks, scale, few), data_axis=axis, hidden=number > 0)
+        for number, axis in enumerate(lines[0].x)
+    ]
+    return tag(
+        "svg.plot",
+        _y_axis(scale, percent),
+        [tag("path.line.ref", d=f"M{_LEFT} {scale.place(v.value):.1f}H{_RIGHT}") for v in levels],
+        groups,
+        _level_names(levels, scale, percent),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        height=_HEIGHT,
+        role="img",
+        aria_label=_spoken(title, lines),
+        tabindex=0,
+        data_plot=f"{_TOP} {_BOTTOM}",
+        data_percent=percent,
+    )
+
+
+def _along(
+    axis: str, lines: Sequence[Line], marks: Sequence[Mark], y_scale: Scale, few: bool
+) -> Iterator[Content]:
+    """Yields a horizontal axis with the marks and the lines on it."""
+    places = [x for line in lines for x in line.x[axis]]
+    size, unit = scales.time_unit(max(places)) if axis == "seconds" else (1.0, axis)
+    values = [x / size for x in places]
+    if few:
+        scale = scales.at_values(values, _LEFT + _EDGE, _RIGHT - _EDGE)
+    else:
+        scale = scales.linear(values, _LEFT, _RIGHT, tight=True)
     yield tag("path.base", d=f"M{_LEFT} {_BOTTOM}H{_RIGHT}")
     for tick, label in scales.labels(scale):
         x = scale.place(tick)
         yield tag("path.tick", d=f"M{x:.1f} {_BOTTOM}v4")
         anchor = "end" if x > _RIGHT - 12 else "middle"
         yield tag("text", label, x=x, y=_BOTTOM + 18, text_anchor=anchor)
-    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-    yield tag("text.unit", name, x=(_LEFT + _RIGHT) / 2, y=_HEIGHT - 8, text_anchor="middle")
+    middle = (_LEFT + _RIGHT) / 2
+    yield tag("text.unit", cut(unit, _NAME), x=middle, y=_HEIGHT - 8, text_anchor="middle")
+    for mark in marks:
+        if axis in mark.x:
+            yield _mark(mark, scale.place(mark.x[axis] / size))
+    for line in lines:
+        x = [scale.place(place / size) for place in line.x[axis]]
+        yield tag("g.values", _line(line, x, y_scale))
 
 
 def _y_axis(scale: Scale, percent: bool) -> Iterator[Content]:
@@ -285,8 +274,7 @@ def _level_names(levels: Sequence[Level], scale: Scale, percent: bool) -> Iterat
         yield tag("text.level", text, x=_RIGHT, y=label, text_anchor="end")
 
 
-def _mark(mark: Mark, place: float, scale: Scale) -> Markup:
-    x = scale.place(place)
+def _mark(mark: Mark, x: float) -> Markup:
     kind = ".bad" if mark.is_bad else ""
     return tag(
         f"g.mark{kind}",
@@ -296,21 +284,21 @@ def _mark(mark: Mark, place: float, scale: Scale) -> Markup:
     )
 
 
-def _line(line: Line, axis: str, size: float, x_scale: Scale, y_scale: Scale) -> Iterator[Content]:
-    kind = "ref" if line.is_reference else f"c{line.color % COLORS}"
-    path, points, is_first = [], [], True
-    for x, y in zip(line.x[axis], line.y, strict=True):
+def _line(line: Line, x: Sequence[float], scale: Scale) -> Iterator[Content]:
+    """Yields the path of a line, the path of its points, or both; page.js reads the places."""
+    path, points, letter = [], [], "M"
+    for across, y in zip(x, line.y, strict=True):
         if y is None:
-            is_first = True
+            letter = "M"
             continue
-        place = f"{x_scale.place(x / size):.1f} {y_scale.place(y):.1f}"
-        path.append(f"{'M' if is_first else 'L'}{place}")
-        points.append(place)
-        is_first = False
+        place = f"{across:.1f} {scale.place(y):.1f}"
+        path.append(f"{letter}{place}")
+        points.append(f"M{place}h0")
+        letter = "L"
     if line.has_line:
-        yield tag(f"path.line.{kind}", d="".join(path))
+        yield tag(f"path.line.{_kind(line)}", d="".join(path))
     if line.has_points or len(points) == 1:
-        yield tag(f"path.points.{kind}", d="".join(f"M{place}h0" for place in points))
+        yield tag(f"path.points.{_kind(line)}", d="".join(points))
 
 
 def _spoken(title: str, lines: Sequence[Line]) -> str:

@@ -1,6 +1,6 @@
 """Tables that scroll where they are too wide, and the data behind a plot, to open and to copy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bert_jax.tools.pages.markup import Content, Markup, tag
 
@@ -11,7 +11,6 @@ def table(
     *,
     caption: str,
     text_columns: int = 1,
-    roles: Mapping[str, str] | None = None,
     copy: bool = False,
 ) -> Markup:
     """Returns a table.
@@ -22,10 +21,9 @@ def table(
       caption: what it is, for those who do not see it.
       text_columns: the first columns, which are text: at most two, or all. Those after them are
         aligned as numbers, by a class of the table (page.css): cells are most of a page's bytes.
-      roles: heading -> its role in a plot, see `plot.Line`.
       copy: whether it has a button that copies it as CSV.
     """
-    heads = [tag("th", name, scope="col", data_role=(roles or {}).get(name)) for name in header]
+    heads = [tag("th", name, scope="col") for name in header]
     body = [tag("tr", map(_cell, row)) for row in rows]
     grid = tag(
         "table" if text_columns >= len(header) else f"table.t{text_columns}",
@@ -38,18 +36,16 @@ def table(
     return tag("div.table", button, place)
 
 
-def opened(summary: str, *content: Content, is_open: bool = False) -> Markup:
+def opened(summary: str, *content: Content) -> Markup:
     """Returns content that is hidden until its summary is clicked."""
-    return tag("details", tag("summary", summary), *content, open=is_open)
+    return tag("details", tag("summary", summary), *content)
 
 
-def number(value: float | None, digits: int = 6) -> str:
-    """Returns a number with so many significant digits, an integer with all; "" for None."""
-    if value is None:
-        return ""
+def number(value: float) -> str:
+    """Returns a number with six significant digits, an integer with all."""
     if isinstance(value, int) or float(value).is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return f"{value:.{digits}g}"
+    return f"{value:.6g}"
 
 
 def _cell(content: Content) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.scores.classification import Counts
-from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map
+from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map, spread
 from bert_jax.tools.pages.document import columns, note
 from bert_jax.tools.pages.markup import Content, Markup, tag
 from bert_jax.tools.pages.plot import Line, line_plot
@@ -67,10 +67,7 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
 def spread_of(run: Workdir, metric: str) -> str:
     """Returns "0.8123 ± 0.0121" over the seeds of a run; "" without scores."""
     values = [seed.results["eval"][metric] for seed in _evaluated(run, metric)]
-    if not values:
-        return ""
-    more = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.4g}{more}"
+    return spread(values) if values else ""
 
 
 def _evaluated(run: Workdir, metric: str) -> list[Workdir]:

@@ -241,25 +241,34 @@ def figure_of(page: Element, title: str) -> Element:
 
 
 def points_of(figure: Element, axis: str) -> list[list[tuple[float, float]]]:
-    """Returns the values of each line of a plot, from the places in its picture."""
+    """Returns the values of each line of a plot, from the places in its picture and the ticks."""
     (svg,) = figure.find("svg", class_="plot")
-    frame = json.loads(svg.attributes["data-plot"])
-    left, right, top, bottom = frame["box"]
-    (first, last), (low, high) = frame["x"][axis], frame["y"]
     (group,) = svg.find("g", data_axis=axis)
-    lines = []
-    for path in group.find("path", class_="line"):
-        places = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.attributes["d"])
-        lines.append(
-            [
-                (
-                    first + (float(x) - left) / (right - left) * (last - first),
-                    low + (bottom - float(y)) / (bottom - top) * (high - low),
-                )
-                for x, y in places
-            ]
-        )
-    return lines
+    (unit,) = (text.text for text in group.find("text", class_="unit"))
+    seconds = {"hours": 3600, "minutes": 60}.get(unit, 1)
+    across = [(float(t.attributes["x"]), t.text) for t in group.find("text") if t.text != unit]
+    up = [(float(t.attributes["y"]) - 4, t.text) for t in svg.children if _is_tick(t)]
+    return [
+        [
+            (seconds * _value_at(float(x), across), _value_at(float(y), up))
+            for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.attributes["d"])
+        ]
+        for path in group.find("path", class_="line")
+    ]
+
+
+def _is_tick(element: Element) -> bool:
+    return element.name == "text" and "class" not in element.attributes
+
+
+def _value_at(place: float, ticks: list[tuple[float, str]]) -> float:
+    """Returns the value at a place of a linear axis, from its first and its last label."""
+    sizes = {"%": 0.01, "k": 1e3, "M": 1e6}
+    (start, low), (stop, high) = (
+        (at, float(label.rstrip("%kM")) * sizes.get(label[-1], 1))
+        for at, label in (ticks[0], ticks[-1])
+    )
+    return low + (place - start) / (stop - start) * (high - low)
 
 
 def table_of(figure: Element) -> list[list[str]]:

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.tools.pages import scales, tables
 from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map
 from bert_jax.tools.pages.markup import Markup, render, tag
-from bert_jax.tools.pages.plot import Level, Line, line_picture, line_plot
+from bert_jax.tools.pages.plot import Level, Line, line_plot
 from tests.tools.pages.made_runs import HOSTILE, figure_of, points_of, read_page, table_of
 
 
@@ -81,7 +81,7 @@ def test_lines_keep_their_values_on_both_kinds_of_scale():
     ((first, last),) = points_of(figure_of(page, "t"), "steps")
     assert first == pytest.approx((1, 1), abs=0.02) and last == pytest.approx((4, 3), abs=0.02)
     assert table_of(figure_of(page, "t"))[1:] == [[HOSTILE, "1", "1"], [HOSTILE, "4", "3"]]
-    page = read_page(line_picture("t", [line], is_log=True))
+    page = read_page(line_plot("t", [line], is_log=True))
     places = [p.attributes["d"] for p in page.find("path", class_="line")]
     assert places == ["M46.0 190.0M390.0 106.0"]  # 3 is log10(3) = 0.477 of the way from 1 to 10
 
