@@ -68,6 +68,7 @@ def test_inspect_lists_every_format(google, capsys):
         (["from_google", "/nowhere", "b"], "nowhere.index is missing|no such"),
         (["inspect", "/"], "is neither a workdir"),
         (["inspect", "/nowhere"], "no such file or folder"),
+        (["to_stablehlo", "a"], "are required: OUT"),
         (["verify", "a"], "required: B"),
     ],
 )

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.exchange import huggingface
+from bert_jax.exchange import huggingface, stablehlo
 from bert_jax.formats.names import gpt as gpt_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tools.convert import conversions
@@ -198,13 +198,24 @@ def check_not_exported(run: pathlib.Path, message: str) -> None:
     assert not out.exists()
 
 
-def test_a_failed_export_leaves_no_files(make_workdir, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "export, module, function",
+    [
+        (conversions.to_huggingface, huggingface, "write_safetensors"),
+        (conversions.to_stablehlo, stablehlo, "file_sha256"),
+    ],
+)
+def test_no_export_overwrites_a_folder_or_leaves_files(
+    make_workdir, tmp_path, monkeypatch, export, module, function
+):
     run = make_workdir()
-    monkeypatch.setattr(huggingface, "write_safetensors", lambda *_: 1 / 0)
-    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="exists already: name a new folder"):
+        export(str(run), str(run))
+    monkeypatch.setattr(module, function, lambda *_: 1 / 0)
+    before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ZeroDivisionError):
-        conversions.to_huggingface(str(run), str(tmp_path / "out"))
-    assert sorted(tmp_path.iterdir()) == before
+        export(str(run), str(tmp_path / "out"))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -266,10 +277,6 @@ def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     check_not_exported(run, "has no checkpoint yet")
     (run / "vocab.txt").unlink()
     check_not_exported(run, "has no vocabulary")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "something").touch()
-    with pytest.raises(ValueError, match="exists already: name a new folder"):
-        conversions.to_huggingface(str(run), str(tmp_path / "out"))
 
 
 def test_tensors_with_parts_are_not_exported_in_part():

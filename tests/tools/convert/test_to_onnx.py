@@ -31,7 +31,7 @@ for texts in (["it"], ["the list", "a list is returned", "."], ["the list of it 
 @pytest.mark.parametrize("activation", ["gelu_tanh", pytest.param("gelu", marks=pytest.mark.slow)])
 def test_the_documented_code_gives_the_same_logits(make_workdir, tmp_path, activation):
     vocabulary = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()])
-    workdir = make_workdir(vocabulary, model__activation=activation)
+    workdir = make_workdir(vocabulary, model__activation=activation, model__num_layers=1)
     conversions.to_huggingface(str(workdir), str(tmp_path / "runs" / "mine-hf"), compare=False)
     (tmp_path / "program.py").write_text(documented_code("torch.onnx.export") + COMPARE)
     done = subprocess.run(
