@@ -43,7 +43,7 @@ def get_sweep() -> Sweep:
         "Systems by tasks",
         {{"bert": "BERT", "no_nsp": "No NSP"}},
         (Column("texts", "accuracy"), Column("pretraining", "masked_lm_perplexity", "", 1.0)),
-        {{("bert", "texts"): 84.4}},
+        {{"bert": {{"texts": 84.4}}}},
     )
     return Sweep("A small sweep", tuple(runs), (table,))
 """
@@ -115,7 +115,7 @@ def test_a_killed_sweep_ends_with_the_results_of_an_uninterrupted_one(sweep, tmp
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     code, out, err = outcome(sweep(whole, "--parallel=2"), timeout=900)
     assert code == 1, out + err
-    assert re.search(r"BERT +\d+\.\d\d ± \d+\.\d\d \(2\) +84.4 +\d+\.\d\d \(1\)", out)
+    assert re.search(r"BERT +\| \d+\.\d\d ± \d+\.\d\d \(2\) +\| 84.4 +\| \d+\.\d\d \(1\)", out)
     assert "bad failed: exit code 2." in out and "column" in out.splitlines()[-1]
 
     runs = killed / "runs"

@@ -31,7 +31,6 @@ from bert_jax.tools.cli.flags.command_line import Parser
 from bert_jax.tools.sweep import jobs, page, record, report, results, schedule, slurm
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.load import load_sweep
-from bert_jax.tools.sweep.progress import Board
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
 
@@ -49,8 +48,7 @@ def main(argv: Sequence[str]) -> None:
     parser.flag("only", "", "Regular expression: only runs with such names, and what they need.")
     parser.switch("dry_run", "Validate all runs, print their commands, and run nothing.")
     parser.switch("report", "Print the tables of the complete runs, and run nothing.")
-    parser.switch("slurm", "Print a script that submits job arrays to SLURM.")
-    parser.switch("submit", "With --slurm: run that script.")
+    parser.switch("slurm", "Print a script for bash that submits job arrays to SLURM.")
     parser.flag("sbatch", "", "With --slurm: options of sbatch, such as '--gpus=1 --time=4:00:00'.")
     parser.flag("stage", -1, "Of a cluster's job: the stage.", least=0)
     parser.flag("number", -1, "Of a cluster's job: its number in the stage.", least=0)
@@ -86,13 +84,14 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     if flags.dry_run:
         _print_plan(plan, selected, missing, workdir or "DIR")
         return
-    _check_unchanged(plan, selected, workdir)
+    by_name = {job.name: job for job in plan.jobs}
+    for job in selected:
+        record.check_unchanged(job, by_name, workdir)
     if flags.sweep:
         record.save_plan(plan, workdir)
-    if flags.slurm or flags.submit:
+    if flags.slurm:
         limit = flags.parallel if flags.parallel > 1 else 0
-        text = slurm.script(plan.jobs, workdir, shlex.split(flags.sbatch), limit)
-        print(slurm.submit(text) if flags.submit else text, end="")
+        print(slurm.script(plan.jobs, workdir, shlex.split(flags.sbatch), limit), end="")
         return
     if flags.stage >= 0 or flags.number >= 0:
         selected = [_job_of_stage(plan, flags)]
@@ -182,18 +181,6 @@ def _print_plan(plan: Plan, selected: Sequence[Job], missing: Sequence[str], wor
     print(f"{len(selected)} jobs in {len(stages)} stages")
 
 
-def _check_unchanged(plan: Plan, selected: Sequence[Job], workdir: str) -> None:
-    problems, by_name = [], {job.name: job for job in plan.jobs}
-    for job in selected:
-        try:
-            record.check_unchanged(job, by_name, workdir)
-        except UserError as error:
-            problems.append(str(error))
-    if problems:
-        more = f" ({len(problems) - 1} more runs were changed too.)" if len(problems) > 1 else ""
-        raise UserError(problems[0] + more)
-
-
 def _job_of_stage(plan: Plan, flags: argparse.Namespace) -> Job:
     """Returns the job of a cluster's task; ends the process if it cannot start."""
     stages = jobs.stages(plan.jobs)
@@ -211,15 +198,12 @@ def _job_of_stage(plan: Plan, flags: argparse.Namespace) -> Job:
 
 
 def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> None:
-    board, slots = Board(workdir), make_slots(parallel)
+    slots, by_name = make_slots(parallel), {job.name: job for job in plan.jobs}
     complete = sum(record.is_finished(job.name, workdir) for job in selected)
-    board.event(f"{len(selected)} jobs, {complete} of them complete before")
-    by_name = {job.name: job for job in plan.jobs}
-    outcome = schedule.run_jobs(
-        selected, by_name, slots, workdir, board, lambda _: _write(plan, workdir)
-    )
+    print(f"{len(selected)} jobs, {complete} of them complete before", flush=True)
+    outcome = schedule.run_jobs(selected, by_name, slots, workdir, lambda _: _write(plan, workdir))
     if outcome.signal_name:
-        board.event(
+        print(
             f"Stopped by {outcome.signal_name}. The same command resumes, or:"
             f" python -m bert_jax sweep --workdir={shlex.quote(workdir)}"
         )
@@ -244,6 +228,6 @@ def _write(plan: Plan, workdir: str) -> report.Results:
 
 def _print_report(plan: Plan, workdir: str) -> None:
     """Writes the results, and prints their tables."""
-    print(report.terminal(plan, _write(plan, workdir)), end="")
+    print(report.markdown(plan, _write(plan, workdir)), end="")
     with own_parts():
         print(page.write_page(workdir))

@@ -13,6 +13,8 @@ import sys
 import time
 from typing import BinaryIO
 
+from bert_jax.config.durations import duration
+from bert_jax.files.atomic import read_json_lines
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.slots import Slot
@@ -106,6 +108,24 @@ class Process:
         """Sends a signal to the process and its children, if it runs."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, number)
+
+    def describe(self) -> str:
+        """Returns its line while it runs: step, loss, remaining time at its last speed."""
+        parts = [self.job.name]
+        folder = self._path.parent
+        starts = read_json_lines(folder / "starts.jsonl")
+        rows = read_json_lines(folder / "metrics.jsonl")
+        training = [row for row in rows if row["split"] == "train"]
+        if starts and training:
+            last, steps = training[-1], starts[-1]["steps"]
+            parts.append(f"step {last['step']}/{steps}")
+            if last.get("loss") is not None:
+                parts.append(f"loss {last['loss']:.4g}")
+            rate = (last.get("speed") or {}).get("steps_per_second") or 1e-9
+            parts.append(f"ETA {duration((steps - last['step']) / rate)}")
+        else:
+            parts.append("prepares data" if self.job.kind == "prepare" else "starts")
+        return "  ".join([*parts, f"running for {duration(self.seconds)}"])
 
     @property
     def seconds(self) -> float:

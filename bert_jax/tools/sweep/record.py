@@ -14,15 +14,13 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.group import flatten
 from bert_jax.config.store import parse
-from bert_jax.files.atomic import read_json, read_json_lines, whole_folder, write_json
+from bert_jax.files.atomic import read_json, whole_folder, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
@@ -30,8 +28,6 @@ from bert_jax.training.seals import checksum_file
 
 PLAN, RESULTS, REPORT = "sweep.json", "results.jsonl", "results.md"
 _STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"
-_TOTAL_STEPS = re.compile(rb"^step +\d+/(\d+) ", re.MULTILINE)
-_PARAMETERS = re.compile(rb"^([\d,]+) parameters$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,24 +174,3 @@ def last_lines(job: str, workdir: str, count: int) -> list[str]:
     path = log_of(job, workdir)
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return [line for line in text.splitlines() if line.strip()][-count:]
-
-
-def total_steps(job: str, workdir: str) -> int | None:
-    """Returns the length of a run in steps; None if it has not reported yet."""
-    return _last_number(job, workdir, _TOTAL_STEPS)
-
-
-def num_parameters(job: str, workdir: str) -> int | None:
-    """Returns the number of parameters of a run; None if it has not begun to train."""
-    return _last_number(job, workdir, _PARAMETERS)
-
-
-def _last_number(job: str, workdir: str, pattern: re.Pattern[bytes]) -> int | None:
-    path = log_of(job, workdir)
-    found: Sequence[bytes] = pattern.findall(path.read_bytes()) if path.is_file() else ()
-    return int(found[-1].replace(b",", b"")) if found else None
-
-
-def read_rows(job: str, workdir: str) -> list[dict[str, Any]]:
-    """Returns the lines of a run's metrics.jsonl; an incomplete last line is left out."""
-    return read_json_lines(folder_of(job, workdir) / "metrics.jsonl")

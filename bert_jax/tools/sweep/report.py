@@ -1,10 +1,9 @@
-"""The tables of a sweep, in Markdown and for a terminal: our scores beside the published ones.
+"""The tables of a sweep in Markdown: our scores beside the published ones.
 
 A cell is the mean over seeds, the standard deviation (with n - 1) and the number of seeds. Below a
 table, each row is compared with its reference by Welch's test.
 """
 
-import re
 import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ _FEW_SEEDS = 5
 
 
 def markdown(plan: Plan, results: Results) -> str:
-    """Returns the report."""
+    """Returns the report, which can be read on a terminal as it is."""
     parts = [f"# {plan.title}", f"{progress(plan, results)} {plan.source}", plan.note]
     for table in plan.tables:
         parts += [f"## {table.title}", _grid(scores_table(table, results)), table.note]
@@ -33,21 +32,7 @@ def markdown(plan: Plan, results: Results) -> str:
         if compared[1]:
             parts += [_grid(compared), explain(table, results, compared)]
     parts += ["## Runs", _grid(runs_table(results))]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def terminal(plan: Plan, results: Results) -> str:
-    """Returns the report with aligned columns and without the marks of Markdown."""
-    parts = []
-    for part in markdown(plan, results).rstrip().split("\n\n"):
-        if part.startswith("|"):
-            rows = [line.strip("|").split("|") for line in part.splitlines()]
-            parts += _aligned([[cell.strip() for cell in row] for row in rows])
-        else:
-            text = re.sub(r"^#+ ", "", part)
-            parts += textwrap.wrap(text, 100, break_on_hyphens=False)
-        parts.append("")
-    return "\n".join(parts)
+    return "\n\n".join(map(_wrapped, filter(None, parts))) + "\n"
 
 
 def progress(plan: Plan, results: Results) -> str:
@@ -177,19 +162,15 @@ def _range(values: Iterable[int | None]) -> str:
 
 
 def _grid(grid: Grid) -> str:
-    """Returns a table in Markdown."""
+    """Returns a table in Markdown, its columns aligned for a terminal."""
     header, rows = grid
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
 
-def _aligned(block: list[list[str]]) -> list[str]:
-    """Returns the lines of a table for a terminal."""
-    header, _, *rows = block
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    first, *rest = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [header, *rows]
-    )
-    line = "-" * (sum(widths) + 2 * len(widths) - 2)
-    return [first, line, *(row.replace("**", "") for row in rest)]
+def _wrapped(part: str) -> str:
+    """Returns a paragraph in lines of at most 100 characters; tables and headings as they are."""
+    if part.startswith(("|", "#")):
+        return part
+    return textwrap.fill(part, 100, break_on_hyphens=False, break_long_words=False)

@@ -1,12 +1,15 @@
 """The results of the complete runs of a sweep, one object for each: the lines of results.jsonl."""
 
 import math
+import re
 from typing import Any
 
-from bert_jax.files.atomic import read_json
+from bert_jax.files.atomic import read_json, read_json_lines
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.record import Plan
+
+_PARAMETERS = re.compile(rb"^([\d,]+) parameters$", re.MULTILINE)
 
 
 def collect(plan: Plan, workdir: str) -> list[dict[str, Any]]:
@@ -23,7 +26,7 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
     without evaluations; `tokens` are positions, padding included. Work that was lost when a process
     was killed, and done again, is counted once.
     """
-    rows = record.read_rows(job.name, workdir)
+    rows = read_json_lines(record.folder_of(job.name, workdir) / "metrics.jsonl")
     speed = next((row["speed"] for row in reversed(rows) if row.get("speed")), {})
     return {
         "name": job.name,
@@ -32,10 +35,17 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
         "seed": job.seed,
         "metrics": _metrics(job, workdir, rows),
         "steps": max((row["step"] for row in rows if row["split"] == "train"), default=None),
-        "parameters": record.num_parameters(job.name, workdir),
+        "parameters": _num_parameters(job.name, workdir),
         "seconds": round(speed.get("seconds", 0.0), 2),
         "tokens": round(speed.get("tokens", 0)),
     }
+
+
+def _num_parameters(job: str, workdir: str) -> int | None:
+    """Returns the number of parameters that a run has printed."""
+    path = record.log_of(job, workdir)
+    found = _PARAMETERS.findall(path.read_bytes()) if path.is_file() else ()
+    return int(found[-1].replace(b",", b"")) if found else None
 
 
 def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, float]:

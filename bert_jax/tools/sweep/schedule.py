@@ -1,8 +1,9 @@
 """Runs the jobs of a sweep: each after what it needs, as many at a time as there are slots."""
 
+import contextlib
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bert_jax.config.durations import duration
@@ -10,10 +11,10 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.process import Process, try_lock
-from bert_jax.tools.sweep.progress import Board
 from bert_jax.tools.sweep.slots import Slot
 
 _SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_BETWEEN_LINES = 60.0  # of a running job
 _LINES_OF_A_FAILURE = 12
 
 
@@ -47,24 +48,23 @@ class Outcome:
         return lines + [f"{job} was skipped: it needs {bad}." for job, bad in self.skipped.items()]
 
 
-class _StopRequest:
-    """SIGTERM and SIGINT as a request; `count` tells a second one from the first."""
-
-    def __init__(self):
-        self.count, self.name = 0, ""
-
-    def __enter__(self) -> "_StopRequest":
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        self._previous = {number: signal.signal(number, self._handle) for number in numbers}
-        return self
-
-    def __exit__(self, *_) -> None:
-        for number, handler in self._previous.items():
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[list[str]]:
+    """Yields the names of the SIGTERMs and SIGINTs so far, which stop nothing by themselves."""
+    received: list[str] = []
+    previous = {
+        number: signal.signal(number, lambda n, _: received.append(signal.Signals(n).name))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
-    def _handle(self, number, _frame) -> None:
-        self.count += 1
-        self.name = self.name or signal.Signals(number).name
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 class _Schedule:
@@ -76,13 +76,13 @@ class _Schedule:
         jobs: Mapping[str, Job],
         slots: Sequence[Slot],
         workdir: str,
-        board: Board,
     ):
-        self._jobs, self._workdir, self._board = jobs, workdir, board
+        self._jobs, self._workdir = jobs, workdir
         self._total = len(selected)
         self._waiting = list(selected)
         self._free = list(slots)
         self._busy_elsewhere: set[str] = set()
+        self._shown: dict[str, float] = {}  # job -> when its last line was printed
         self.running: list[Process] = []
         self.outcome = Outcome()
 
@@ -100,7 +100,7 @@ class _Schedule:
                 self._waiting.remove(job)
                 bad = self.outcome.skipped.get(bad, bad)
                 self.outcome.skipped[job.name] = lost[job.name] = bad
-                self._board.event(f"{job.name}: skipped, since it needs {bad}")
+                _say(f"{job.name}: skipped, since it needs {bad}")
             elif self._free and all(record.is_finished(n, self._workdir) for n in job.needs):
                 self._start(job)
 
@@ -109,7 +109,7 @@ class _Schedule:
         if lock is None:
             if job.name not in self._busy_elsewhere:
                 self._busy_elsewhere.add(job.name)
-                self._board.event(f"{job.name}: waiting, since another process works in its folder")
+                _say(f"{job.name}: waiting, since another process works in its folder")
             return
         if record.is_finished(job.name, self._workdir):  # by that other process
             lock.close()
@@ -118,7 +118,6 @@ class _Schedule:
         is_resumed = record.log_of(job.name, self._workdir).is_file()
         slot = self._free[0]
         try:
-            record.check_unchanged(job, self._jobs, self._workdir)
             if job.snapshot:
                 record.make_snapshot(*job.snapshot, self._workdir)
             record.mark_started(job, self._jobs, self._workdir)
@@ -129,7 +128,7 @@ class _Schedule:
             return
         self._free.remove(slot)
         where = f" on {slot.describe()}" if slot.describe() else ""
-        self._board.event(f"{job.name}: {'resumed' if is_resumed else 'started'}{where}")
+        _say(f"{job.name}: {'resumed' if is_resumed else 'started'}{where}")
 
     def collect(self, is_stopping: bool) -> list[Job]:
         """Takes the processes that have ended; returns the jobs that are complete."""
@@ -143,9 +142,9 @@ class _Schedule:
                 self.outcome.finished.append(job.name)
                 complete.append(job)
                 done, took = len(self.outcome.finished), duration(process.seconds)
-                self._board.event(f"{job.name}: finished after {took} ({done} of {self._total})")
+                _say(f"{job.name}: finished after {took} ({done} of {self._total})")
             elif is_stopping:
-                self._board.event(f"{job.name}: stopped; it will be resumed")
+                _say(f"{job.name}: stopped; it will be resumed")
             else:
                 is_stopped = ending == "stopped"
                 self._fail(
@@ -159,11 +158,15 @@ class _Schedule:
 
     def _fail(self, job: Job, reason: str) -> None:
         self.outcome.failed[job.name] = reason
-        self._board.event(f"{job.name}: failed ({reason})")
+        _say(f"{job.name}: failed ({reason})")
 
-    def summary(self) -> str:
-        done = len(self.outcome.finished)
-        return f"{done} of {self._total} complete, {len(self.running)} running"
+    def show_progress(self) -> None:
+        """Prints a line for each running job, once a minute."""
+        now = time.monotonic()
+        for process in self.running:
+            if now - self._shown.setdefault(process.job.name, now) >= _SECONDS_BETWEEN_LINES:
+                self._shown[process.job.name] = now
+                _say(process.describe())
 
 
 def run_jobs(
@@ -171,7 +174,6 @@ def run_jobs(
     jobs: Mapping[str, Job],
     slots: Sequence[Slot],
     workdir: str,
-    board: Board,
     on_finished: Callable[[Job], object] = lambda job: None,
 ) -> Outcome:
     """Runs the selected jobs until all are complete, have failed or are skipped.
@@ -184,25 +186,23 @@ def run_jobs(
       jobs: all jobs by name.
       slots: parts of the machine.
       workdir: folder of the sweep.
-      board: prints the progress.
       on_finished: called after each job that this process has completed.
     """
-    schedule = _Schedule(selected, jobs, slots, workdir, board)
-    with _StopRequest() as request:
-        asked = 0
-        while schedule.running or (schedule.has_more() and not request.count):
-            if request.count > asked:
-                if not asked:
-                    board.event(f"{request.name}: waiting for the running jobs to save")
+    schedule = _Schedule(selected, jobs, slots, workdir)
+    with _stop_requests() as received:
+        answered = 0
+        while schedule.running or (schedule.has_more() and not received):
+            if len(received) > answered:
+                if not answered:
+                    _say(f"{received[0]}: waiting for the running jobs to save")
                 for process in schedule.running:
-                    process.signal(signal.SIGKILL if asked else signal.SIGTERM)
-                asked = request.count
-            for job in schedule.collect(is_stopping=bool(request.count)):
+                    process.signal(signal.SIGKILL if answered else signal.SIGTERM)
+                answered = len(received)
+            for job in schedule.collect(is_stopping=bool(received)):
                 on_finished(job)
-            if not request.count:
+            if not received:
                 schedule.start_what_can()
-            board.refresh(schedule.running, schedule.summary())
+            schedule.show_progress()
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-    board.refresh([], "")
-    schedule.outcome.signal_name = request.name
+    schedule.outcome.signal_name = received[0] if received else ""
     return schedule.outcome

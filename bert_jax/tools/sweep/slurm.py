@@ -1,10 +1,8 @@
 """The jobs of a sweep as job arrays of SLURM: one array for each stage."""
 
 import shlex
-import subprocess
 from collections.abc import Sequence
 
-from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job, stages
 
 
@@ -23,7 +21,7 @@ def script(jobs: Sequence[Job], workdir: str, options: Sequence[str], parallel: 
     limit = f"%{parallel}" if parallel else ""
     lines = [
         "#!/usr/bin/env bash",
-        "# Submits the sweep; run it in the folder that the sweep was made in.",
+        "# Submits the sweep; run it with bash in the folder that the sweep was made in.",
         "set -euo pipefail",
     ]
     for number, stage in enumerate(stages(jobs)):
@@ -44,16 +42,3 @@ def script(jobs: Sequence[Job], workdir: str, options: Sequence[str], parallel: 
         lines += ["", f"# {names}", f"stage{number}=$({' '.join(words)})"]
         lines.append(f'echo "stage {number}: job ${{stage{number}%%;*}}"')
     return "\n".join(lines) + "\n"
-
-
-def submit(text: str) -> str:
-    """Runs the script and returns what it prints.
-
-    Raises:
-      UserError: sbatch is missing or refuses a job.
-    """
-    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UserError(f"SLURM did not take the sweep: {reason}. Submitted: {done.stdout!r}.")
-    return done.stdout

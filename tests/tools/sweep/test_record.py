@@ -1,5 +1,7 @@
-"""The files of a sweep: the plan, what was started, what the output says, snapshots."""
+"""The files of a sweep: the plan, what was started, snapshots."""
 
+import dataclasses
+import json
 import re
 
 import pytest
@@ -31,13 +33,9 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     plan = make_plan()
     record.save_plan(plan, str(tmp_path))
     read = record.load_plan(str(tmp_path))
-    assert (read.title, read.note, read.source) == (plan.title, plan.note, plan.source)
-    assert read.tables == plan.tables
-    for job, expected in zip(read.jobs, plan.jobs, strict=True):
-        assert job.command("D") == expected.command("D")
-        for name in ("system", "task", "seed"):
-            assert getattr(job, name) == getattr(expected, name)
-        assert [*job.needs, *(job.snapshot or ())] == [*expected.needs, *(expected.snapshot or ())]
+    assert read.tables == plan.tables and isinstance(read.jobs[0], jobs.Job)
+    # JSON has lists in place of tuples.
+    assert dataclasses.asdict(read) == json.loads(json.dumps(dataclasses.asdict(plan)))
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):
@@ -78,30 +76,8 @@ def test_other_settings_are_refused_in_the_run_and_in_what_builds_on_it(tmp_path
     assert bert == "" and all("the settings of bert" in problem for problem in ner)
 
 
-LOG = """$ python -m bert_jax.main ...
-phase      steps 0-4000: 32 x 64 tokens a step
-1,552,898 parameters
-step  200/4000  loss 7.608  MLM accuracy 6.6%
-Stopped by SIGTERM after step 300, which is saved. The same command resumes from here.
-$ python -m bert_jax.main ...
-1,552,898 parameters
-step  400/4000  loss 6.865
-
-step 4000  held-out  loss 6.086
-"""
-
-
-def test_the_output_of_a_run_has_its_length_and_size(tmp_path):
-    assert record.total_steps("a", tmp_path) is None
-    record.folder_of("a", tmp_path).mkdir(parents=True)
-    record.log_of("a", tmp_path).write_text(LOG)
-    assert record.total_steps("a", tmp_path) == 4000
-    assert record.num_parameters("a", tmp_path) == 1_552_898
-    assert record.last_lines("a", tmp_path, 2) == LOG.replace("\n\n", "\n").splitlines()[-2:]
-
-
 def test_a_snapshot_is_a_workdir_with_one_checkpoint(tmp_path):
-    run = record.folder_of("bert", tmp_path)
+    run, array = record.folder_of("bert", tmp_path), "checkpoints/5/params/array"
     for step in (5, 10):
         folder = run / f"checkpoints/{step}/params"
         folder.mkdir(parents=True)
@@ -111,10 +87,9 @@ def test_a_snapshot_is_a_workdir_with_one_checkpoint(tmp_path):
     (run / "vocab.txt").write_text("a\n")
     target = record.make_snapshot("bert", 5, str(tmp_path))
     assert {str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()} == {
-        *("config.json", "vocab.txt", "checkpoints/5.sha256.json", "checkpoints/5/params/array"),
+        *("config.json", "vocab.txt", "checkpoints/5.sha256.json", array),
     }
-    array = "checkpoints/5/params/array"
-    assert (target / array).read_text() == "of step 5" and (target / array).samefile(run / array)
+    assert (target / array).samefile(run / array)
     assert record.make_snapshot("bert", 5, str(tmp_path)) == target
     message = f"{run} has no checkpoint of step 7 (it has 5, 10): its config.checkpoint"
     with pytest.raises(ValueError, match=re.escape(message)):
