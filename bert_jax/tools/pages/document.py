@@ -100,8 +100,9 @@ def note(*content: Content) -> Markup:
     return tag("p.note", *content)
 
 
-def _file(name: str) -> Markup:
-    return Markup((_HERE / name).read_text(encoding="utf-8"))
+def tiles(values: Mapping[str, str]) -> Content:
+    """Returns numbers in large print, each with its name below."""
+    return tag("dl.tiles", [tag("div", tag("dt", k), tag("dd", v)) for k, v in values.items()])
 
 
 def switch(name: str, legend: str, options: Mapping[str, str]) -> Markup:
@@ -115,3 +116,7 @@ def switch(name: str, legend: str, options: Mapping[str, str]) -> Markup:
         for number, (value, shown) in enumerate(options.items())
     ]
     return tag("fieldset.switch", tag("legend", legend), labels)
+
+
+def _file(name: str) -> Markup:
+    return Markup((_HERE / name).read_text(encoding="utf-8"))

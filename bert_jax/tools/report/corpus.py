@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.tools.pages.bars import bar_chart, histogram
-from bert_jax.tools.pages.document import columns, note
-from bert_jax.tools.pages.markup import Content, tag
+from bert_jax.tools.pages.document import columns, note, tiles
+from bert_jax.tools.pages.markup import Content
 from bert_jax.tools.pages.tables import table
 
 _COUNTS = {
@@ -21,11 +21,6 @@ _REPEATED = {
     "empty_documents": "empty documents",
     "empty_sentences": "empty sentences",
 }
-
-
-def tiles(values: Mapping[str, str]) -> Content:
-    """Returns numbers in large print, each with its name below."""
-    return tag("dl.tiles", [tag("div", tag("dt", k), tag("dd", v)) for k, v in values.items()])
 
 
 def corpus(manifest: Mapping[str, Any]) -> list[Content]:

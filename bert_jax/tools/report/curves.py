@@ -18,19 +18,17 @@ from bert_jax.tools.report.workdir import (
     place_of,
 )
 
-# Metrics of the optimization: name in metrics.jsonl -> title, and whether the scale is logarithmic
-# where the values spread.
-_UPDATES = {
-    "learning_rate": ("Learning rate", False),
-    "gradient_norm": ("Norm of the gradient", True),
-    "update_norm": ("Norm of the update", True),
-    "skipped_share": ("Steps that were not finite", False),
-}
-_SPEED = {
+# Metrics of the optimization and of the speed: name in metrics.jsonl -> title.
+_OPTIMIZATION = {
+    "learning_rate": "Learning rate",
+    "gradient_norm": "Norm of the gradient",
+    "update_norm": "Norm of the update",
+    "skipped_share": "Steps that were not finite",
     "tokens_per_second": "Tokens per second",
     "mfu": "Model FLOPs utilization",
     "waiting_for_data": "Time that waits for data",
 }
+_CAN_BE_LOG = {"gradient_norm", "update_norm"}
 _SPREAD = 20.0  # from here on the ratio of the largest to the smallest is shown logarithmically
 
 
@@ -50,20 +48,17 @@ def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
 def learning(runs: Sequence[Workdir]) -> list[Content]:
     """Returns a plot for each metric; of several runs one for each split."""
     plots: list[Content] = []
-    marks = marks_of(runs[0]) if len(runs) == 1 else []
     for metric in _metric_names(runs):
+        title, (levels, *others) = title_of(metric), [levels_of(run, metric) for run in runs]
         if len(runs) == 1:
-            run = runs[0]
-            lines = [
-                *_lines(runs, HELD_OUT, metric, ["held-out"], color=1),
-                *_lines(runs, TRAINING, metric, ["training"]),
-            ]
-            plots += _plot(title_of(metric), lines, metric, marks, levels_of(run, metric))
+            lines = _lines(runs, HELD_OUT, metric, ["held-out"], color=1)
+            lines += _lines(runs, TRAINING, metric, ["training"])
+            plots += _plot(title, lines, metric, marks_of(runs), levels)
             continue
+        shared = levels if all(other == levels for other in others) else []
         for split, what in ((HELD_OUT, "held-out"), (TRAINING, "training")):
             lines = _lines(runs, split, metric, names_of(runs))
-            levels = levels_of(runs[0], metric) if _share_data(runs) else []
-            plots += _plot(f"{title_of(metric)}, {what}", lines, metric, marks, levels)
+            plots += _plot(f"{title}, {what}", lines, metric, [], shared)
     return plots
 
 
@@ -71,14 +66,12 @@ def optimization(runs: Sequence[Workdir]) -> list[Content]:
     """Returns the plots of learning rate, norms and speed."""
     plots: list[Content] = []
     names = names_of(runs) if len(runs) > 1 else ["training"]
-    marks = marks_of(runs[0]) if len(runs) == 1 else []
-    for metric, (title, can_be_log) in _UPDATES.items():
+    for metric, title in _OPTIMIZATION.items():
         lines = _lines(runs, TRAINING, metric, names)
         values = [y for line in lines for y in line.y if y is not None]
-        is_log = can_be_log and bool(values) and 0 < min(values) < max(values) / _SPREAD
-        plots += _plot(title, lines, metric, marks, is_log=is_log)
-    for metric, title in _SPEED.items():
-        plots += _plot(title, _lines(runs, TRAINING, metric, names), metric, marks)
+        spreads = bool(values) and 0 < min(values) < max(values) / _SPREAD
+        is_log = metric in _CAN_BE_LOG and spreads
+        plots += _plot(title, lines, metric, marks_of(runs), is_log=is_log)
     return plots
 
 
@@ -92,35 +85,31 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
         return []
     pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
     chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
-    has_pairs = any("next_sentence_loss" in row for row in run.rows)
-    entropy = train["unigram_entropy"]
+    unigram = Level("unigram entropy", train["unigram_entropy"])
     if metric == "next_sentence_accuracy":
         return [Level("constant prediction", max(pairs, 1 - pairs))]
     if metric == "next_sentence_loss":
         return [Level("entropy of the pairs", chance)]
-    if metric == "loss" and has_pairs:
-        return [Level("unigram entropy + pairs", entropy + chance)]
+    if metric == "loss" and any("next_sentence_loss" in row for row in run.rows):
+        return [Level("unigram entropy + pairs", unigram.value + chance)]
     if metric == "loss" or metric.endswith("_lm_loss"):
-        return [Level("unigram entropy", entropy)]
+        return [unigram]
     if metric.endswith("_lm_accuracy"):
         return [Level("most frequent token", train["most_frequent_token"]["share"])]
     return []
 
 
-def marks_of(run: Workdir) -> list[Mark]:
-    """Returns resumptions, the beginnings of phases, and steps that were not finite."""
-    marks = [
-        Mark(f"resumed after step {start['step']}", run.places(start["step"]))
-        for start in run.starts[1:]
-    ]
-    marks += [
-        Mark(
-            f"phase of {phase.sequence_length} tokens after step {phase.first_step}",
-            run.places(phase.first_step),
-        )
-        for phase in run.phases[1:]
-        if 0 < phase.first_step <= run.steps
-    ]
+def marks_of(runs: Sequence[Workdir]) -> list[Mark]:
+    """Returns resumptions, beginnings of phases, and steps that were not finite, of one run."""
+    if len(runs) > 1:
+        return []
+    (run,) = runs
+    events = [(start["step"], f"resumed after step {start['step']}") for start in run.starts[1:]]
+    for phase in run.phases[1:]:
+        step, length = phase.first_step, phase.sequence_length
+        if 0 < step <= run.steps:
+            events.append((step, f"phase of {length} tokens after step {step}"))
+    marks = [Mark(text, run.places(step)) for step, text in events]
     return marks + [
         Mark(f"step {step} was not finite: not applied", run.places(step), is_bad=True)
         for step in run.skipped
@@ -134,12 +123,12 @@ def _metric_names(runs: Sequence[Workdir]) -> list[str]:
         names: dict[str, None] = {}
         for row in (*run.split(HELD_OUT), *run.split(TRAINING)):
             names |= dict.fromkeys(metrics_of(row))
-        if not run.has_corpus:  # no scores of single classes
+        if not run.config.has_corpus:  # no scores of single classes
             first = dict.fromkeys(run.config.get("metrics", ()))
             names = {n: None for n in (*first, *names) if n in first or "loss" in n}
         found |= names
     rows = [row for run in runs for row in run.rows]
-    known = [name for name in found if name not in _UPDATES]
+    known = [name for name in found if name not in _OPTIMIZATION]
     return [name for name in known if not is_repeated(name, known, rows)]
 
 
@@ -188,13 +177,3 @@ def _plot(
         yield line_plot(
             title, lines, levels=levels, marks=marks, percent=is_share(metric), is_log=is_log
         )
-
-
-def _share_data(runs: Sequence[Workdir]) -> bool:
-    """Whether the levels of the first run are those of all."""
-    return all(
-        run.statistics(split) == runs[0].statistics(split)
-        and run.results.get("baseline") == runs[0].results.get("baseline")
-        for run in runs
-        for split in (TRAINING, HELD_OUT)
-    )

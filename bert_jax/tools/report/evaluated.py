@@ -16,24 +16,26 @@ from bert_jax.tools.report.workdir import Workdir
 
 _GOOD = "health: good"
 _OPEN_ERRORS = 5
+_MOST_CLASSES = 12  # of the bars, the most frequent
+_MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class
 
 
 def verdict(run: Workdir) -> Markup | None:
     """Returns the health verdict of the newest evaluation that wrote one."""
-    lines = [seed.evaluation.get("verdict", []) for seed in run.seeds or (run,)]
-    lines = [found for found in lines if found]
-    if not lines:
+    found = [lines for each in run.members if (lines := each.evaluation.get("verdict"))]
+    if not found:
         return None
-    good = sum(found[-1].startswith(_GOOD) for found in lines)
-    text = next((f[-1] for f in lines if not f[-1].startswith(_GOOD)), lines[0][-1])
-    text = text.removeprefix("health: ")
-    many = len(lines) > 1
-    text = text.removeprefix("good, " if many else "")
-    text = f"{good} of {len(lines)} seeds are good. " * many + text[:1].upper() + text[1:]
-    details = [re.split(r"\s{2,}", line.strip()) for line in lines[0][:-1]]
-    rows = [tag("tr", [tag("td", cell) for cell in line]) for line in details if len(lines) == 1]
+    bad = [last for *_, last in found if not last.startswith(_GOOD)]
+    text, rows = (bad or found[0][-1:])[0].removeprefix("health: "), []
+    if len(found) > 1:
+        good, text = len(found) - len(bad), text.removeprefix("good, ")
+        text = f"{good} of {len(found)} seeds are good. {text[:1].upper()}{text[1:]}"
+    else:
+        text = text[:1].upper() + text[1:]
+        cells = [re.split(r"\s{2,}", line.strip()) for line in found[0][:-1]]
+        rows = [tag("tr", [tag("td", cell) for cell in line]) for line in cells]
     return tag(
-        "div.verdict" if good == len(lines) else "div.verdict.bad",
+        "div.verdict.bad" if bad else "div.verdict",
         tag("p", tag("strong", "Health: "), text),
         tag("div.scroll", tag("table", tag("caption", "Verdict"), rows)) if rows else None,
     )
@@ -45,19 +47,20 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
     for run in runs:
         values = run.results.get("eval", {})
         metrics |= dict.fromkeys(m for m in run.config.get("metrics", ()) if m in values)
+    sources = {run.config.get("published_in", "") for run in runs} - {""}
     plots = []
     for i, metric in enumerate(metrics):
+        # What is published, and the baseline, are of the first metric.
         rows = [
             Dots(
                 name,
-                {seed.name: seed.results["eval"][metric] for seed in _evaluated(run, metric)},
+                values,
                 paper=run.config.get("published_score") or None if i == 0 else None,
                 baseline=_baseline(run) if i == 0 else None,
             )
             for run, name in zip(runs, names, strict=True)
-            if _evaluated(run, metric)
+            if (values := _scores_of(run, metric))
         ]
-        sources = {run.config.get("published_in", "") for run in runs} - {""}
         small = [f"Paper: {source}. " for source in sorted(sources) if i == 0]
         if rows:
             plots.append(dot_plot(title_of(metric), rows, note=small))
@@ -66,13 +69,14 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
 
 def spread_of(run: Workdir, metric: str) -> str:
     """Returns "0.8123 ± 0.0121" over the seeds of a run; "" without scores."""
-    values = [seed.results["eval"][metric] for seed in _evaluated(run, metric)]
-    return spread(values) if values else ""
+    values = _scores_of(run, metric)
+    return spread(values.values()) if values else ""
 
 
-def _evaluated(run: Workdir, metric: str) -> list[Workdir]:
-    seeds = run.seeds or (run,)
-    return [s for s in seeds if s.results.get("eval", {}).get(metric) is not None]
+def _scores_of(run: Workdir, metric: str) -> dict[str, float]:
+    """Returns name of the seed -> score."""
+    found = {each.name: each.results.get("eval", {}).get(metric) for each in run.members}
+    return {name: score for name, score in found.items() if score is not None}
 
 
 def _baseline(run: Workdir) -> float | None:
@@ -81,13 +85,14 @@ def _baseline(run: Workdir) -> float | None:
 
 def review(run: Workdir) -> list[Content]:
     """Returns what evaluation.json keeps of the predictions, of the first seed that has it."""
-    seed = next((s for s in run.seeds or (run,) if s.evaluation), None)
+    seed = next((each for each in run.members if each.evaluation), None)
     if seed is None:
         return []
     found = seed.evaluation
+    classes = {name: Counts(*numbers) for name, numbers in found.get("classes", {}).items()}
     plots: list[Content] = []
     if "confusion" in found:
-        plots.append(heat_map("Confusion matrix", list(found["classes"]), found["confusion"]))
+        plots.append(heat_map("Confusion matrix", list(classes), found["confusion"]))
     if found.get("calibration"):
         plots.append(_calibration(found["calibration"]))
     if "values" in found:
@@ -95,12 +100,14 @@ def review(run: Workdir) -> list[Content]:
     if found.get("layer_weights"):
         plots.append(_layers(run))
     if "classes" in found:
-        plots.append(_f1(found["classes"]))
+        often = sorted(classes, key=lambda name: -classes[name].gold)[:_MOST_CLASSES]
+        f1 = {name: classes[name].f1 for name in often}
+        plots.append(bar_chart("F1 by class", f1, percent=True))
     if not plots and not found.get("errors"):
         return []
     which = f" of {seed.name}" if run.seeds else ""
     about = f"The evaluation{which} after step {found['step']}, {found['examples']:,} examples."
-    return [note(about), columns(plots), _classes(found.get("classes", {})), _errors(found)]
+    return [note(about), columns(plots), _classes(classes), _errors(found)]
 
 
 def _calibration(bins: Sequence[Sequence[float]]) -> Markup:
@@ -110,12 +117,8 @@ def _calibration(bins: Sequence[Sequence[float]]) -> Markup:
     total = sum(count for *_, count in bins)
     gap = sum(count * abs(sure - right) for sure, right, count in bins) / total
     small = f"Share of correct answers against their probability; mean difference {gap:.1%}."
-    counts = table(
-        ["mean probability", "correct", "answers"],
-        bins,
-        caption="Answers by probability",
-        text_columns=0,
-    )
+    header = ["mean probability", "correct", "answers"]
+    counts = table(header, bins, caption="Answers by probability", text_columns=0)
     plot = line_plot("Calibration", [line, ideal], percent=True, note=small)
     return tag("div", plot, opened("Number of answers", counts))
 
@@ -130,34 +133,22 @@ def _values(pairs: Sequence[Sequence[float]]) -> Markup:
 
 
 def _layers(run: Workdir) -> Markup:
-    seeds = [s for s in run.seeds or (run,) if s.evaluation.get("layer_weights")]
-    number = len(seeds[0].evaluation["layer_weights"])
+    found = [weights for s in run.members if (weights := s.evaluation.get("layer_weights"))]
     layers = [f"layer {1 + i}" for i in range(run.config.model.num_layers)]
-    names = ["embeddings", *layers][-number:]  # a mix always reads the last ones
-    means = {
-        name: statistics.fmean(s.evaluation["layer_weights"][i] for s in seeds)
-        for i, name in enumerate(names)
-    }
+    names = ["embeddings", *layers][-len(found[0]) :]  # a mix always reads the last ones
+    means = dict(zip(names, map(statistics.fmean, zip(*found, strict=True)), strict=True))
     small = "The learned weights of the scalar mix"
-    small += f"; means over {len(seeds)} seeds." if len(seeds) > 1 else "."
+    small += f"; means over {len(found)} seeds." if len(found) > 1 else "."
     return bar_chart("Layer weights", means, percent=True, note=small)
 
 
-def _f1(classes: Mapping[str, Sequence[int]]) -> Markup:
-    """The classes that are most frequent, at most 12."""
-    often = sorted(classes, key=lambda name: -classes[name][2])[:12]
-    rows = {name: Counts(*classes[name]).f1 for name in often}
-    return bar_chart("F1 by class", rows, percent=True)
-
-
-def _classes(classes: Mapping[str, Sequence[int]]) -> Content:
+def _classes(classes: Mapping[str, Counts]) -> Content:
     if not classes:
         return None
-    rows = []
-    for name, numbers in classes.items():
-        counts = Counts(*numbers)
-        shares = counts.precision, counts.recall, counts.f1
-        rows.append([name, *(f"{share:.3f}" for share in shares), counts.gold])
+    rows = [
+        [name, *(f"{share:.3f}" for share in (c.precision, c.recall, c.f1)), c.gold]
+        for name, c in classes.items()
+    ]
     header = ["class", "precision", "recall", "F1", "gold"]
     return [tag("h3", "Classes"), table(header, rows, caption="Scores of classes", copy=True)]
 
@@ -179,7 +170,7 @@ def _errors(found: Mapping[str, Any]) -> Content:
     return [
         tag("h3", "Worst errors"),
         note(f"{found['wrong']:,} of {found['examples']:,} examples have an error."),
-        tag("p.note", legend) if has_spans else None,
+        note(legend) if has_spans else None,
         items[:_OPEN_ERRORS],
         opened(f"{len(more)} more", more) if more else None,
     ]
@@ -187,17 +178,13 @@ def _errors(found: Mapping[str, Any]) -> Content:
 
 def _error(error: Mapping[str, Any]) -> Markup:
     sure = f" ({error['probability']:.1%})" if "probability" in error else ""
-    head = [
-        "gold ",
-        tag("strong", error["gold"]),
-        ", predicted ",
-        tag("strong", error["predicted"]),
-    ]
+    gold, predicted = tag("strong", error["gold"]), tag("strong", error["predicted"])
+    head = f"Example {error['id']}: ", "gold ", gold, ", predicted ", predicted, sure
     texts = [
         tag("div", tag("span.quiet", f"{t['name']}: ") if t["name"] else None, _marked(t))
         for t in error["texts"]
     ]
-    return tag("div.text", tag("div.quiet", f"Example {error['id']}: ", head, sure), texts)
+    return tag("div.text", tag("div.quiet", *head), texts)
 
 
 def _marked(text: Mapping[str, Any]) -> list[Content]:
@@ -221,6 +208,3 @@ def _marked(text: Mapping[str, Any]) -> list[Content]:
         small = tag("small", " ".join(labels)) if labels else None
         parts.append(tag(".".join(["mark", *classes]), piece, small))
     return parts
-
-
-_MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class

@@ -6,12 +6,12 @@ from typing import Any
 
 from bert_jax.config.durations import duration
 from bert_jax.files.atomic import write_text
-from bert_jax.tools.pages.document import Section, columns, document, note
+from bert_jax.tools.pages.document import Section, columns, document, note, tiles
 from bert_jax.tools.pages.markup import Content, tag
 from bert_jax.tools.pages.tables import table
-from bert_jax.tools.pages.titles import REPORT
+from bert_jax.tools.pages.titles import REPORT, title_of
 from bert_jax.tools.report import curves, evaluated
-from bert_jax.tools.report.corpus import corpus, tiles
+from bert_jax.tools.report.corpus import corpus
 from bert_jax.tools.report.settings import differences, settings
 from bert_jax.tools.report.workdir import HELD_OUT, Workdir, load, metrics_of, names_of
 
@@ -44,21 +44,18 @@ def write_report(workdir: str) -> str:
 
 
 def _one(run: Workdir, more: Sequence[Section]) -> str:
-    lines = run.seeds or (run,)
-    sections = []
-    if run.seeds:
-        sections.append(Section("Scores", evaluated.scores([run], [run.name])))
-    sections += [*_curve_sections(lines), *more]
+    sections = [Section("Scores", evaluated.scores([run], [run.name]) if run.seeds else None)]
+    sections += [*_curve_sections([run]), *more]
     if run.manifest:
         sections.append(Section("Data", corpus(run.manifest)))
-    elif run.has_corpus:
+    elif run.config.has_corpus:
         sections.append(Section("Data", note("The folder of the prepared data is missing.")))
     sections.append(Section("Predictions", evaluated.review(run)))
     sections.append(Section("Settings", settings(run)))
     lead = [
         tag("p.quiet", _about(run)),
         evaluated.verdict(run) or note("There is no evaluation of this run with a verdict."),
-        _newest(run) if run.has_corpus else None,
+        _newest(run) if run.config.has_corpus else None,
         tiles(_facts(run)),
     ]
     return document(run.name, [s for s in sections if s.body], lead=lead, footer=_FOOTER)
@@ -82,8 +79,7 @@ _FOOTER = (
 
 
 def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
-    runs = [line for run in runs for line in run.seeds or (run,)]
-    runs = [run for run in runs if run.rows]
+    runs = [each for run in runs for each in run.members if each.rows]
     if not runs:
         return []
     return [
@@ -93,11 +89,10 @@ def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
 
 
 def _about(run: Workdir) -> str:
-    """ "bert, 2 layers, hidden 128; pretraining" """
+    """Returns "pretraining; bert, 2 layers, hidden size 128; 8,000 tokens"."""
     model = run.config.model
     sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
-    parts = [run.config.task, f"{model.name}, {sizes}", f"{model.vocab_size:,} tokens"]
-    return "; ".join(parts)
+    return f"{run.config.task}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
 
 
 def _newest(run: Workdir) -> Content:
@@ -107,7 +102,7 @@ def _newest(run: Workdir) -> Content:
         return None
     found = {k: v for k, v in metrics_of(rows[-1]).items() if isinstance(v, float)}
     values = {
-        curves.title_of(name): f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
+        title_of(name): f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
         for name, value in found.items()
         if not curves.is_repeated(name, list(found), rows)
     }
@@ -117,16 +112,15 @@ def _newest(run: Workdir) -> Content:
 def _facts(run: Workdir) -> dict[str, str]:
     """Returns name -> value of what is asked first."""
     facts: dict[str, str] = {}
-    seeds = run.seeds or (run,)
-    if not run.has_corpus:
+    if not run.config.has_corpus:
         for metric in run.config.metrics:
             if spread := evaluated.spread_of(run, metric):
-                facts[curves.title_of(metric)] = spread
-    done, planned = seeds[-1].steps, seeds[-1].all_steps
+                facts[title_of(metric)] = spread
+    done, planned = run.members[-1].steps, run.members[-1].all_steps
     facts["steps"] = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     if run.seeds:
         facts["seeds"] = str(len(run.seeds))
-    costs = [seed.cost for seed in seeds]
+    costs = [each.cost for each in run.members]
     seconds, tokens = (sum(cost.get(key, 0) for cost in costs) for key in ("seconds", "tokens"))
     if seconds:
         facts["tokens"] = f"{tokens:,.0f}"
@@ -136,24 +130,21 @@ def _facts(run: Workdir) -> dict[str, str]:
 
 
 def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
-    metrics: dict[str, None] = {}
-    for run in runs:
-        values = _last_values(run)
-        metrics |= dict.fromkeys(name for name, x in values.items() if isinstance(x, float))
-    header = ["run", *map(curves.title_of, metrics), "steps", "tokens", "time"]
-    rows: list[list[Any]] = []
-    for run, name in zip(runs, names, strict=True):
-        values, cost = _last_values(run), run.cost
-        shown = [f"{values[m]:.4g}" if values.get(m) is not None else "" for m in metrics]
-        time = duration(cost["seconds"]) if cost else ""
-        tokens = f"{cost['tokens']:,}" if cost else ""
-        rows.append([name, *shown, str(run.steps), tokens, time])
+    values = [_last_values(run) for run in runs]
+    metrics = {name: None for found in values for name, x in found.items() if isinstance(x, float)}
+    header = ["run", *map(title_of, metrics), "steps", "tokens", "time"]
+    rows = []
+    for run, name, found in zip(runs, names, values, strict=True):
+        shown = [f"{found[m]:.4g}" if found.get(m) is not None else "" for m in metrics]
+        cost = run.cost
+        spent = [f"{cost['tokens']:,}", duration(cost["seconds"])] if cost else ["", ""]
+        rows.append([name, *shown, str(run.steps), *spent])
     return table(header, rows, caption="Results", copy=True)
 
 
 def _last_values(run: Workdir) -> dict[str, Any]:
     """Returns results.json's metrics, or those of the last evaluation."""
-    if run.results.get("eval") and not run.has_corpus:
-        names = (*run.config.metrics, "loss")
-        return {name: run.results["eval"].get(name) for name in names}
-    return {k: v for k, v in run.last_evaluation.items() if run.split(HELD_OUT)}
+    if run.results.get("eval") and not run.config.has_corpus:
+        return {name: run.results["eval"].get(name) for name in (*run.config.metrics, "loss")}
+    rows = run.split(HELD_OUT)
+    return metrics_of(rows[-1]) if rows else {}

@@ -1,13 +1,15 @@
 """What a run was: settings that differ from the defaults, devices, versions, checksums."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.config import defaults, presets
 from bert_jax.config.run import RunConfig
+from bert_jax.tools.pages.document import note
 from bert_jax.tools.pages.markup import Content, tag
 from bert_jax.tools.pages.tables import opened, table
-from bert_jax.tools.report.workdir import Workdir, names_of, shown
+from bert_jax.tools.report.workdir import Workdir, names_of
 
 _DEFAULTS = (
     defaults.pretraining,
@@ -25,15 +27,15 @@ def settings(run: Workdir) -> list[Content]:
     usual = _defaults_of(run.config).fields()
     found = run.config.fields()
     changed = [
-        [name, shown(value), shown(usual[name]) if name in usual else "-"]
+        [name, _shown(value), _shown(usual[name]) if name in usual else "-"]
         for name, value in found.items()
         if name not in usual or value != usual[name]
     ]
     header = ["field", "value", "default"]
-    everything = [[name, shown(value)] for name, value in found.items()]
+    everything = [[name, _shown(value)] for name, value in found.items()]
     return [
         [tag("p", line) for line in presets.describe(run.config)],
-        tag("p.note", "The fields that differ from the defaults of the task."),
+        note("The fields that differ from the defaults of the task."),
         table(header, changed, caption="Changed settings", text_columns=3, copy=True),
         opened(
             f"All {len(everything)} settings",
@@ -49,12 +51,12 @@ def differences(runs: Sequence[Workdir]) -> Content:
     flat = [run.config.fields() for run in runs]
     names = sorted({name for values in flat for name in values})
     rows = [
-        [name, *(shown(values[name]) if name in values else "-" for values in flat)]
+        [name, *(_shown(values[name]) if name in values else "-" for values in flat)]
         for name in names
         if any(values.get(name) != flat[0].get(name) for values in flat)
     ]
     if not rows:
-        return tag("p.note", "All settings are equal.")
+        return note("All settings are equal.")
     header = ["field", *names_of(runs)]
     return table(header, rows, caption="Settings that differ", text_columns=len(header), copy=True)
 
@@ -69,10 +71,9 @@ def _defaults_of(config: RunConfig) -> RunConfig:
 
 def _starts(run: Workdir) -> Content:
     """Returns a table with a row for each start, or each of several seeds."""
-    starts = [(run.name, start) for start in run.starts]
-    starts += [(seed.name, start) for seed in run.seeds for start in seed.starts]
+    starts = [(each.name, start) for each in (run, *run.seeds) for start in each.starts]
     if not starts:
-        return tag("p.note", "Devices and versions were not recorded by this version's forerunner.")
+        return note("Devices and versions were not recorded by this version's forerunner.")
     packages = list(starts[-1][1]["versions"])
     header = ["run", "from step", "devices", *packages]
     rows = [
@@ -96,7 +97,7 @@ def _checksums(run: Workdir) -> Content:
     data = run.results.get("data")
     if isinstance(data, dict):
         rows += [[item["source"], name, item["sha256"]] for name, item in data.items()]
-    for seed in run.seeds or (run,):
+    for seed in run.members:
         where = f"{seed.name}/" if run.seeds else ""
         rows += [
             [f"{where}checkpoints/{step}.sha256.json", "checkpoint", digest]
@@ -104,7 +105,11 @@ def _checksums(run: Workdir) -> Content:
         ]
     if not rows:
         return None
-    for row in rows:
-        row[2] = tag("span.code", row[2])
+    rows = [[*names, tag("span.code", digest)] for *names, digest in rows]
     header = ["file", "kind", "SHA-256"]
     return opened("Checksums", table(header, rows, caption="Checksums", text_columns=3, copy=True))
+
+
+def _shown(value: Any) -> str:
+    """Returns the value of a setting as text."""
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value

@@ -1,12 +1,13 @@
 """What the folder of a run keeps, read for a report."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from bert_jax.config import store
 from bert_jax.config.phases import Phase
@@ -63,40 +64,26 @@ class Workdir:
         return self.config.make_phases(self.all_steps)
 
     @property
-    def has_corpus(self) -> bool:
-        return self.config.has_corpus
+    def members(self) -> tuple["Workdir", ...]:
+        """The seeds, or the run itself without them."""
+        return self.seeds or (self,)
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """The newest `speed`: `seconds` and `tokens` of the training so far; {} without one."""
+        return next((row["speed"] for row in reversed(self.rows) if row.get("speed")), {})
 
     def split(self, name: str) -> list[dict[str, Any]]:
         """Returns the lines of a split."""
         return [row for row in self.rows if row["split"] == name]
 
-    @property
-    def last_evaluation(self) -> dict[str, Any]:
-        """The metrics of the newest evaluation; {} without one."""
-        rows = self.split(HELD_OUT)
-        return metrics_of(rows[-1]) if rows else {}
-
-    @property
-    def cost(self) -> dict[str, float]:
-        """`seconds` and `tokens` of the training so far, as far as they are known."""
-        speeds = [row["speed"] for row in self.rows if row.get("speed")]
-        return {
-            key: speeds[-1][key] for key in ("seconds", "tokens") if key in (speeds or [{}])[-1]
-        }
-
     def places(self, step: int) -> dict[str, float]:
         """Returns where a step is on each axis, between the lines before and after it."""
-        places: dict[str, float] = {"steps": step}
-        for axis in axes_of(self.rows)[1:]:
-            before = (0, 0.0)
-            for row in self.rows:
-                here = (row["step"], place_of(row, axis))
-                if here[0] >= step:
-                    share = (step - before[0]) / max(1, here[0] - before[0])
-                    places[axis] = before[1] + share * (here[1] - before[1])
-                    break
-                before = here
-        return places
+        steps = [0, *(row["step"] for row in self.rows)]
+        return {
+            axis: float(np.interp(step, steps, [0, *(place_of(row, axis) for row in self.rows)]))
+            for axis in axes_of(self.rows)
+        }
 
     def statistics(self, split: str) -> dict[str, Any]:
         """Returns the statistics of the rows of a split at the last phase; {} without them."""
@@ -171,8 +158,3 @@ def _manifest(config: RunConfig, workdir: str) -> dict[str, Any] | None:
 def _checkpoints(folder: pathlib.Path) -> dict[int, str]:
     paths = {int(path.name.split(".")[0]): path for path in folder.glob("*.sha256.json")}
     return {step: file_sha256(path) for step, path in sorted(paths.items())}
-
-
-def shown(value: Any) -> str:
-    """Returns the value of a setting as text."""
-    return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
