@@ -16,7 +16,7 @@ import pytest
 
 from bert_jax.config.store import parse
 from bert_jax.training.train import train
-from tests import tiny
+from tests import resuming, tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Programs run as for users of a machine without accelerators, on one device. FASTER is what
@@ -44,6 +44,8 @@ SMALL = tiny.make_overrides(
     eval__max_batches=2,
     checkpoint__every="3",
 )
+# Changes of SMALL where phases are not the point; the data are the run's own.
+ONE_PHASE = {"phases": ((16, 1.0),), "data__dir": ""}
 
 
 @dataclasses.dataclass
@@ -95,8 +97,7 @@ class Run:
 
     def metrics(self) -> list[dict]:
         """The lines of metrics.jsonl without what depends on the clock."""
-        lines = (self.workdir / "metrics.jsonl").read_text().splitlines()
-        return [{k: v for k, v in json.loads(line).items() if k != "speed"} for line in lines]
+        return resuming.metrics_of((self.workdir / "metrics.jsonl").parent)
 
     def steps_done(self) -> int:
         """The last step in metrics.jsonl; 0 if there is none."""
@@ -106,25 +107,7 @@ class Run:
 
     def arrays(self, step: int) -> dict[str, np.ndarray]:
         """path -> array of everything in a checkpoint: parameters, optimizer state, counters."""
-        import jax
-        import orbax.checkpoint as ocp
-
-        arrays = {}
-        for item in ("params", "train_state"):
-            folder = self.checkpoints / str(step) / item
-            handler = ocp.PyTreeCheckpointer()
-            metadata = handler.metadata(folder).item_metadata.tree
-            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata)
-            tree = handler.restore(folder, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
-            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-                arrays[item + jax.tree_util.keystr(path)] = np.asarray(leaf)
-        return arrays
-
-    def totals(self, step: int) -> dict:
-        """The sums since the last report, as a checkpoint keeps them."""
-        return json.loads((self.checkpoints / str(step) / "meta" / "metadata").read_text())[
-            "totals"
-        ]
+        return resuming.arrays_of(self.checkpoints / str(step))
 
 
 def outcome(process: subprocess.Popen, timeout: float = 200) -> tuple[int, str, str]:

@@ -1,10 +1,8 @@
 """Runs of next-token prediction: left-to-right BERT and GPT learn, resume, evaluate and predict."""
 
 import json
-import os
 import pathlib
 import random
-import signal
 
 import jax
 import numpy as np
@@ -23,11 +21,11 @@ from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli.score import write_scores
 from bert_jax.tools.listeners.make import evaluation_listener
 from bert_jax.tools.outputs.predictions import predict
-from bert_jax.training import metrics, reporting
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from configs import gpt, left_to_right
 from tests import tiny
+from tests.resuming import assert_same_run, metrics_of, train_in_parts
 
 WORDS = "the cat dog bird saw heard a small old tree river and then it slept".split()
 COMMON = {
@@ -96,10 +94,6 @@ class Run:
         result = train(self.config, self.workdir)
         self.state, self.is_complete = result.state, result.is_complete
 
-    def metrics(self, workdir: str = "") -> list[dict]:
-        rows = metrics.read_metrics(workdir or self.workdir)
-        return [{name: value for name, value in row.items() if name != "speed"} for row in rows]
-
 
 @pytest.fixture(scope="module", params=NAMES)
 def run(request, folder, tmp_path_factory) -> Run:
@@ -108,13 +102,13 @@ def run(request, folder, tmp_path_factory) -> Run:
 
 def test_it_learns_what_follows_what(run, capsys):
     assert run.is_complete
-    training = [row["loss"] for row in run.metrics() if row["split"] == "train"]
+    training = [row["loss"] for row in metrics_of(run.workdir) if row["split"] == "train"]
     assert training[0] > 2 > 1 > training[-1]
     values = evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
     assert values["causal_lm_loss"] < 1 and values["causal_lm_accuracy"] > 0.6
     assert values["perplexity"] == pytest.approx(np.exp(values["causal_lm_loss"]))
     assert "health: good" in capsys.readouterr().out
-    last = [row for row in run.metrics() if row["split"] == "validation"][-1]
+    last = [row for row in metrics_of(run.workdir) if row["split"] == "validation"][-1]
     assert {name: last[name] for name in values} == values
     written = json.loads(pathlib.Path(run.workdir, "results.json").read_text())
     assert written["eval"] == values
@@ -144,27 +138,11 @@ def test_parameters_are_split_over_the_mesh_and_the_head_is_as_configured(run):
     assert len(moments) == 2 and all(leaf.sharding == table.sharding for leaf in moments)
 
 
-def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
-    push = reporting.Reporter.push
-
-    def push_and_signal(self, step, *arguments):
-        if step == 31:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return push(self, step, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reporting.Reporter, "push", push_and_signal)
-        result = train(run.config, str(tmp_path))
-        state, is_complete = result.state, result.is_complete
-    assert (int(state.step), is_complete) == (31, False)
-    result = train(run.config, str(tmp_path))
-    state, is_complete = result.state, result.is_complete
-    assert is_complete
-    got, want = (jax.tree_util.tree_leaves_with_path(tree) for tree in (state, run.state))
-    for (path, leaf), (expected_path, expected) in zip(got, want, strict=True):
-        assert path == expected_path
-        assert np.asarray(leaf).tobytes() == np.asarray(expected).tobytes(), path
-    assert run.metrics(str(tmp_path)) == run.metrics()
+def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path):
+    if run.name != "gpt":
+        pytest.skip("rows of pairs: tests/runs/test_exactness.py")
+    train_in_parts(run.config, tmp_path, 31)
+    assert_same_run(tmp_path, run.workdir)
 
 
 def test_likely_texts_are_more_probable(run, tmp_path):
@@ -221,7 +199,7 @@ def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(f
     result = train(config, str(tmp_path / "run"))
     state = result.state
     assert "position_embeddings" not in state.params["bert"]["embeddings"]
-    rows = metrics.read_metrics(str(tmp_path / "run"))
+    rows = metrics_of(tmp_path / "run")
     training = [row["loss"] for row in rows if row["split"] == "train"]
     assert training[-1] < training[0] - 0.5
     (held_out,) = [row for row in rows if row["split"] == "validation"]

@@ -1,6 +1,5 @@
 """A model that learns: trained, evaluated and used for prediction, as a user would."""
 
-import dataclasses
 import json
 import math
 import pathlib
@@ -11,19 +10,20 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.config.run import RunConfig
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.cli import fill_mask, report
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.outputs.samples import held_out_sentences
-from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
+from bert_jax.training.evaluate import evaluate
+from bert_jax.training.train import train
 from tests import tiny
-from tests.runs import conftest
-from tests.runs.conftest import ENVIRONMENT, REPOSITORY
+from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run
 from tests.tools.pages.made_runs import figure_of, read_page
 
 TOPICS = [first + second for first in "klmn" for second in ("aka", "olo", "umu")]
@@ -54,13 +54,16 @@ def corpus(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-@dataclasses.dataclass
-class Run:
-    workdir: str
-    rows: list[dict]
+def config_of(run: Run) -> RunConfig:
+    return store.load(str(run.workdir))
 
-    def of(self, split: str) -> list[dict]:
-        return [row for row in self.rows if row["split"] == split]
+
+def load_run(run: Run) -> TrainedModel:
+    return load_workdir(config_of(run), str(run.workdir))
+
+
+def rows_of(run: Run, split: str) -> list[dict]:
+    return [row for row in metrics.read_metrics(str(run.workdir)) if row["split"] == split]
 
 
 @pytest.fixture(scope="module")
@@ -86,39 +89,32 @@ def make_run(corpus, tmp_path_factory):
         "checkpoint.every": "0",
     }
 
-    def make(**changes) -> conftest.Run:
-        return conftest.Run(tmp_path_factory.mktemp("run"), values | changes, optimized=True)
+    def make(**changes) -> Run:
+        return Run(tmp_path_factory.mktemp("run"), values | changes, optimized=True)
 
     return make
 
 
 @pytest.fixture(scope="module")
-def train(make_run):
-    """Returns a function (**changes) -> run that the program trained."""
-
-    def run_program(**changes) -> Run:
-        run = make_run(**changes)
-        code, _, err = run.finish()
-        assert code == 0, err
-        return Run(str(run.workdir), metrics.read_metrics(str(run.workdir)))
-
-    return run_program
+def run(make_run) -> Run:
+    """A run of the program, as users start it."""
+    run = make_run()
+    code, _, err = run.finish()
+    assert code == 0, err
+    return run
 
 
 @pytest.fixture(scope="module")
-def run(train) -> Run:
-    return train()
-
-
-@pytest.fixture(scope="module")
-def static_run(train) -> Run:
-    """A shorter one with the masks of the released program's procedure."""
-    return train(**{"data.mode": "static", "data.dir": "", "steps": 60})
+def static_run(make_run) -> Run:
+    """A shorter one in this process, with the masks of the released program's procedure."""
+    run = make_run(**{"data.mode": "static", "data.dir": "", "steps": 60})
+    train(run.config, str(run.workdir))
+    return run
 
 
 @pytest.fixture(scope="module")
 def predictor(run) -> TaskPredictor:
-    return TaskPredictor(Predictor(load_workdir(store.load(run.workdir), run.workdir)), top_k=3)
+    return TaskPredictor(Predictor(load_run(run)), top_k=3)
 
 
 def start(module: str, *flags: str) -> subprocess.CompletedProcess:
@@ -136,14 +132,14 @@ def start(module: str, *flags: str) -> subprocess.CompletedProcess:
 
 
 def test_the_loss_falls_far_below_what_word_frequencies_give(run):
-    first, *_, last = run.of("train")
+    first, *_, last = rows_of(run, "train")
     assert first["masked_lm_loss"] > 1.5
     assert last["masked_lm_loss"] < 0.8
     assert last["next_sentence_loss"] < first["next_sentence_loss"]
 
 
 def test_held_out_documents_are_predicted_from_context(run):
-    (held_out,) = run.of("validation")
+    (held_out,) = rows_of(run, "validation")
     assert held_out["step"] == STEPS
     assert held_out["masked_lm_accuracy"] > 0.75
     assert held_out["masked_lm_loss"] < 1.0
@@ -155,8 +151,8 @@ def test_every_report_is_in_metrics_and_in_the_events(run):
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(f"{run.workdir}/tensorboard")
     events.Reload()
-    assert [row["step"] for row in run.of("train")] == [50, 100, 150, 200]
-    for row in run.rows:
+    assert [row["step"] for row in rows_of(run, "train")] == [50, 100, 150, 200]
+    for row in rows_of(run, "train") + rows_of(run, "validation"):
         values = {**row, **row.get("speed", {})}
         for name in values.keys() - {"step", "split", "speed"}:
             written = {e.step: e.value for e in events.Scalars(f"{row['split']}/{name}")}
@@ -164,11 +160,11 @@ def test_every_report_is_in_metrics_and_in_the_events(run):
 
 
 def test_the_folder_of_a_run_describes_it(run, make_run):
-    assert store.differences(store.load(run.workdir), make_run().config) == []
+    assert store.differences(config_of(run), make_run().config) == []
     assert pathlib.Path(run.workdir, "vocab.txt").is_file()
 
 
-def test_all_options_together_learn_too(train):
+def test_all_options_together_learn_too(make_run):
     """bfloat16, AdamW, recomputed activations, and microbatches of a larger batch."""
     changes = {
         "dtype": "bfloat16",
@@ -179,13 +175,15 @@ def test_all_options_together_learn_too(train):
         "phases": ((16, 1.0, 32),),
         "data.dir": "",
     }
-    rows = train(**{"steps": 60, "log.every": "20"} | changes).of("train")
+    run = make_run(**{"steps": 60, "log.every": "20"} | changes)
+    train(run.config, str(run.workdir))
+    rows = rows_of(run, "train")
     assert [row["step"] for row in rows] == [20, 40, 60]
     assert rows[-1]["masked_lm_loss"] < rows[0]["masked_lm_loss"] - 0.3
 
 
 def test_static_masks_train_too(static_run):
-    *_, report = static_run.of("train")
+    *_, report = rows_of(static_run, "train")
     assert report["masked_lm_loss"] < math.log(len(TOPICS))
 
 
@@ -196,7 +194,7 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
     done = start("bert_jax.main", "--mode=evaluate", f"--workdir={run.workdir}")
     assert (done.returncode, done.stderr) == (0, "")
     results = json.loads(pathlib.Path(run.workdir, "results.json").read_text())
-    (in_training,) = run.of("validation")
+    (in_training,) = rows_of(run, "validation")
     assert results["eval"] == {name: in_training[name] for name in results["eval"]}
     assert results["step"] == STEPS
     assert f"checkpoint of step {STEPS}" in done.stdout
@@ -206,11 +204,11 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
 
 def test_the_last_part_of_a_batch_counts_exactly(static_run):
     """Static rows carry their masks, so that the numbers cannot depend on how they are batched."""
-    config = store.load(static_run.workdir)
+    config = config_of(static_run)
     found = {}
     for batch_size in (8, 16, 24):
         config = config.replace({"eval.batch_size": batch_size})
-        found[batch_size] = evaluate_lib.evaluate(config, static_run.workdir)
+        found[batch_size] = evaluate(config, str(static_run.workdir))
     held_out = Manifest.load(config.data.dir or f"{static_run.workdir}/data")
     assert held_out.num_rows("validation", 24) % 24  # a part is left over
     assert found[16] == pytest.approx(found[8], rel=1e-5)
@@ -218,11 +216,11 @@ def test_the_last_part_of_a_batch_counts_exactly(static_run):
 
 
 def test_evaluation_can_stop_after_some_batches(static_run):
-    config = store.load(static_run.workdir)
+    config = config_of(static_run)
     config = config.replace({"eval.batch_size": 8})
-    whole = evaluate_lib.evaluate(config, static_run.workdir)
+    whole = evaluate(config, str(static_run.workdir))
     config = config.replace({"eval.max_batches": 1})
-    assert evaluate_lib.evaluate(config, static_run.workdir) != whole
+    assert evaluate(config, str(static_run.workdir)) != whole
 
 
 # --------------------------------------------------------------------------------- prediction
@@ -231,8 +229,9 @@ def test_evaluation_can_stop_after_some_batches(static_run):
 def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) -> list[dict]:
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     output = tmp_path / "out.jsonl"
-    config = store.load(run.workdir)
-    assert predict(config, run.workdir, str(tmp_path / "in.txt"), str(output), top_k) == len(lines)
+    config = config_of(run)
+    count = predict(config, str(run.workdir), str(tmp_path / "in.txt"), str(output), top_k)
+    assert count == len(lines)
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
@@ -317,17 +316,17 @@ def test_an_invalid_line_is_named_and_nothing_is_written(line, message, run, tmp
     (tmp_path / "in.txt").write_bytes(b"kaka\n" + line + b"\n")
     output = tmp_path / "out.jsonl"
     with pytest.raises(ValueError, match=message):
-        predict(store.load(run.workdir), run.workdir, str(tmp_path / "in.txt"), str(output))
+        predict(config_of(run), str(run.workdir), str(tmp_path / "in.txt"), str(output))
     assert not output.exists()
 
 
 def test_a_missing_input_is_named(run, tmp_path):
     with pytest.raises(ValueError, match="--input=nowhere.txt: there is no such file"):
-        predict(store.load(run.workdir), run.workdir, "nowhere.txt", str(tmp_path / "out"))
+        predict(config_of(run), str(run.workdir), "nowhere.txt", str(tmp_path / "out"))
 
 
 def test_words_of_held_out_text_are_masked(run):
-    manifest = Manifest.load(store.load(run.workdir).data.dir)
+    manifest = Manifest.load(config_of(run).data.dir)
     found = held_out_sentences(manifest, 3)
     assert len(found) == 3
     for text, word in found:
@@ -341,11 +340,10 @@ def test_words_of_held_out_text_are_masked(run):
 # --------------------------------------------------------------------------------- as a user
 
 
-def test_fill_mask_prints_candidates_with_their_probabilities(run):
+def test_fill_mask_prints_candidates_with_their_probabilities(run, capsys):
     text = sentence("kaka", mask=2)
-    done = start("bert_jax", "fill_mask", f"--workdir={run.workdir}", "--top_k=2", text)
-    assert (done.returncode, done.stderr) == (0, "")
-    _, asked, best, second = done.stdout.splitlines()
+    fill_mask.main(["fill_mask", f"--workdir={run.workdir}", "--top_k=2", text])
+    _, asked, best, second = capsys.readouterr().out.splitlines()
     assert asked == text
     share, word = best.split()
     assert word == "kaka"
@@ -356,9 +354,9 @@ def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     words = ["report", f"--workdir={run.workdir}", "--held_out=3"]
     report.main([*words, f"--output={tmp_path / 'a.html'}"])
     page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
-    found = held_out_sentences(Manifest.load(store.load(run.workdir).data.dir), 3)
+    found = held_out_sentences(Manifest.load(config_of(run).data.dir), 3)
     assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]
-    scorer = Scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
+    scorer = Scorer(Predictor(load_run(run)))
     texts = [Text(text.replace("[MASK]", word)) for text, word in found]
     expected = [
         f"{item['token']}: {math.exp(item['log_probability']):.2%}"

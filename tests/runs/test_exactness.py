@@ -12,23 +12,9 @@ import pytest
 from bert_jax.devices import processes
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
+from bert_jax.training.listener import Listeners
 from bert_jax.training.train import train
-
-
-def assert_same_run(run, other, step=20):
-    """Metrics, parameters, optimizer state and counters, bit for bit."""
-    assert run.metrics() == other.metrics()
-    assert_same_state(run, other, step)
-
-
-def assert_same_state(run, other, step):
-    arrays, expected = run.arrays(step), other.arrays(step)
-    assert arrays.keys() == expected.keys()
-    for name, array in arrays.items():
-        assert array.dtype == expected[name].dtype, name
-        assert array.tobytes() == expected[name].tobytes(), f"{name} at step {step}"
-    assert run.totals(step) == other.totals(step)
-
+from tests.resuming import StopAfter, assert_same_run, assert_same_state, train_until
 
 # ------------------------------------------------------------------ killed
 
@@ -60,68 +46,71 @@ def kill_somewhere(run, rng, moment):
     assert process.returncode == -signal.SIGKILL, err
 
 
-def run_with_kills(run, rng, moments):
-    for moment in moments:
-        kill_somewhere(run, rng, moment)
+def stop_from_outside(run, finished, number):
+    """Starts a run and sends it a signal; returns the step that is saved, of which it says so."""
+    target = run.steps_done() + 2
+    process = run.start()
+    wait_for(process, lambda: run.steps_done() >= target)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    stopped = re.search(r"Stopped by (\w+) after step (\d+), which is saved\. The same", out)
+    assert stopped and stopped[1] == number.name, out
+    assert (run.checkpoints / f"{stopped[2]}.sha256.json").is_file()
+    assert_same_state(run.workdir, finished.workdir, int(stopped[2]))
+    return int(stopped[2])
+
+
+def finish(run, finished, resumed_from=None):
     code, out, err = run.finish()
     assert code == 0, err
+    assert f"resumed    after step {resumed_from or ''}" in out
     names = [path.name for path in run.checkpoints.iterdir()]
     assert not [name for name in names if "damaged" in name or "tmp" in name], (names, err)
-    return run
+    assert_same_run(run.workdir, finished.workdir)
 
 
-def test_a_run_killed_three_times_ends_as_if_uninterrupted(make_run, finished_run):
-    run = run_with_kills(make_run(), random.Random(0), ("save", "seal", "steps"))
-    assert_same_run(run, finished_run)
+def test_a_run_killed_twice_and_stopped_ends_as_if_uninterrupted(make_run, finished_run):
+    run, rng = make_run(), random.Random(0)
+    kill_somewhere(run, rng, "save")
+    kill_somewhere(run, rng, "seal")
+    finish(run, finished_run, stop_from_outside(run, finished_run, signal.SIGTERM))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_ten_runs_killed_three_to_five_times(make_run, finished_run, seed):
-    run = make_run(checkpoint__every="2", checkpoint__keep=1 + seed % 3)
-    rng = random.Random(seed)
-    moments = rng.choices(("steps", "save", "save", "seal"), k=3 + seed % 3)
-    assert_same_run(run_with_kills(run, rng, moments), finished_run)
+    run, rng = make_run(checkpoint__every="2", checkpoint__keep=1 + seed % 3), random.Random(seed)
+    for moment in rng.choices(("steps", "save", "save", "seal"), k=3 + seed % 3):
+        kill_somewhere(run, rng, moment)
+    finish(run, finished_run)
+
+
+@pytest.mark.slow
+def test_an_interrupt_saves_where_no_checkpoint_is_due(make_run, finished_run):
+    run = make_run(checkpoint__every="0")
+    finish(run, finished_run, stop_from_outside(run, finished_run, signal.SIGINT))
 
 
 # ------------------------------------------------------------------ stopped
 
 
-def stop_after(monkeypatch, step, number=signal.SIGTERM):
-    """The signal comes while the step that makes the state's step `step` is under way."""
-    push = reporting.Reporter.push
-
-    def push_and_signal(self, now, *arguments):
-        if now == step:
-            os.kill(os.getpid(), number)
-        return push(self, now, *arguments)
-
-    monkeypatch.setattr(reporting.Reporter, "push", push_and_signal)
-
-
-# The first step; at a report (2), a checkpoint (3), an evaluation (7), before and after the change
-# of the phase (10), and the last one.
-SOME_STEPS = (1, 2, 3, 7, 10, 11, 19)
-
-
+# After the first step; at a report and an evaluation; before and after the change of the phase.
 @pytest.mark.parametrize(
-    "steps", [SOME_STEPS, pytest.param(range(1, 20), marks=pytest.mark.slow)], ids=["some", "each"]
+    "steps",
+    [(1, 7, 10, 11), pytest.param(range(1, 20), marks=pytest.mark.slow)],
+    ids=["some", "each"],
 )
-def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, monkeypatch, capfd, steps):
+def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, capfd, steps):
     run = make_run(checkpoint__keep=100)
     for step in steps:
-        with monkeypatch.context() as patch:
-            stop_after(patch, step, signal.SIGINT if step % 2 else signal.SIGTERM)
-            assert (
-                int(train(run.config, str(run.workdir), listener=training_listener()).state.step)
-                == step
-            )
+        stop = StopAfter(step, number=signal.SIGINT if step % 2 else signal.SIGTERM)
+        listener = Listeners(stop, training_listener())
+        assert int(train(run.config, str(run.workdir), listener=listener).state.step) == step
         assert f"after step {step}, which is saved" in capfd.readouterr().out
-        assert_same_state(run, finished_here, step)
-    result = train(run.config, str(run.workdir), listener=training_listener())
-    state, is_complete = result.state, result.is_complete
-    assert is_complete and int(state.step) == 20
-    assert_same_run(run, finished_here)
+        assert_same_state(run.workdir, finished_here.workdir, step)
+    assert train(run.config, str(run.workdir)).is_complete
+    assert_same_run(run.workdir, finished_here.workdir)
 
 
 # All parts of modern encoders at once, an optimizer with two kinds of states, all axes of the mesh.
@@ -147,19 +136,16 @@ MODERN = {
     "mesh__tensor": 2,
     "phases": ((32, 1.0),),
     "data__dir": "",  # of other sequence lengths than those of the other runs
+    "steps": 8,
 }
 
 
-def test_a_modern_encoder_resumes_on_a_mesh(make_run, monkeypatch):
+def test_a_modern_encoder_resumes_on_a_mesh(make_run):
     whole, run = make_run(**MODERN), make_run(**MODERN)
-    train(whole.config, str(whole.workdir), listener=training_listener())
-    with monkeypatch.context() as patch:
-        stop_after(patch, 13)
-        assert (
-            int(train(run.config, str(run.workdir), listener=training_listener()).state.step) == 13
-        )
-    train(run.config, str(run.workdir), listener=training_listener())
-    assert_same_run(run, whole)
+    train(whole.config, str(whole.workdir))
+    train_until(5, run.config, run.workdir)
+    train(run.config, str(run.workdir))
+    assert_same_run(run.workdir, whole.workdir)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
@@ -182,38 +168,15 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     monkeypatch.setattr(processes, "StopRequest", stopped)
     monkeypatch.setattr(reporting.Reporter, "drain", drain_and_signal)
     run = make_run(log__every="0", eval__every="0", checkpoint__every="0")
-    result = train(run.config, str(run.workdir), listener=training_listener())
-    state, is_complete = result.state, result.is_complete
-    assert not is_complete
-    assert int(state.step) == 11
+    result = train(run.config, str(run.workdir))
+    assert (int(result.state.step), result.is_complete) == (11, False)
     assert (run.checkpoints / "11.sha256.json").is_file()
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_signal_from_outside_saves_and_says_how_to_resume(make_run, finished_run, number):
-    run = make_run(checkpoint__every="0")
-    process = run.start()
-    wait_for(process, lambda: run.steps_done() >= 4)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    stopped = re.search(r"Stopped by (\w+) after step (\d+), which is saved\. The same", out)
-    assert stopped, out
-    assert stopped[1] == number.name
-    assert (run.checkpoints / f"{stopped[2]}.sha256.json").is_file()
-    assert_same_state(run, finished_run, int(stopped[2]))
-    code, out, err = run.finish()
-    assert code == 0, err
-    assert f"resumed    after step {stopped[2]} of 20" in out
-    assert_same_run(run, finished_run)
 
 
 # ------------------------------------------------------------------ refused, complete
 
 
-def test_a_finished_run_says_so_and_changes_nothing(make_run, finished_run, capfd):
+def test_a_finished_run_says_so_and_changes_nothing(finished_run, capfd):
     def content():
         files = (path for path in finished_run.workdir.rglob("*") if path.is_file())
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -224,34 +187,22 @@ def test_a_finished_run_says_so_and_changes_nothing(make_run, finished_run, capf
     assert content() == before
 
 
-def test_other_settings_are_refused_with_their_differences(make_run, monkeypatch):
+def test_other_settings_and_other_data_are_refused_with_their_differences(make_run, tmp_path):
     run = make_run()
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        train(run.config, str(run.workdir), listener=training_listener())
-    run.values |= {"seed": 1, "optimizer.learning_rate": 0.5}
+    config, workdir = run.config, str(run.workdir)
+    train_until(3, config, workdir)
     expected = r"other settings: optimizer.learning_rate: 0.001 -> 0.5; seed: 0 -> 1\. Choose"
     with pytest.raises(ValueError, match=expected):
-        train(run.config, str(run.workdir), listener=training_listener())
-    with monkeypatch.context() as patch:
-        stop_after(patch, 4)
-        run.values |= {"optimizer.learning_rate": 1e-3, "checkpoint.allow_changes": True}
-        assert (
-            int(train(run.config, str(run.workdir), listener=training_listener()).state.step) == 4
-        )
+        train(config.replace({"seed": 1, "optimizer.learning_rate": 0.5}), workdir)
 
-
-def test_other_data_are_refused(make_run, monkeypatch, tmp_path):
-    run = make_run()
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        train(run.config, str(run.workdir), listener=training_listener())
-    text = (run.corpus).read_text()
-    other = tmp_path / "corpus.txt"
+    text, other = run.corpus.read_text(), tmp_path / "corpus.txt"
     other.write_text(text + text[: len(text) // 2])
-    run.values |= {"data.source": f"text:{other}", "data.dir": str(tmp_path / "data")}
+    changes = {"data.source": f"text:{other}", "data.dir": str(tmp_path / "data")}
     with pytest.raises(ValueError, match=r"data: [0-9a-f]{12} -> [0-9a-f]{12}"):
-        train(run.config, str(run.workdir), listener=training_listener())
+        train(config.replace(changes), workdir)
+
+    changes = {"seed": 1, "checkpoint.allow_changes": True}
+    train_until(4, config.replace(changes), workdir)
 
 
 def test_metrics_of_both_splits_are_written(finished_run):

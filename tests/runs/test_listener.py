@@ -7,6 +7,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import Sum
 from bert_jax.training.listener import Listener, Listeners
 from bert_jax.training.train import train
+from tests.runs.conftest import ONE_PHASE
 
 
 class Recorder(Listener):
@@ -30,7 +31,8 @@ def row_loss(outputs, batch):
 
 
 def test_a_program_gets_events_arrays_and_its_own_losses(make_run, capfd):
-    run = make_run(steps=8, checkpoint__every="4", microbatch_size=8, global_batch_size=16)
+    changes = {"steps": 8, "checkpoint__every": "4", "microbatch_size": 8, "global_batch_size": 16}
+    run = make_run(**ONE_PHASE, **changes)
     recorder = Recorder()
     listener = Listeners(recorder, Listener())
     capfd.readouterr()
