@@ -4,33 +4,23 @@
   const source = document.getElementById("attention-data");
   if (!source) return;
   const data = JSON.parse(source.textContent);
-  const {layers, heads, statistics, values} = data;
-  const {make, level, shown, drawLines, drawMatrix} = attentionViews;
+  const {layers, heads, units, values} = data;
+  const {make, level, shown, arrowOf, limited, drawLines, drawMatrix} = attentionViews;
   const byId = (id) => document.getElementById(id);
   const state = {
     layer: data.start[0], head: data.start[1], show: "attention", of: Object.keys(values)[0],
     view: "lines", unit: "words", way: "all", special: true, scale: false,
     pinned: new Set(), cursor: [0, 0],
   };
-  if (!data.tokens) state.show = statistics[0].key;
+  if (!data.tokens) state.show = Object.keys(units)[0];
 
   // ---------------------------------------------------------------- the numbers
 
-  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const digitOf = new Uint8Array(128);
-  for (let i = 0; i < 64; i++) digitOf[digits.charCodeAt(i)] = i;
-
-  function decode(text) {
-    const weights = new Float32Array(text.length / 2);
-    for (let i = 0; i < weights.length; i++) {
-      const high = digitOf[text.charCodeAt(2 * i)], low = digitOf[text.charCodeAt(2 * i + 1)];
-      weights[i] = (64 * high + low) / 1000;
-    }
-    return weights;
-  }
-
   const count = data.tokens ? data.tokens.length : 0;
-  const weights = data.tokens ? decode(data.weights) : null;
+  const letters = atob(data.weights || "");
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  const weights = new Uint16Array(bytes.buffer);  // thousandths
 
   // Words or tokens of a segment, of both for "": {name, start, stop}.
   function unitsOf(segment) {
@@ -59,49 +49,37 @@
         for (let a = from.start; a < from.stop; a++) {
           for (let b = to.start; b < to.stop; b++) sum += weights[begin + a * count + b];
         }
-        table[k] = sum / (from.stop - from.start);
+        table[k] = sum / 1000 / (from.stop - from.start);
         most = Math.max(most, table[k++]);
       }
     }
     return {table, most: state.scale && most > 0 ? most : 1};
   }
 
-  function statisticOf(key, layer, head) {
-    const row = statistics.findIndex((statistic) => statistic.key === key);
-    return values[state.of][row][layer * heads + head];
-  }
-
   // ---------------------------------------------------------------- the grid of all heads
 
   const buttons = [];
   function buildGrid() {
-    const grid = make("table", {class: "heads", style: `max-width: ${80 * heads + 24}px`});
-    const top = make("tr", {}, make("td", {class: "side"}));
-    for (let head = 0; head < heads; head++) top.append(make("th", {scope: "col"}, `${head + 1}`));
-    grid.append(make("caption", {}, "All layers, from above, and heads"), make("thead", {}, top));
-    const body = make("tbody");
-    for (let layer = 0; layer < layers; layer++) {
-      const row = make("tr", {}, make("th", {scope: "row", class: "side"}, `${layer + 1}`));
-      for (let head = 0; head < heads; head++) {
-        const button = make("button", {type: "button", "data-place": `${layer},${head}`});
-        buttons.push(button);
-        row.append(make("td", {}, button));
-      }
-      body.append(row);
-    }
-    grid.append(body);
+    const numbers = (size) => Array.from({length: size}, (_, i) => i);
+    const grid = make("table", {class: "heads", style: `max-width: ${80 * heads + 24}px`},
+      make("caption", {}, "All layers, from above, and heads"),
+      make("thead", {}, make("tr", {}, make("td", {class: "side"}),
+        ...numbers(heads).map((head) => make("th", {scope: "col"}, `${head + 1}`)))),
+      make("tbody", {}, ...numbers(layers).map((layer) =>
+        make("tr", {}, make("th", {scope: "row", class: "side"}, `${layer + 1}`),
+          ...numbers(heads).map((head) => {
+            buttons.push(make("button", {type: "button", "data-place": `${layer},${head}`}));
+            return make("td", {}, buttons.at(-1));
+          })))));
     byId("grid").append(grid);
     grid.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (button) choose(...button.dataset.place.split(",").map(Number));
     });
     grid.addEventListener("keydown", (event) => {
-      const step = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]};
-      if (!step[event.key]) return;
-      event.preventDefault();
-      const [down, right] = step[event.key];
-      const layer = Math.max(0, Math.min(layers - 1, state.layer + down));
-      const head = Math.max(0, Math.min(heads - 1, state.head + right));
+      const arrow = arrowOf(event);
+      if (!arrow) return;
+      const layer = limited(state.layer + arrow[0], layers), head = limited(state.head + arrow[1], heads);
       choose(layer, head);
       buttons[layer * heads + head].focus();
     });
@@ -125,8 +103,7 @@
   function drawGrid() {
     const rgb = color(), isPicture = state.show === "attention";
     const sides = isPicture ? shownSides() : [];
-    const row = statistics.findIndex((statistic) => statistic.key === state.show);
-    const all = isPicture ? [0, 1] : values[state.of][row];
+    const all = isPicture ? [0, 1] : values[state.of][state.show];
     const low = Math.min(0, ...all), high = Math.max(...all) || 1;
     buttons.forEach((button, i) => {
       const [layer, head] = [Math.floor(i / heads), i % heads];
@@ -149,9 +126,8 @@
     const stops = steps.map((part) => `rgb(${rgb.join(" ")} / ${dark(part)}) ${100 * part}%`);
     const bar = make("i");
     bar.style.background = `linear-gradient(to right, ${stops})`;
-    const statistic = statistics[row];
     const ends = isPicture ? ["0", state.scale ? "the strongest of a head" : "1"]
-      : [shown(low), `${shown(high)} ${statistic.unit}`];
+      : [shown(low), `${shown(high)} ${units[state.show]}`];
     const what = `Layers downwards, heads across${isPicture ? "; in a cell, rows attend to columns" : ""}.`;
     byId("ramp").replaceChildren(ends[0], bar, ends[1], make("span", {}, what));
     markChosen();
@@ -176,8 +152,9 @@
   function drawHead() {
     if (!data.tokens) return;
     byId("head").textContent = `Layer ${state.layer + 1}, head ${state.head + 1}`;
-    byId("head-values").textContent = statistics.map(({key, unit}) =>
-      `${key} ${shown(statisticOf(key, state.layer, state.head))} ${unit}`.trim()).join(" · ");
+    const number = state.layer * heads + state.head;
+    byId("head-values").textContent = Object.entries(units).map(([name, unit]) =>
+      `${name} ${shown(values[state.of][name][number])} ${unit}`.trim()).join(" · ");
     const sides = shownSides();
     const box = byId("drawing");
     state.pinned = new Set([...state.pinned].filter((i) => i < sides[0].length));

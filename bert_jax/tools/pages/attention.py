@@ -1,10 +1,10 @@
 """The page of a model's attention: all heads, one head, their statistics, predictions of layers.
 
 The page draws from the weights in it, which are in the order of layers, heads, tokens that attend
-and tokens attended to. A weight is a number of thousandths as two digits of base 64, the higher one
-first.
+and tokens attended to: thousandths as 16-bit integers, low byte first, in base 64.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,7 @@ from bert_jax.tools.pages.document import Section, document, note, switch
 from bert_jax.tools.pages.lens import lens
 from bert_jax.tools.pages.markup import Content, Markup, tag
 
-DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-# Of a page, which has two bytes for each.
-MOST_WEIGHTS = 3_000_000
+MOST_WEIGHTS = 3_000_000  # of a page: 8 MB
 PARTS = ("attention.css", "attention_views.js", "attention.js")
 _STRONGEST = 3
 # What a head is known by first: by these a page finds the head that it begins with.
@@ -68,14 +66,11 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
         for name in ("text", "sample")
         if f"{name}_statistics" in arrays
     }
-    _, layers, heads = next(iter(samples.values())).shape
-    if has_text := "attention" in arrays:
-        check_size(layers, heads, len(arrays["tokens"]))
     sections = [Section("Heads", _heads(origin, arrays, samples))]
-    if has_text:
+    if "attention" in arrays:
         sections.append(Section("Predictions of the layers", lens(arrays, origin.no_lens)))
-    tables_of_all = [_all_values(name, values) for name, values in samples.items()]
-    sections.append(Section("Statistics of all heads", [_legend(), tables_of_all]))
+    all_values = [_all_values(name, values) for name, values in samples.items()]
+    sections.append(Section("Statistics of all heads", [_legend(), all_values]))
     names = ("A", "B") if len(origin.texts) > 1 else ("",)
     lead = [
         tag("p.quiet", origin.model),
@@ -89,9 +84,8 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
 
 def encode_weights(weights: np.ndarray) -> str:
     """Returns weights from 0 to 1 as the page holds them, rounded to thousandths."""
-    numbers = np.rint(np.clip(weights, 0, 1) * 1000).astype(np.uint16).ravel()
-    digits = np.frombuffer(DIGITS, np.uint8)
-    return np.stack([digits[numbers >> 6], digits[numbers & 63]], axis=1).tobytes().decode()
+    thousandths = np.rint(np.clip(weights, 0, 1) * 1000).astype("<u2")
+    return base64.b64encode(thousandths.tobytes()).decode()
 
 
 # ------------------------------------------------------------------ the heads
@@ -100,9 +94,8 @@ def encode_weights(weights: np.ndarray) -> str:
 def _heads(
     origin: Origin, arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]
 ) -> Content:
-    has_text = "attention" in arrays
     data = Markup(json.dumps(_data(arrays, samples)).replace("<", "\\u003c"))
-    shown = {"attention": "Attention of the text"} if has_text else {}
+    shown = {"attention": "Attention of the text"} if "attention" in arrays else {}
     shown |= {name: statistic.title for name, statistic in STATISTICS.items()}
     all_heads = tag(
         "div.all-heads",
@@ -115,17 +108,16 @@ def _heads(
         tag("p.note", id="ramp"),
         _strongest(origin, samples),
     )
+    one_head = _one_head(bool(arrays["segments"].any())) if "attention" in arrays else None
     return [
         tag("noscript", note("The heads are drawn by a script, which is turned off here.")),
-        tag("div.attention", all_heads, _one_head(arrays) if has_text else None, id="attention"),
+        tag("div.attention", all_heads, one_head, id="attention"),
         tag("script", data, type="application/json", id="attention-data"),
     ]
 
 
-def _one_head(arrays: Mapping[str, np.ndarray]) -> Markup:
-    ways = {"all": "All"}
-    if arrays["segments"].any():
-        ways |= {"01": "A → B", "10": "B → A", "00": "A → A", "11": "B → B"}
+def _one_head(is_pair: bool) -> Markup:
+    ways = {"all": "All", "01": "A → B", "10": "B → A", "00": "A → A", "11": "B → B"}
     return tag(
         "div.one-head",
         tag("h3", id="head"),
@@ -134,7 +126,7 @@ def _one_head(arrays: Mapping[str, np.ndarray]) -> Markup:
             "div.choices",
             switch("view", "View", {"lines": "Lines", "matrix": "Matrix"}),
             switch("unit", "Unit", {"words": "Words", "tokens": "Sub-words"}),
-            switch("way", "Way", ways) if len(ways) > 1 else None,
+            switch("way", "Way", ways) if is_pair else None,
             _check("special", "Special tokens", True),
             _check("scale", "Scale to the strongest", False),
         ),
@@ -154,23 +146,26 @@ def _check(name: str, text: str, is_on: bool) -> Markup:
 
 
 def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -> dict[str, object]:
-    _, layers, heads = next(iter(samples.values())).shape
+    """Returns what the script draws; the values of a statistic are a list [layers * heads]."""
+    values = next(iter(samples.values()))
+    telling = values[[list(STATISTICS).index(name) for name in _TELLING]].max(axis=0)
     data: dict[str, object] = {
-        "layers": layers,
-        "heads": heads,
-        "start": _first_head(next(iter(samples.values()))),
-        "statistics": [
-            {"key": name, "title": statistic.title, "unit": statistic.unit}
-            for name, statistic in STATISTICS.items()
-        ],
-        "values": {name: _rounded(values) for name, values in samples.items()},
+        "layers": values.shape[1],
+        "heads": values.shape[2],
+        "start": strongest_heads(telling, 1)[0][:2],
+        "units": {name: statistic.unit for name, statistic in STATISTICS.items()},
+        "values": {
+            sample: {
+                name: _rounded(of_heads) for name, of_heads in zip(STATISTICS, found, strict=True)
+            }
+            for sample, found in samples.items()
+        },
     }
     if "attention" in arrays:
-        spans = arrays["word_spans"]
         data |= {
             "tokens": arrays["tokens"].tolist(),
             "words": arrays["words"].tolist(),
-            "spans": spans.tolist(),
+            "spans": arrays["word_spans"].tolist(),
             "segments": arrays["segments"].tolist(),
             "special": arrays["is_special"].astype(int).tolist(),
             "weights": encode_weights(arrays["attention"]),
@@ -178,15 +173,8 @@ def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -
     return data
 
 
-def _rounded(values: np.ndarray) -> list[list[float]]:
-    """float[statistics, layers, heads] -> lists of [statistics][layers * heads]."""
-    return np.round(values.reshape(len(values), -1).astype(np.float64), 4).tolist()
-
-
-def _first_head(values: np.ndarray) -> list[int]:
-    telling = values[[list(STATISTICS).index(name) for name in _TELLING]].max(axis=0)
-    ((layer, head, _),) = strongest_heads(telling, 1)
-    return [layer, head]
+def _rounded(values: np.ndarray) -> list[float]:
+    return np.round(values.astype(np.float64), 4).ravel().tolist()
 
 
 # ------------------------------------------------------------------ their statistics
@@ -199,13 +187,9 @@ def _strongest(origin: Origin, samples: Mapping[str, np.ndarray]) -> Content:
     for statistic, of_heads in zip(STATISTICS.values(), values, strict=True):
         links = [_link(*head) for head in strongest_heads(of_heads, _STRONGEST) if head[2] >= 0.005]
         rows.append([statistic.title, tag("span.places", links or "none")])
-    header = ["Highest", "layer.head value"]
-    table = tables.table(header, rows, caption="Heads by what they look at", text_columns=2)
-    return [
-        tag("h3", "Heads by what they look at"),
-        tag("div.strongest", table),
-        note("Over ", where, "."),
-    ]
+    title = "Heads by what they look at"
+    table = tables.table(["Highest", "layer.head value"], rows, caption=title, text_columns=2)
+    return [tag("h3", title), tag("div.strongest", table), note("Over ", where, ".")]
 
 
 def _link(layer: int, head: int, value: float) -> Markup:
@@ -221,23 +205,19 @@ def _link(layer: int, head: int, value: float) -> Markup:
 
 
 def _legend() -> Content:
-    meanings = {f"{name}": f"{s.title}: {s.meaning}" for name, s in STATISTICS.items()}
-    items = [tag("div", tag("dt", name), tag("dd", text)) for name, text in meanings.items()]
-    return [
-        note("Means over the tokens that attend, all but [CLS] and [SEP]."),
-        tag("dl.meanings", items),
+    meanings = [
+        tag("div", tag("dt", name), tag("dd", f"{statistic.title}: {statistic.meaning}"))
+        for name, statistic in STATISTICS.items()
     ]
+    about = "Means over the tokens that attend, all but [CLS] and [SEP]."
+    return [note(about), tag("dl.meanings", meanings)]
 
 
 def _all_values(name: str, values: np.ndarray) -> Markup:
-    _, layers, heads = values.shape
     rows = [
         [layer + 1, head + 1, *(f"{value:.4f}" for value in values[:, layer, head].tolist())]
-        for layer in range(layers)
-        for head in range(heads)
+        for layer, head in np.ndindex(values.shape[1:])
     ]
-    header = ["layer", "head", *STATISTICS]
-    caption = f"All statistics of the {name}"
-    return tables.opened(
-        caption, tables.table(header, rows, caption=caption, text_columns=0, copy=True)
-    )
+    header, caption = ["layer", "head", *STATISTICS], f"All statistics of the {name}"
+    table = tables.table(header, rows, caption=caption, text_columns=0, copy=True)
+    return tables.opened(caption, table)

@@ -17,6 +17,14 @@ const attentionViews = (() => {
     return item;
   }
 
+  // [down, right] of an arrow key, which then does not scroll.
+  function arrowOf(event) {
+    const steps = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+    if (steps[event.key]) event.preventDefault();
+    return steps[event.key];
+  }
+  const limited = (number, count) => Math.max(0, Math.min(count - 1, number));
+
   const share = (name, value) => make("span", {class: "share"}, make("b", {}, name), ` ${shown(value)} `);
   const cut = (name, letters) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
 
@@ -110,14 +118,15 @@ const attentionViews = (() => {
     picture.addEventListener("keydown", (event) => {
       const at = tokenOf(event);
       if (!at) return;
-      const move = {ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0]}[event.key];
-      if (move) {
-        const side = Math.max(0, Math.min(1, at[0] + move[0]));
-        const next = Math.max(0, Math.min(tokens[side].length - 1, at[1] + move[1]));
-        tokens.flat().forEach((token) => { token.tabIndex = -1; });
-        tokens[side][next].tabIndex = 0;
-        tokens[side][next].focus();
-      } else if (event.key === "Enter" || event.key === " ") toggle(at);
+      const arrow = arrowOf(event);
+      if (arrow) {
+        const side = limited(at[0] + arrow[1], 2);
+        const next = tokens[side][limited(at[1] + arrow[0], tokens[side].length)];
+        tokens.flat().forEach((token) => { token.tabIndex = token === next ? 0 : -1; });
+        next.focus();
+        return;
+      }
+      if (event.key === "Enter" || event.key === " ") toggle(at);
       else if (event.key === "Escape") { state.pinned.clear(); highlight(at); }
       else return;
       event.preventDefault();
@@ -156,7 +165,7 @@ const attentionViews = (() => {
     picture.append(frame, cursor);
 
     function show(i, j) {
-      state.cursor = [Math.max(0, Math.min(rows.length - 1, i)), Math.max(0, Math.min(n - 1, j))];
+      state.cursor = [limited(i, rows.length), limited(j, n)];
       const [row, column] = state.cursor;
       cursor.setAttribute("x", label + column * size);
       cursor.setAttribute("y", label + row * size);
@@ -169,14 +178,12 @@ const attentionViews = (() => {
         Math.floor((event.clientX - area.left - label) / size));
     });
     picture.addEventListener("keydown", (event) => {
-      const step = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key];
-      if (!step) return;
-      event.preventDefault();
-      show(state.cursor[0] + step[0], state.cursor[1] + step[1]);
+      const arrow = arrowOf(event);
+      if (arrow) show(state.cursor[0] + arrow[0], state.cursor[1] + arrow[1]);
     });
     box.replaceChildren(picture);
     if (table.length) show(...state.cursor);
   }
 
-  return {make, level, shown, drawLines, drawMatrix};
+  return {make, level, shown, arrowOf, limited, drawLines, drawMatrix};
 })();

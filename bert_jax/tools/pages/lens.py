@@ -22,34 +22,25 @@ def lens(arrays: Mapping[str, np.ndarray], no_lens: str = "") -> Content:
         return note(no_lens)
     if "lens_tokens" not in arrays:
         return note("The text has no [MASK]: replace a word by one to see what is predicted.")
-    answers = arrays["lens_answers"].tolist()
     header = ["After", *(_place(arrays, i) for i in arrays["lens_positions"].tolist())]
-    layers = len(arrays["lens_tokens"])
-    names = ["Embeddings", *(f"Layer {i}" for i in range(1, layers))]
-    rows = []
-    for layer in reversed(range(layers)):
-        cells = [
-            _candidates(
-                arrays["lens_tokens"][layer, i].tolist(),
-                arrays["lens_probabilities"][layer, i].tolist(),
-                answer,
-                float(arrays["lens_answer_probabilities"][layer, i]),
-            )
-            for i, answer in enumerate(answers)
-        ]
-        rows.append([names[layer], *cells])
+    names = ["Embeddings", *(f"Layer {i}" for i in range(1, len(arrays["lens_tokens"])))]
+    columns = (
+        arrays[f"lens_{name}"].tolist()
+        for name in ("tokens", "probabilities", "answer_probabilities")
+    )
+    rows = [
+        [name, *map(_candidates, *of_layer, arrays["lens_answers"].tolist())]
+        for name, *of_layer in zip(names, *columns, strict=True)
+    ]
     what = "the next token" if arrays["lens_offset"] else "the answer of the last layer"
+    caption = "Predictions of the layers"
+    grid = tables.table(header, rows[::-1], caption=caption, text_columns=len(header))
     return [
         note(
             "The head that predicts words, applied to the hidden states after each layer; the last"
             f" layer's row is what the model predicts. Underlined, and the shade of a cell: {what}."
         ),
-        tag(
-            "div.lens",
-            tables.table(
-                header, rows, caption="Predictions of the layers", text_columns=len(header)
-            ),
-        ),
+        tag("div.lens", grid),
     ]
 
 
@@ -65,7 +56,7 @@ def _place(arrays: Mapping[str, np.ndarray], position: int) -> Markup:
 
 
 def _candidates(
-    tokens: Sequence[str], probabilities: Sequence[float], answer: str, of_answer: float
+    tokens: Sequence[str], probabilities: Sequence[float], of_answer: float, answer: str
 ) -> Markup:
     def one(token: str, value: float, before: str = "") -> Markup:
         shown = tag("bdi", tag("u", token) if token == answer else token)

@@ -1,0 +1,252 @@
+"""The page of attention: what it holds, that text in it is only text, and what the script draws."""
+
+import base64
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from bert_jax.scores.attention import STATISTICS, attention_of_words
+from bert_jax.tools.pages.attention import MOST_WEIGHTS, Origin, attention_page, check_size
+from tests.tools.pages.attention_arrays import SPANS, TOKENS, WORDS, make_arrays
+from tests.tools.pages.made_runs import read_page
+
+ORIGIN = Origin("run", "bert for pretraining", ("It purred [MASK].", "It."), "4 rows of in.txt")
+ARRAYS = make_arrays()
+NEXT = list(STATISTICS).index("next")
+
+
+def make_page(origin=ORIGIN, without=(), **changes):
+    arrays = {name: array for name, array in (ARRAYS | changes).items() if name not in without}
+    return attention_page(origin, arrays)
+
+
+def data_of(root):
+    (script,) = root.find("script", id="attention-data")
+    return json.loads(script.text)
+
+
+def lens_of(root):
+    (table,) = (table for table in root.find("table") if "Embeddings" in table.text)
+    return [[cell for cell in row.children] for row in table.find("tr")]
+
+
+def test_a_page_holds_the_arrays_to_three_digits_and_asks_for_nothing():
+    page = make_page()
+    assert page == make_page()
+    assert not re.search(r"(src|href)=\"(?!#)|url\(|@import|https?://(?!www.w3.org)", page)
+    data = data_of(read_page(page))
+    weights = np.frombuffer(base64.b64decode(data["weights"]), "<u2") / 1000
+    found = weights.reshape(ARRAYS["attention"].shape)
+    np.testing.assert_allclose(found, ARRAYS["attention"], rtol=0, atol=5.01e-4)
+    for sample in ("text", "sample"):
+        values = [data["values"][sample][name] for name in STATISTICS]
+        expected = ARRAYS[f"{sample}_statistics"].reshape(len(STATISTICS), -1)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=5.01e-5)
+    found = [data[name] for name in ("tokens", "words", "spans")]
+    assert found == [TOKENS, WORDS, SPANS.tolist()]
+
+
+def test_text_is_only_text():
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028\ud800"
+    texts = {name: evil for name in ("name", "model", "sample")} | {"texts": (evil, evil)}
+    names = ("tokens", "words", "lens_tokens", "lens_answers")
+    arrays = {name: np.full(ARRAYS[name].shape, evil) for name in names}
+    hostile = read_page(make_page(dataclasses.replace(ORIGIN, **texts), **arrays))
+    assert not list(hostile.find("img"))
+    assert len(list(hostile.find("script"))) == len(list(read_page(make_page()).find("script")))
+    assert data_of(hostile)["tokens"] == [evil] * 9
+    assert [h1.text for h1 in hostile.find("h1")] == [f"Attention of {evil}"]
+
+
+def test_predictions_of_the_layers():
+    """From the last layer down to the embeddings; what is right is underlined and shaded."""
+    header, last, _, first = rows = lens_of(read_page(make_page()))
+    names = [cells[0].text for cells in rows]
+    assert names == ["After", "Layer 2", "Layer 1", "Embeddings"]
+    assert header[1].text == "[CLS] it purred [MASK] . [SEP] it"
+    texts = [[span.text for span in cells[1].find("span")] for cells in (last, first)]
+    # The answer follows the candidates of a layer that does not have it.
+    assert texts == [["loudly 60%", "well 30%"], ["sat 2%", "cat 1%", "… loudly < 0.01%"]]
+    assert [u.text for u in last[1].find("u")] == ["loudly"]
+    (cell,) = last[1].find("div")
+    assert "color-mix(in srgb, var(--c0) 18%, transparent)" in cell.attributes["style"]
+
+
+def test_predictions_of_next_tokens_name_what_comes_next():
+    page = make_page(lens_offset=np.array(1, np.int32), lens_positions=np.array([3], np.int32))
+    assert lens_of(read_page(page))[0][1].text == "it pur ##red [MASK]"
+    assert "the shade of a cell: the next token." in page
+
+
+def test_a_line_says_why_there_are_no_predictions():
+    reason = "imported without a head that predicts words."
+    for page, line in (
+        (make_page(dataclasses.replace(ORIGIN, no_lens=reason)), reason),
+        (make_page(without=["lens_tokens"]), "The text has no [MASK]: replace a word"),
+    ):
+        assert line in page and "Embeddings" not in page
+
+
+def test_a_text_that_is_too_long_for_a_page():
+    most = int((MOST_WEIGHTS / 144) ** 0.5)
+    check_size(12, 12, most)
+    with pytest.raises(ValueError, match=f"has {most + 1} tokens, and a page has room for {most}"):
+        check_size(12, 12, most + 1)
+
+
+# ------------------------------------------------------------------ in Chromium
+
+
+@pytest.fixture
+def show(visit, tmp_path):
+    """Returns the function (page, **options of `visit`) -> the opened page."""
+
+    def show(page, **options):
+        (tmp_path / "attention.html").write_text(page)
+        return visit((tmp_path / "attention.html").as_uri(), **options)
+
+    return show
+
+
+def choose(page, name, value):
+    page.check(f"input[name={name}][value='{value}']", force=True)
+
+
+def readout(page):
+    return " ".join(page.inner_text("#readout").split())
+
+
+# Reads all cells of the matrix with the arrow keys.
+READ_MATRIX = """([rows, columns]) => {
+  const picture = document.querySelector("#drawing svg"), found = [];
+  const press = (key) => picture.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) {
+      found.push(document.getElementById("readout").textContent.trim());
+      press("ArrowRight");
+    }
+    press("ArrowDown");
+    for (let j = 0; j < columns; j++) press("ArrowLeft");
+  }
+  return found;
+}"""
+
+
+def matrix(page, rows, columns):
+    """Returns the values of all cells, whose names are those expected."""
+    choose(page, "view", "matrix")
+    found = [line.rsplit(" ", 1) for line in page.evaluate(READ_MATRIX, [len(rows), len(columns)])]
+    expected = [f"{row} attends to {column}" for row in rows for column in columns]
+    assert [" ".join(name.split()) for name, _ in found] == expected
+    return np.array([float(value) for _, value in found]).reshape(len(rows), len(columns))
+
+
+def test_the_values_of_words_and_tokens(show):
+    """Of all words, from A to B, and without special tokens; words are merged by the script."""
+    page = show(make_page())
+    page.click("[data-place='1,2']")
+    of_words = attention_of_words(ARRAYS["attention"], SPANS)[1, 2]
+    np.testing.assert_allclose(matrix(page, WORDS, WORDS), of_words, rtol=0, atol=2.1e-3)
+    choose(page, "way", "01")
+    found = matrix(page, WORDS[:6], WORDS[6:])
+    np.testing.assert_allclose(found, of_words[:6, 6:], rtol=0, atol=2.1e-3)
+    page.uncheck("input[name=special]")
+    choose(page, "way", "00")
+    choose(page, "unit", "tokens")
+    found = matrix(page, TOKENS[1:6], TOKENS[1:6])
+    expected = ARRAYS["attention"][1, 2, 1:6, 1:6]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1.1e-3)
+
+
+def test_lines_are_those_of_the_token_that_is_looked_at(show):
+    page = show(make_page())
+    choose(page, "unit", "tokens")
+    place = page.get_attribute(".heads button[aria-pressed=true]", "data-place")
+    weights = ARRAYS["attention"][tuple(map(int, place.split(",")))]
+    visible = page.locator("#drawing .arc:not(.off)")
+    assert visible.count() == (np.round(weights, 3) >= 0.005).sum()
+    page.hover("[data-token='0,3']")
+    assert visible.count() == (np.round(weights[3], 3) >= 0.005).sum()
+    best = int(weights[3].argmax())
+    assert readout(page).startswith(f"##red attends to {TOKENS[best]} {weights[3, best]:.3f}")
+    page.hover("[data-token='1,4']")
+    assert visible.count() == (np.round(weights[:, 4], 3) >= 0.005).sum()
+    best = int(weights[:, 4].argmax())
+    assert readout(page).startswith(f"[MASK] is attended to by {TOKENS[best]}")
+    # Two tokens stay chosen: the mean of both.
+    page.click("[data-token='0,1']")
+    page.click("[data-token='0,3']")
+    page.hover("h1")
+    both = weights[[1, 3]].mean(0)
+    best = int(both.argmax())
+    pattern = rf"it \+ ##red attend to {re.escape(TOKENS[best])} 0\.(\d+)"
+    match = re.match(pattern, readout(page))
+    assert match and abs(float(f"0.{match[1]}") - both[best]) < 2e-3
+
+
+def test_everything_is_done_with_the_keyboard(show):
+    page = show(make_page(), width=380)
+    start = page.get_attribute(".heads button[aria-pressed=true]", "data-place")
+    layer, head = map(int, start.split(","))
+    page.focus(".heads button[tabindex='0']")
+    page.keyboard.press("ArrowUp" if layer else "ArrowDown")
+    assert page.inner_text("#head") == f"Layer {2 - layer}, head {head + 1}"
+    page.focus("#drawing [tabindex='0']")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("[data-token='0,1']", "aria-pressed") == "true"
+    assert readout(page).startswith("it attends to ")
+    page.keyboard.press("Escape")
+    assert page.get_attribute("[data-token='0,1']", "aria-pressed") == "false"
+
+
+def test_statistics_of_heads_and_links_to_them(show):
+    page = show(make_page())
+    page.select_option("select[name=of]", "sample")
+    page.select_option("select[name=show]", "next")
+    values = ARRAYS["sample_statistics"][NEXT]
+    for (layer, head), value in np.ndenumerate(values):
+        button = page.locator(f"[data-place='{layer},{head}']")
+        label = button.get_attribute("aria-label")
+        assert label == f"Layer {layer + 1}, head {head + 1}: {value:.3f}"
+        color = button.evaluate("b => getComputedStyle(b).backgroundColor")
+        alpha = [float(number) for number in re.findall(r"[\d.]+", color)][3:] or [1.0]
+        assert alpha == pytest.approx([value / values.max()], abs=0.01)
+    link = page.locator("td:has-text('Share on the next token') + td a").first
+    layer, head = np.unravel_index(values.argmax(), values.shape)
+    name = f"Layer {layer + 1}, head {head + 1}"
+    assert link.get_attribute("aria-label") == f"{name}: {values.max():.2f}"
+    link.click()
+    assert page.inner_text("#head") == name
+    assert f"next {values.max():.3f}" in page.inner_text("#head-values")
+
+
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (380, "dark")])
+def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(show, width, scheme):
+    """With the picture of either view, and with pictures and statistics of heads."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = show(make_page(), width=width, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    for view, cells in (("lines", "attention"), ("matrix", "next")):
+        choose(page, "view", view)
+        page.select_option("select[name=show]", cells)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        found = Axe().run(page)
+        assert not found.violations_count, found.generate_report()
+
+
+def test_a_sample_without_a_text(show):
+    arrays = {name: ARRAYS[name] for name in ("statistics", "sample_statistics")}
+    content = attention_page(dataclasses.replace(ORIGIN, texts=()), arrays)
+    root = read_page(content)
+    assert "weights" not in data_of(root) and 'id="drawing"' not in content
+    assert [h2.text for h2 in root.find("h2")] == ["Heads", "Statistics of all heads"]
+    page = show(content)
+    page.select_option("select[name=show]", "next")
+    assert page.locator(".heads button").count() == 6
+    page.click(".heads button >> nth=4")
+    assert page.get_attribute(".heads button >> nth=4", "aria-pressed") == "true"
