@@ -6,7 +6,7 @@
 The files are TSV, CSV or JSON lines; `data.text_a`, `data.text_b` and `data.label` name the
 columns. `head.problem_type=multi` allows any number of labels (`data.label_separator`, or several
 columns of 0 and 1: `data.label=a,b,c`). `head.problem_type=regression` is for numbers, with other
-scores: `metrics=('pearson',)` and `checkpoint.best_metric=pearson`. Scores of classes are
+scores: `metrics=('pearson',)`. Scores of classes are
 accuracy, f1 (for two labels: of the second in alphabetical order), macro_f1 and matthews. All
 fields are in docs/configuration.md.
 """

@@ -55,5 +55,4 @@ def get_config(name: str = "mrpc") -> ConfigDict:
         config.data.train, config.data.eval = "tfds:glue/mnli[train]", ""
     config.metrics = METRICS[name]
     config.published_score, config.published_in = PUBLISHED.get(name, (0.0, ""))
-    config.checkpoint.best_metric = METRICS[name][0]
     return config

@@ -124,7 +124,7 @@ def test_every_fine_tuning_has_what_it_asks_for(name):
     """Metrics, columns and published sets exist."""
     config = get_config(name)
     assert make_task_data(parse(config)).metrics == config.metrics
-    assert config.checkpoint.best_metric == config.metrics[0]
+    assert parse(config).best_metric == config.metrics[0]
 
 
 def test_the_values_of_base_are_those_of_its_golden_file():

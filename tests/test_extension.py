@@ -199,7 +199,7 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
     values = evaluate(store.load(run.workdir), run.workdir)
     steps = [row for row in metrics_of(run.workdir) if row["split"] == "validation"]
     if run.config.checkpoint.use == "best":
-        best = run.config.checkpoint.best_metric
+        best = run.config.best_metric
         expected = max(steps, key=lambda row: row[best])
     else:
         expected = steps[-1]

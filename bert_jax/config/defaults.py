@@ -59,7 +59,7 @@ def tagging(tags: str = "entities") -> FinetuningConfig:
         data=LabelledConfig(text_a="", label="", batch_by="tokens"),
         head=HeadConfig(entities=tags == "entities"),
         metrics=metrics,
-    ).replace({"checkpoint.best_metric": metrics[0]})
+    )
 
 
 def span() -> FinetuningConfig:
@@ -69,7 +69,6 @@ def span() -> FinetuningConfig:
             "max_length": 384,
             "optimizer.learning_rate": 5e-5,
             "metrics": ("f1", "exact_match"),
-            "checkpoint.best_metric": "f1",
         }
     )
 

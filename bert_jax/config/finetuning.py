@@ -42,7 +42,7 @@ class FinetuningConfig(RunConfig):
     log: LogConfig = LogConfig(every="10%")
     eval: EvalConfig = EvalConfig(every="1 epoch")
     checkpoint: CheckpointConfig = CheckpointConfig(
-        every="1 epoch", keep=1, best_metric="accuracy", use="best"
+        every="1 epoch", keep=1, best_metric="", use="best"
     )
 
     has_corpus: ClassVar[bool] = False

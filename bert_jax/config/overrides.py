@@ -10,7 +10,6 @@ A value has the type of its field:
 """
 
 import ast
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config.group import flatten
-from bert_jax.config.renames import check_names
+from bert_jax.config.renames import check_names, suggestion
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 
@@ -63,9 +62,9 @@ def type_of(config: ConfigDict, name: str) -> type:
     for part in parts:
         if not isinstance(group, ConfigDict) or part not in group:
             check_names([name], is_labelled=True)
-            raise UserError(
-                f"There is no configuration field {part!r}: {_hint(config, group, part)}"
-            )
+            near = group.keys() if isinstance(group, ConfigDict) else ()
+            hint = suggestion(part, near, (field for field, _ in flatten(config)))
+            raise UserError(f"There is no configuration field {part!r}: {hint}")
         kind, group = group.get_type(part), group[part]
     if isinstance(group, ConfigDict | dict):
         raise UserError(
@@ -73,17 +72,6 @@ def type_of(config: ConfigDict, name: str) -> type:
             f" --config.{name}.FIELD=VALUE."
         )
     return kind
-
-
-def _hint(config: ConfigDict, group: Any, part: str) -> str:
-    """Returns a suggestion for a name that is not in a group: a similar one, or another group's."""
-    near = list(group.keys()) if isinstance(group, ConfigDict) else []
-    if close := difflib.get_close_matches(part, near, 1):
-        return f"did you mean {close[0]!r}?"
-    elsewhere = [name for name, _ in flatten(config) if name.endswith(f".{part}")]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]!r}?"
-    return "docs/configuration.md has them all."
 
 
 def _parse(text: str, kind: type) -> Any:

@@ -118,6 +118,11 @@ class RunConfig(Group):
         """Names that `checkpoint.best_metric` may have, in addition to `loss`."""
         return self.metrics or PRETRAINING_METRICS
 
+    @property
+    def best_metric(self) -> str:
+        """Metric that selects the best checkpoint."""
+        return self.checkpoint.best_metric or next(iter(self.metrics), "loss")
+
     def num_predictions(self, sequence_length: int) -> int:
         """Returns the maximum masked positions of a sequence; 0 without masked-LM training."""
         return 0
@@ -177,7 +182,7 @@ class RunConfig(Group):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
         for phase in self.make_phases(0):
             self._check_phase(phase)
-        best, known = self.checkpoint.best_metric, ("loss", *self.known_metrics)
+        best, known = self.best_metric, ("loss", *self.known_metrics)
         if best not in known:
             raise UserError(f"checkpoint.best_metric={best!r} must be one of {', '.join(known)}.")
 
@@ -314,7 +319,7 @@ class PretrainingConfig(RunConfig):
                 "model.next_sentence=True needs config.data.segments='pairs', not"
                 f" {self.data.segments!r}, which has no second segment: change one of the two."
             )
-        best = self.checkpoint.best_metric
+        best = self.best_metric
         if not self.model.next_sentence and best.startswith("next_sentence"):
             raise UserError(
                 f"checkpoint.best_metric={best!r} is not measured with"

@@ -117,7 +117,6 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         values["head.problem_type"] = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
             values["metrics"] = ("spearman", "pearson")
-            values["checkpoint.best_metric"] = "spearman"
     longest = model.max_position_embeddings
     if isinstance(config, PretrainingConfig):
         if config.data.segments == "pairs" and not model.next_sentence:

@@ -52,7 +52,10 @@ def format_of(path: str) -> str:
     if name := next((name for name, row in FORMATS.items() if row.matches(path)), ""):
         return name
     if not os.path.exists(path):
-        raise UserError(f"{path}: no such file or folder.")
+        raise UserError(
+            f"{path}: no such file or folder: give a workdir, or a folder of Hugging Face,"
+            " google-research/bert, bilm-tf or OpenAI on this machine; nothing is downloaded."
+        )
     raise UserError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
         f" {huggingface.WEIGHTS}), nor one of google-research/bert (with {google.CONFIG}), of"

@@ -124,7 +124,7 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     tokenizer = load_fitting_tokenizer(config, workdir)
 
     def restore(like: Any) -> tuple[Any, str]:
-        with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+        with open_chosen(workdir, config) as (checkpoints, step):
             return checkpoints.restore_params(step, like), checkpoints.fingerprint(step)
 
     new_rows, untrained = untrained_rows(workdir), untrained_params(workdir)

@@ -132,7 +132,7 @@ class ClassificationData(Labelled):
             metrics,
             METRICS[kind],
             f", the metrics for head.problem_type={kind!r}: set for example"
-            f" --config.metrics=\"('{first}',)\" and --config.checkpoint.best_metric={first}",
+            f" --config.metrics=\"('{first}',)\"",
         )
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()
@@ -145,15 +145,15 @@ class ClassificationData(Labelled):
         )
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
-        if not labelled and self._is_plain(path):
+        if not labelled and self.is_plain(path):
             return read_plain_texts(path, counts)
         if self.published:
             return self.published.read(path, counts, labelled)
         assert self.columns is not None
         return read_table(path, self.columns, counts, labelled)
 
-    def _is_plain(self, path: str) -> bool:
-        """Whether each line of a file is a text: a .txt without the columns of the task."""
+    def is_plain(self, path: str) -> bool:
+        """Returns whether each line of a file is a text: a .txt without the columns of the task."""
         if ending_of(path) != ".txt" or not os.path.isfile(path):
             return False
         cells = first_row(path)

@@ -27,7 +27,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
 
-from bert_jax.config.groups import CheckpointConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes
 from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.files import buckets
@@ -328,15 +328,15 @@ class Checkpoints:
 
 
 @contextlib.contextmanager
-def open_chosen(workdir: str, settings: CheckpointConfig) -> Iterator[tuple[Checkpoints, int]]:
+def open_chosen(workdir: str, config: RunConfig) -> Iterator[tuple[Checkpoints, int]]:
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
 
     Raises:
       UserError: there is no intact checkpoint.
     """
-    reading = Checkpoints(workdir, best_metric=settings.best_metric, read_only=True)
+    reading = Checkpoints(workdir, best_metric=config.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
-        yield checkpoints, checkpoints.chosen_step(settings.use)
+        yield checkpoints, checkpoints.chosen_step(config.checkpoint.use)
 
 
 def has_imported_params_only(workdir: str) -> bool:

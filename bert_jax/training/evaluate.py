@@ -50,7 +50,7 @@ def evaluate(
     """
     listener = listener or Listener()
     make_task_data(config).check_trained(untrained_params(workdir), workdir)
-    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+    with open_chosen(workdir, config) as (checkpoints, step):
         run = open_run(config, workdir, to_train=False, log=listener.line)
         phase = run.phase_at(step - 1)
         like = abstract_params(run.task_at(phase), run.mesh)

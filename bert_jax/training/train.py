@@ -91,7 +91,7 @@ def train(
         workdir,
         keep=config.checkpoint.keep,
         keep_best=config.checkpoint.keep_best,
-        best_metric=config.checkpoint.best_metric,
+        best_metric=config.best_metric,
     )
     state, meta = restore_or_init(run, checkpoints, listener)
     step = int(state.step)
@@ -111,7 +111,7 @@ def train(
     # ---------------------------------------------------------------- loop
     early_stopping = EarlyStopping(
         config.eval.patience,
-        config.checkpoint.best_metric,
+        config.best_metric,
         metrics.read_evaluations(workdir, step),
     )
     reporter = Reporter(run, listener, state, metrics.Totals(meta.get("totals")))

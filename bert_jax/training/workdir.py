@@ -53,7 +53,7 @@ def open_workdir(workdir: str) -> LoadedModel:
     if not (vocabulary := find_vocabulary(workdir)):
         raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
     grows = reads_new_words(config.model)
-    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+    with open_chosen(workdir, config) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
     return LoadedModel(
         source=f"{workdir}, step {step}",

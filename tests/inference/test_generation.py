@@ -37,7 +37,7 @@ def generator(workdir) -> Generator:
 def logits_of(workdir, generator):
     """Returns a function of ids -> the logits of the next word, from the whole row of 24."""
     config = store.load(workdir)
-    with open_chosen(workdir, config.checkpoint) as (checkpoints, step):
+    with open_chosen(workdir, config) as (checkpoints, step):
         params = checkpoints.read_params(step)
     model = CausalLMModel(generator.encoder)
 

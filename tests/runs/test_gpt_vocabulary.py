@@ -98,7 +98,7 @@ def pretrained(files, num_pieces, tmp_path_factory) -> str:
 
 
 def params_of(workdir):
-    with open_chosen(workdir, store.load(workdir).checkpoint) as (checkpoints, step):
+    with open_chosen(workdir, store.load(workdir)) as (checkpoints, step):
         return flatten(checkpoints.read_params(step))
 
 

@@ -102,7 +102,7 @@ class Run:
 
     def params(self, use="newest"):
         """Parameters of a checkpoint by path, and its step."""
-        name = self.config.checkpoint.best_metric
+        name = self.config.best_metric
         reading = Checkpoints(str(self.workdir), best_metric=name, read_only=True)
         with contextlib.closing(reading) as checkpoints:
             step = checkpoints.chosen_step(use)

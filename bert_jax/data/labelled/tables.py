@@ -2,7 +2,8 @@ r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, datasets, 
 
     form     recognized by                        rules
     TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
-    CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends
+    CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends;
+                                                  a header without commas is split at ; or tabs
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
     dataset  tfds:NAME or tfds:NAME[SPLIT]        a record is an object; `idx` is its id
@@ -175,7 +176,9 @@ def read_rows(
         yield from read_objects(source, counts)
         return
     header: list[Any] = []
-    for number, row in (_csv_cells if form == "csv" else _tsv_cells)(source, counts):
+    separator = _separator(source) if has_header else ","
+    cells = _csv_cells(source, counts, separator) if form == "csv" else _tsv_cells(source, counts)
+    for number, row in cells:
         where = place(source, number)
         if not header:
             header = _checked_header(row, source) if has_header else list(range(len(row)))
@@ -215,10 +218,17 @@ def _tsv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
             counts["blank_lines"] += 1
 
 
-def _csv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
+def _separator(path: str) -> str:
+    """Returns the separator of a CSV: "," or, if its header has none, ";" or a tab."""
+    header = next((line for _, line in read_lines(path, Counter()) if line.strip()), "")
+    return next((mark for mark in ",;\t" if mark in header), ",")
+
+
+def _csv_cells(path: str, counts: Counter, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the first line, cells) of each row."""
     csv.field_size_limit(_MAX_FIELD)
-    reader = csv.reader((line + "\n" for _, line in read_lines(path, counts)), strict=True)
+    lines = (line + "\n" for _, line in read_lines(path, counts))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     number = 1
     try:
         for row in reader:

@@ -2,7 +2,7 @@
 
 The input has the form of the training files, labels left out, or (.txt) a text a line; for a model
 that fills in masks, texts as tasks/pretraining.py describes them. The output has a JSON object for
-each example, in the same order; the ending of its name may choose a form of `published`.
+each example, in the same order; the ending of its name may choose a table or a form of `published`.
 
 Until all examples are done, the output is in OUTPUT.unfinished. OUTPUT.unfinished.json has its
 origin and the number of complete predictions.
@@ -28,7 +28,7 @@ from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tasks.task import Prediction
 from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.outputs.progress import Progress
-from bert_jax.tools.outputs.published import published_writer
+from bert_jax.tools.outputs.published import make_writer
 from bert_jax.training.listener import Listener
 from bert_jax.training.workdir import untrained_params
 
@@ -57,7 +57,7 @@ def predict(
     data.check_trained(untrained_params(workdir), workdir)
     is_dataset = input_path.startswith("tfds:") and data.labels is not None
     check_files("" if is_dataset else input_path, output_path)
-    write = published_writer(config.task, data, output_path)
+    write = make_writer(config.task, data, input_path, output_path)
     # An invalid last example is reported before the parameters are read.
     tokenizer = load_fitting_tokenizer(config, workdir)
     count, counts, digest = 0, Counter(), hashlib.sha256()

@@ -1,4 +1,7 @@
-"""Predictions in the forms in which published sets are scored, by the ending of the output's name.
+"""Predictions in other forms than JSON lines, by the ending of the output's name.
+
+.csv     the input's columns, and the prediction's (`tables`); .tsv too, except of published sets,
+         whose scoring programs read:
 
 .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
 .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
@@ -15,6 +18,7 @@ from typing import Any
 from bert_jax.data.labelled.published_sets import GLUE, TextTask, number_of
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
+from bert_jax.tools.outputs import tables
 
 
 def _read(lines_path: str) -> Iterator[dict[str, Any]]:
@@ -121,18 +125,28 @@ _FORMS: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[Any, str, str]
 }
 
 
-def published_writer(task: str, data: Any, output_path: str) -> Callable[[str, str], None] | None:
-    """Returns the function (JSON lines' path, output's path) that writes a published form.
+def make_writer(
+    task: str, data: Any, input_path: str, output_path: str
+) -> Callable[[str, str], None] | None:
+    """Returns the function (JSON lines' path, output's path) that writes another form.
 
     Args:
       task: name of the task.
       data: its host side.
+      input_path: the examples, whose columns a table keeps.
       output_path: its ending selects the form; None for others, which get JSON lines.
 
     Raises:
       UserError: the form is another task's, or the form cannot have that path.
     """
     ending = os.path.splitext(output_path)[1]
+    if ending in (".csv", ".tsv") and tables.has_tables(data) and os.path.isfile(input_path):
+        return functools.partial(tables.write_table, data, input_path)
+    if ending == ".csv":
+        raise UserError(
+            f"--output={output_path}: predictions of config.task={task!r} for this input have no"
+            " columns: take another ending, such as .jsonl."
+        )
     for name, (of_form, check, write) in _FORMS.items():
         if of_form != ending:
             continue

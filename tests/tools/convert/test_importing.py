@@ -283,7 +283,7 @@ def test_labels_keep_their_order_and_are_entities_where_all_are(save, labels, ar
     assert loaded.labels == tuple(labels.split())
     config = loaded.config
     assert config.head.entities is are_entities
-    assert config.metrics[0] == config.checkpoint.best_metric == ("accuracy", "f1")[are_entities]
+    assert config.metrics[0] == config.best_metric == ("accuracy", "f1")[are_entities]
 
 
 def test_the_real_minilm(tmp_path):

@@ -1,6 +1,9 @@
 """Predictions of fine-tuned runs: their published forms, and refused inputs."""
 
+import csv
+import io
 import json
+import shutil
 
 import pytest
 
@@ -15,6 +18,7 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
     """Returns the text of the output; no other file is left in its folder."""
     (tmp_path / name).write_text(content)
     folder = tmp_path / "out"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     predict(*run, str(tmp_path / name), str(folder / output), listener=Terminal())
     names = {path.name for path in folder.iterdir()} - {"output.na_probs.json"}
@@ -23,6 +27,49 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
 
 
 # ------------------------------------------------------------------ forms
+
+
+@pytest.mark.parametrize(
+    "name, content, header",
+    [
+        ("in.csv", 'no,text_a\n7,"the, ""list"""\n3,naive\n', "no,text_a"),
+        ("in.csv", 'no;text_a\n7;"the, ""list"""\n3;naive\n', "no,text_a"),
+        ("in.jsonl", '{"text_a": "the list", "no": [7, 1]}\n{"text_a": "naive"}\n', "text_a,no"),
+        ("in.txt", "the list\nnaive\n", "text"),
+    ],
+)
+def test_a_table_keeps_the_columns_of_its_input(classifier, tmp_path, name, content, header):
+    found = list(csv.reader(io.StringIO(predicted(classifier, tmp_path, content, name, "out.csv"))))
+    assert found[0] == [*header.split(","), "predicted_label", "probability"]
+    expected = {
+        "no,text_a": [["7", 'the, "list"'], ["3", "naive"]],
+        "text_a,no": [["the list", "[7, 1]"], ["naive", ""]],
+        "text": [["the list"], ["naive"]],
+    }[header]
+    assert [row[:-2] for row in found[1:]] == expected
+    predictions = list(
+        map(json.loads, predicted(classifier, tmp_path, content, name, "o.jsonl").splitlines())
+    )
+    for row, prediction in zip(found[1:], predictions, strict=True):
+        assert row[-2] == prediction["label"]
+        best = max(prediction["probabilities"].values())
+        assert float(row[-1]) == pytest.approx(best, abs=1e-5)
+
+
+def test_tables_of_numbers_of_several_labels_and_of_choices(make_run, tmp_path):
+    run = make_run("classification", head__problem_type="regression", metrics=("pearson",))
+    header, row = predicted(run, tmp_path, "text_a\nthe list\n", output="o.tsv").splitlines()
+    assert header == "text_a\tpredicted_value" and float(row.split("\t")[1]) < 1e9
+    changes = {"head__problem_type": "multi", "metrics": ("f1",), "labels": ("bad", "good")}
+    run = make_run("classification", data__text_a="0", data__label="1", **changes)  # no header
+    (row,) = predicted(run, tmp_path, "the list\tx\n", output="o.tsv").splitlines()
+    assert row.startswith("the list\tx\t")
+    run = make_run("multiple_choice")
+    content = "sent1,sent2,ending0,ending1\nthe list,is,naive,returned\n"
+    header, row = predicted(run, tmp_path, content, "in.csv", "o.csv").splitlines()
+    names = "sent1,sent2,ending0,ending1,predicted_choice,predicted_ending,probability"
+    assert header == names
+    assert row.split(",")[5] == row.split(",")[2 + int(row.split(",")[4])]
 
 
 def test_an_object_for_each_line(classifier, tmp_path, capsys):
@@ -117,7 +164,8 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
 @pytest.mark.parametrize(
     "name, output, message",
     [
-        ("classification", "MRPC.tsv", "is for what GLUE takes, and this run is none"),
+        ("tagging", "x.csv", "predictions of config.task='tagging' for this input have no columns"),
+        ("glue:rte", "x.csv", "have no columns: take another ending"),
         ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
         ("glue:rte", "MRPC.tsv", "those of this task are RTE.tsv; take .jsonl"),
         ("classification", "lost/x.jsonl", "there is no folder"),

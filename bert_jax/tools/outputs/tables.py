@@ -1,0 +1,80 @@
+"""Predictions beside the columns of their input, as .csv or .tsv."""
+
+import csv
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bert_jax.data.labelled.tables import read_plain_texts, read_rows
+from bert_jax.files.atomic import whole_file
+from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.multiple_choice import MultipleChoiceData
+
+
+def has_tables(data: Any) -> bool:
+    """Returns whether the predictions of a task are values of columns."""
+    is_published = getattr(data, "published", None) is not None
+    return isinstance(data, ClassificationData | MultipleChoiceData) and not is_published
+
+
+def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
+    """Writes the rows of an input, in order, with columns of their predictions at the end.
+
+    The new columns are `predicted_label` and `probability`; `predicted_labels` (multi-label,
+    separated by commas); `predicted_value`; or `predicted_choice`, `predicted_ending` and
+    `probability`. A table without a header stays without one.
+
+    Args:
+      data: host side of the task.
+      input_path: table, JSON lines, or a text a line.
+      lines_path: predictions as JSON lines.
+      path: file to write, .csv or .tsv.
+    """
+    is_tsv = path.endswith(".tsv")
+    with (
+        open(lines_path, encoding="utf-8") as lines,
+        whole_file(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        rows = zip(_input_rows(data, input_path), map(json.loads, lines), strict=True)
+        pairs = (row | _columns(prediction) for row, prediction in rows)
+        first = next(pairs)
+        style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
+        writer = csv.writer(file, lineterminator="\n", **style)
+        if not any(isinstance(name, int) for name in first):
+            writer.writerow(first)
+        for row in itertools.chain([first], pairs):
+            cells = (_cell(row.get(name)) for name in first)
+            # A TSV has no quotes: a cell has neither tabs nor line ends.
+            writer.writerow(" ".join(cell.split()) if is_tsv else cell for cell in cells)
+
+
+def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
+    if isinstance(data, ClassificationData) and data.is_plain(path):
+        return ({"text": example.text_a} for example in read_plain_texts(path, Counter()))
+    has_header = getattr(data.columns, "has_header", True)
+    return (row for _, row in read_rows(path, Counter(), has_header))
+
+
+def _columns(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    probabilities = prediction.get("probabilities", ())
+    if "label" in prediction:
+        label = prediction["label"]
+        return {"predicted_label": label, "probability": probabilities[label]}
+    if "labels" in prediction:
+        return {"predicted_labels": ", ".join(prediction["labels"])}
+    if "value" in prediction:
+        return {"predicted_value": prediction["value"]}
+    choice = prediction["choice"]
+    names = {"predicted_choice": choice, "predicted_ending": prediction["ending"]}
+    return names | {"probability": probabilities[choice]}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
