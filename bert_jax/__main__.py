@@ -3,33 +3,31 @@
 python -m bert_jax COMMAND --help prints the flags of a command and an example.
 """
 
-import difflib
+import importlib
+import inspect
 from collections.abc import Sequence
 
-from bert_jax.files.errors import UserError
-from bert_jax.tools.cli import COMMANDS, load
-from bert_jax.tools.cli.flags import command_line
+from bert_jax.tools.cli import COMMANDS, command_line
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs the command argv[1] with the rest of the command line.
+def main(words: Sequence[str]) -> None:
+    """Runs the command words[0] with the words after it as its flags.
 
     Raises:
-      UserError: there is no such command.
+      UserError: there is no such command, or it cannot use its flags.
     """
-    name = argv[1] if len(argv) > 1 else ""
-    if name in command_line.HELP:
-        print(__doc__)
-        width = max(map(len, COMMANDS))
-        for command, description in COMMANDS.items():
-            print(f"  {command:<{width}}  {description}")
-        return
-    if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, 1, 0.0)
-        hint = f" Did you mean {close[0]}?" if name and close else ""
-        problem = f"Unknown command {name!r}.{hint}" if name else "The command is missing."
-        raise UserError(f"{problem} Available: {', '.join(COMMANDS)}.")
-    load(name).main(argv[1:])
+    lines = (f"\n  {command:<13}  {description}" for command, description in COMMANDS.items())
+    help = f"{__doc__}{''.join(lines)}"
+    name, *words = command_line.choose(words, "command", COMMANDS, help)
+    module = importlib.import_module(f"bert_jax.tools.cli.{name}")
+    path, help = f"bert_jax {name}", module.__doc__
+    if hasattr(module, "COMMANDS"):
+        part, *words = command_line.choose(words, module.KIND, module.COMMANDS, help)
+        run, flags = module.COMMANDS[part]
+        path, help = f"{path} {part}", inspect.getdoc(run)
+    else:
+        run, flags = module.run, module.FLAGS
+    run(command_line.parse(path, help, flags, words))
 
 
 def start() -> None:

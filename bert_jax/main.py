@@ -9,20 +9,15 @@ The same as the commands train, evaluate and predict of `python -m bert_jax`.
 
 from collections.abc import Sequence
 
-from bert_jax.tools.cli import evaluate, predict, train
-from bert_jax.tools.cli.flags import command_line, configuration, run_flags
+from bert_jax.tools.cli import command_line, evaluate, predict, train
 
 MODES = {"train": train, "evaluate": evaluate, "predict": predict}
+MODE = command_line.Flag("mode", "train", "What to do.", choices=tuple(MODES))
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = command_line.Parser("bert_jax.main", __doc__)
-    parser.flag("mode", "train", "What to do.", choices=tuple(MODES))
-    run_flags.add(parser)
-    predict.add_flags(parser)
-    is_trained = command_line.flag_value(argv, "mode") in ("evaluate", "predict")
-    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=is_trained)
-    MODES[flags.mode].run(config, flags)
+def main(words: Sequence[str]) -> None:
+    flags = command_line.parse("bert_jax.main", __doc__, (MODE, *predict.FLAGS), words)
+    MODES[flags.mode].run(flags)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def test_training_is_that_of_the_command(model, files, tmp_path):
     )
     values = [f"--config.{n}={v}" for n, v in given.items() if default[n] != v]
     argv = ["train", "--config=configs/tiny.py", f"--workdir={tmp_path}", *values]
-    run_command(["bert_jax", *argv])
+    run_command(argv)
     ours, commands = map(read_lines, (files / "run/metrics.jsonl", tmp_path / "metrics.jsonl"))
     for row in (*ours, *commands):
         row.pop("speed", None)
@@ -210,7 +210,6 @@ def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp
     folder = classifier.folder
     run_command(
         [
-            "bert_jax",
             "predict",
             f"--workdir={folder}",
             f"--input={tmp_path / 'in.tsv'}",

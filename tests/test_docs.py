@@ -26,8 +26,7 @@ from bert_jax import main
 from bert_jax.config import defaults, store
 from bert_jax.data import init_from
 from bert_jax.files import buckets
-from bert_jax.tools.cli import COMMANDS
-from bert_jax.tools.cli.flags import command_line, configuration
+from bert_jax.tools.cli import COMMANDS, command_line
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = {
@@ -234,26 +233,29 @@ def parse(monkeypatch):
     pre-training: the files that the docs name do not exist. Of a process that a command starts the
     command line is parsed.
     """
-    parse_flags, run_process = command_line.Parser.parse, subprocess.run
+    parse_flags, parse_config, run_process = command_line.parse, store.parse, subprocess.run
 
-    def parse_then_stop(parser, argv):
-        found = parse_flags(parser, argv)
-        if not any("--config" in action.option_strings for action in parser._actions):
+    def parse_then_stop(command, help, flags, words):
+        found = parse_flags(command, help, flags, words)
+        has_config = any(flag.name == "config" for flag in flags)
+        if not has_config or (command, words) == ("bert_jax doctor", []):
             raise Parsed
         return found
 
     def check_then_stop(values, *_):
-        store.parse(values)
+        parse_config(values)
         raise Parsed
 
     def parse_instead(command, **options):
         if command[1:3] == ["-m", "bert_jax"]:
-            return front_door.main(command[2:])
+            return front_door.main(command[3:])
         return run_process(command, **options)
 
+    for name in COMMANDS:  # an import must not keep what is replaced here
+        importlib.import_module(f"bert_jax.tools.cli.{name}")
     monkeypatch.setattr(subprocess, "run", parse_instead)
-    monkeypatch.setattr(command_line.Parser, "parse", parse_then_stop)
-    monkeypatch.setattr(configuration, "parse", check_then_stop)
+    monkeypatch.setattr(command_line, "parse", parse_then_stop)
+    monkeypatch.setattr(store, "parse", check_then_stop)
     monkeypatch.setattr(init_from, "resolve", check_then_stop)
     monkeypatch.setattr(buckets, "local", lambda path: path)
     monkeypatch.setattr(store, "load", lambda _: defaults.pretraining())
@@ -261,7 +263,7 @@ def parse(monkeypatch):
 
     def parse(run: Callable[[list[str]], None], words: list[str]) -> None:
         with pytest.raises(Parsed):
-            run(["bert_jax", *words])
+            run(words)
 
     return parse
 
@@ -334,7 +336,7 @@ def test_commands_in_prose_exist_with_their_flags(name, capsys):
 
 def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
     with contextlib.suppress(SystemExit):
-        run(["bert_jax", *words, "--help"])
+        run([*words, "--help"])
     return capsys.readouterr().out
 
 
@@ -343,9 +345,18 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
     [
         ("python -m bert_jax.main --config=configs/tiny.py --workdir=D --steps=3", "--steps"),
         ("python -m bert_jax.main --config=configs/tinny.py --workdir=D", "configs/tinny.py"),
-        ("python -m bert_jax.main --config=configs/tiny.py --config.modell.x=3", "modell"),
-        ("python -m bert_jax.main --config=configs/tiny.py --config.steps=many", "many"),
-        ("python -m bert_jax.main --config=configs/tiny.py --config.steps=-1", "config.steps"),
+        (
+            "python -m bert_jax.main --config=tiny --workdir=D --config.modell.x=3",
+            "modell",
+        ),
+        (
+            "python -m bert_jax.main --config=tiny --workdir=D --config.steps=many",
+            "many",
+        ),
+        (
+            "python -m bert_jax.main --config=tiny --workdir=D --config.steps=-1",
+            "config.steps",
+        ),
         ("python -m bert_jax.main --config=configs/glue.py:mrcp --workdir=D", "mrcp"),
         ("python -m bert_jax.main --workdir=D", "--config is missing"),
         ("python -m bert_jax.main --config=configs/tiny.py --mode=guess", "guess"),
@@ -360,7 +371,7 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
         ("python -m bert_jax benchmark step --seeds=3", "--seeds"),
         ("python -m bert_jax benchmark prepare --config.seeed=3", "seeed"),
         ("bash launch/quick.sh", "there is no launch/quick.sh"),
-        ("bash launch/local.sh --config=configs/tiny.py --config.seeed=1", "seeed"),
+        ("bash launch/local.sh --workdir=D --config.seeed=1 --config=configs/tiny.py", "seeed"),
         ("pip install -c constraints.txt '.[tests]'", "tests"),
         ("tensorbord --logdir=D", "tensorbord"),
     ],

@@ -1,75 +1,169 @@
-"""The commands in processes of their own: exit codes, errors of one line, no traceback."""
+"""All commands: their help, the error of each before jax is imported, and errors of a run."""
 
+import contextlib
+import io
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
-from bert_jax.tools.cli import COMMANDS
+from bert_jax import main
+from bert_jax.__main__ import main as run_command
+from bert_jax.tools.cli import COMMANDS, command_line
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TINY = "--config=configs/tiny.py"
+COMMANDS_OF_COMMANDS = ("convert", "benchmark")
 WITH_CONFIGURATION = "train evaluate predict prepare features score fill_mask".split()
+# Runs command lines one after the other; "jax" is a module that cannot be imported.
+WITHOUT_JAX = """
+import contextlib, io, json, sys
+sys.modules["jax"] = None
+from tests.test_main import run
+print(json.dumps([run(words) for words in json.load(sys.stdin)]))
+"""
 
 
-def start(*flags: str, command: str = "bert_jax.main", **environment: str):
-    """Runs a command; the timeout is for one that hangs."""
+def run(words: list[str]) -> tuple[int, str, str]:
+    """Runs a command line in this process; returns its exit code and what it prints."""
+    of_main = words[:1] == ["bert_jax.main"]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        sys.argv = words if of_main else ["bert_jax", *words]
+        try:
+            command_line.run(main.main if of_main else run_command)
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
+
+
+def start(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", *command.split(), *flags],
+        [sys.executable, *words],
         cwd=REPOSITORY,
-        env=os.environ | environment,
+        env=os.environ,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=200,
     )
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ([TINY], "--workdir is missing"),
-        ([TINY, "--workdir=DIR", "--config.stepz=1"], "no configuration field 'stepz'"),
-        ([TINY, "--workdir=DIR", "--mode=tain"], "should be one of <train|evaluate|predict>"),
-        (["--workdir=DIR", "--mode=evaluate"], "holds no run"),
-        (
-            ["--workdir=DIR", "--mode=evaluate", "--config=configs/ner.py", "--config.seeds=2"],
-            "holds the runs of several seeds: name the folder of one",
-        ),
-        (["--workdir=DIR", "--mode=predict", TINY], "needs --input=FILE and --output=FILE"),
-    ],
-)
-def test_invalid_flags_are_reported_in_one_line(flags, message, tmp_path):
-    done = start(*(flag.replace("DIR", str(tmp_path)) for flag in flags))
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+# Command line -> the beginning of its error; DIR is an empty folder.
+EARLY_ERRORS = {
+    "bert_jax.main --config=configs/tiny.py": "--workdir is missing: the folder that the run is",
+    "bert_jax.main --config=configs/tiny.py --workdir=DIR --config.stepz=1": (
+        "There is no configuration field 'stepz'"
+    ),
+    "bert_jax.main --config=configs/tiny.py --workdir=DIR --mode=tain": (
+        "argument --mode: invalid choice: 'tain' (choose from "
+    ),
+    "bert_jax.main --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
+    "bert_jax.main --workdir=DIR --mode=evaluate": "DIR holds no run",
+    "bert_jax.main --workdir=DIR --mode=predict": "DIR holds no run",
+    "bert_jax.main --workdir=DIR --mode=predict --config=configs/tiny.py": (
+        "predict needs --input=FILE and --output=FILE."
+    ),
+    "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
+    "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
+        "DIR holds the runs of several seeds: name the folder of one, --workdir=DIR/seed-"
+    ),
+    "predict --workdir=DIR": "DIR holds no run",
+    "sweep": "--workdir is missing: the folder that the sweep",
+    "report": "--workdir is missing: the folder of a run or a sweep.",
+    "doctor --config.seed=1": "--config is missing",
+    "doctor --workdir=/no/such/run": "/no/such/run holds no run",
+    "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
+    "compile": "--config is missing",
+    "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
+    "prepare --config=configs/tiny.py --data_dir=DIR --merge --task=0/2": (
+        "--merge and --task=0/2 exclude each other"
+    ),
+    "prepare --config=configs/tiny.py --data_dir=DIR --runner=DirectRunner --task=0/2": (
+        "--runner and --task=0/2 exclude each other"
+    ),
+    "prepare --config=configs/tiny.py --data_dir=DIR --runner=Flink": (
+        "argument --runner: invalid choice: 'Flink' (choose from "
+    ),
+    "prepare --config=configs/tiny.py --data_dir=DIR -- --parallelism=2": (
+        "--parallelism=2 after -- is for the engine of --runner"
+    ),
+    "prepare --config=configs/tiny.py --data_dir=DIR --merge": "DIR has no unfinished work of tas",
+    "tokenize": "--vocab is missing: a vocab.txt, or a SentencePiece .model.",
+    "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
+    "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
+    "features --workdir=DIR --input=in": "--output is missing: give --workdir=DIR --input=FILE",
+    "score --workdir=DIR": "DIR holds no run",
+    "attention x": "--workdir is missing: the folder of a trained run.",
+    "fill_mask": "--workdir is missing: the folder of a trained run.",
+    "fill_mask --config=configs/tiny.py --workdir=x": "Give a text with a mask",
+    "fill_mask --config=configs/tiny.py --workdir=x lost": "There is no [MASK] in 'lost'.",
+    "generate --config=configs/gpt.py --workdir=x": "Give the beginning of a text",
+    "serve --config=configs/tiny.py --workdir=x --port=65536": "--port=65536 must be at most",
+    "convert from_hf x": "the following arguments are required: OUT (see --help).",
+    "convert": "The conversion is missing. Available: from_hf, from_google, from_openai, ",
+    "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
+    "benchmark setp": "Unknown benchmark 'setp'. Did you mean step? Available: step, finetune,",
+    "benchmark inference --workdir=x": "--input is missing: a file with a text a line.",
+    "trian": "Unknown command 'trian'. Did you mean train? Available: train, evaluate,",
+    "": "The command is missing. Available: train, evaluate, predict, sweep, report,",
+}
 
 
-def test_fine_tuning_has_nothing_to_prepare(tmp_path):
-    """Launchers prepare first, whatever is trained."""
-    flags = ("--config=configs/ner.py", f"--workdir={tmp_path}")
-    done = start(*flags, command="bert_jax prepare")
+@pytest.fixture(scope="module")
+def without_jax(tmp_path_factory):
+    """Returns what the commands of EARLY_ERRORS print where jax cannot be imported, and DIR."""
+    folder = str(tmp_path_factory.mktemp("empty"))
+    lines = [line.replace("DIR", folder).split() for line in EARLY_ERRORS]
+    done = start("-c", WITHOUT_JAX, stdin=json.dumps(lines))
     assert done.returncode == 0, done.stderr
-    assert "tagging: its files are read when training starts" in done.stdout
-    assert not list(tmp_path.iterdir())
+    assert not os.listdir(folder)
+    return dict(zip(EARLY_ERRORS, json.loads(done.stdout), strict=True)), folder
 
 
-@pytest.mark.parametrize("command", ["bert_jax.main", *(f"bert_jax {n}" for n in COMMANDS)])
-def test_an_invalid_flag_is_reported_without_importing_jax(command, tmp_path):
-    """The report is immediate; it is the same with a jax that cannot be imported."""
-    (tmp_path / "jax.py").write_text("raise ImportError('jax was imported')")
-    flags = [TINY, f"--workdir={tmp_path}", "--config.stepz=1"]
-    message = "no configuration field 'stepz'"
-    if command.split()[-1] not in ("bert_jax.main", *WITH_CONFIGURATION):
-        name = {"convert": "from_hf", "benchmark": "step"}.get(command.split()[-1])
-        flags, message = [*([name] if name else []), "--stepz=1"], "error: "
-    done = start(*flags, command=command, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 2
-    assert message in done.stderr and "jax was imported" not in done.stderr
+@pytest.mark.parametrize("line", EARLY_ERRORS)
+def test_an_error_is_one_line_before_jax_is_imported(line, without_jax):
+    results, folder = without_jax
+    code, out, err = results[line]
+    message = EARLY_ERRORS[line].replace("DIR", folder)
+    if "give --workdir" in message:
+        message = EARLY_ERRORS[line]
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}") and err.count("\n") == 1
+
+
+def test_every_command_has_an_early_error():
+    assert {*COMMANDS, "bert_jax.main"} <= {line.split(" ")[0] for line in EARLY_ERRORS}
+
+
+@pytest.mark.parametrize("name", ["bert_jax.main", *COMMANDS])
+def test_help_has_an_example_and_the_flags(name):
+    code, out, err = run([name, "--help"])
+    assert (code, err) == (0, "")
+    command = name if name == "bert_jax.main" else f"bert_jax {name}"
+    assert len(re.findall(f"python -m {command}\\b", out)) > (name not in COMMANDS_OF_COMMANDS)
+    if name in ("bert_jax.main", *WITH_CONFIGURATION):
+        assert "--workdir" in out and "configs/base.py" in out and "--config.FIELD" in out
+
+
+def test_help_lists_the_commands_which_are_the_modules():
+    code, out, err = run(["--help"])
+    assert (code, err) == (0, "")
+    for name, description in COMMANDS.items():
+        assert f"\n  {name:<13}  {description}\n" in out
+    modules = {path.stem for path in (REPOSITORY / "bert_jax" / "tools" / "cli").glob("*.py")}
+    assert modules - {"__init__", "command_line"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("module", ["bert_jax", "bert_jax.main"])
+def test_errors_end_a_process_with_2(module):
+    done = start("-m", module, *(["train"] if module == "bert_jax" else []), "--stepz=1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: Unknown flag --stepz") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -86,89 +180,19 @@ def test_an_invalid_flag_is_reported_without_importing_jax(command, tmp_path):
         (["--mode=evaluate"], "has no checkpoint yet: train first, with --mode=train."),
         (["--mode=predict", "--input=setup.py", "--output=out"], ": train first."),
         (["--num_processes=2"], "--coordinator, --num_processes and --process_id go together"),
+        (["--workdir=/dev/null/run"], "/dev/null/run: Not a directory\n"),
     ],
 )
 def test_errors_of_devices_and_data_are_one_line_too(flags, message, tmp_path):
-    done = start(TINY, f"--workdir={tmp_path}", *flags)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    code, out, err = run(["bert_jax.main", TINY, f"--workdir={tmp_path}", *flags])
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and message in err and err.count("\n") == 1
     assert not (tmp_path / "data" / "manifest.json").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_named():
-    done = start(TINY, "--workdir=/dev/null/run")
-    assert (done.returncode, done.stderr) == (2, "error: /dev/null/run: Not a directory\n")
-
-
-@pytest.mark.parametrize(
-    "command", ["bert_jax.main", *(f"bert_jax {name}" for name in WITH_CONFIGURATION)]
-)
-def test_help_shows_the_flags_and_where_the_fields_stand(command):
-    done = start("--help", command=command)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"    python -m {command}" in done.stdout
-    assert "--workdir" in done.stdout
-    assert "configs/base.py" in done.stdout and "--config.FIELD" in done.stdout
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(name):
-    done = start("--help", command=f"bert_jax {name}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"python -m bert_jax {name}" in done.stdout
-
-
-def test_help_lists_the_commands():
-    done = start("--help", command="bert_jax")
-    assert (done.returncode, done.stderr) == (0, "")
-    for name, description in COMMANDS.items():
-        assert f"\n  {name:<13}  {description}\n" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("trian", "Unknown command 'trian'. Did you mean train? Available: train, evaluate,"),
-        ("", "The command is missing. Available: train, evaluate, predict, sweep, report,"),
-    ],
-)
-def test_an_unknown_command_is_reported_with_the_closest_one(name, message):
-    done = start(command=f"bert_jax {name}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1
-
-
-def test_every_module_of_a_command_is_listed():
-    folder = REPOSITORY / "bert_jax" / "tools" / "cli"
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
-
-
-def test_the_front_door_has_the_same_modes(tmp_path):
-    for flags in ([TINY], ["--workdir=x", "--config.seed=1"]):
-        same = [start(*flags, command=command) for command in ("bert_jax train", "bert_jax.main")]
-        assert same[0].stderr == same[1].stderr and same[0].returncode == 2
-    for mode in ("evaluate", "predict"):
-        flags = (f"--workdir={tmp_path}",)
-        old, new = start(f"--mode={mode}", *flags), start(*flags, command=f"bert_jax {mode}")
-        assert old.stderr == new.stderr and "holds no run" in new.stderr
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (
-            [],
-            "--config is missing: give a file, for example --config=configs/base.py, or --workdir",
-        ),
-        ([TINY, "The [MASK]."], "--workdir is missing: the folder of a trained run."),
-        ([TINY, "--workdir=x"], "Give a text with a mask"),
-        ([TINY, "--workdir=x", "No mask."], "There is no [MASK] in 'No mask.'."),
-    ],
-)
-def test_fill_mask_says_what_it_needs(flags, message):
-    done = start(*flags, command="bert_jax fill_mask")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {message}")
-    assert done.stderr.count("\n") == 1
+def test_fine_tuning_has_nothing_to_prepare(tmp_path):
+    """Launchers prepare first, whatever is trained."""
+    code, out, err = run(["prepare", "--config=configs/ner.py", f"--workdir={tmp_path}"])
+    assert (code, err) == (0, "")
+    assert "tagging: its files are read when training starts" in out
+    assert not list(tmp_path.iterdir())

@@ -49,6 +49,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         vocabulary = foreign.text_vocabulary(vocabulary.content.rstrip(b"\n") + added)
         notes.append(f"{name} lacks {', '.join(missing)}: added at its end.")
     model = _model_fields(options, options_path)
+    choices.check_activation(path, "biLM", model.get("cnn_activation", "fixed"))
     model["vocab_size"] = len(_words(vocabulary.content))
     if model["tokens"] == "embeddings" and vocabulary.content == no_words:
         raise UserError(

@@ -5,11 +5,11 @@ import pathlib
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.cli import fill_mask
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
 from tests.inference.conftest import open_model
@@ -77,7 +77,7 @@ def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(ki
     "use",
     [
         lambda config, workdir: Scorer(open_model(workdir, config=config)),
-        lambda config, workdir: fill_mask.main(["fill_mask", f"--workdir={workdir}", "[MASK]"]),
+        lambda config, workdir: run_command(["fill_mask", f"--workdir={workdir}", "[MASK]"]),
     ],
     ids=["score", "fill_mask"],
 )

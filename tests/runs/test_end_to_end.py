@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.run import RunConfig
 from bert_jax.data.corpus.manifest import Manifest
@@ -16,7 +17,6 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.cli import fill_mask, report
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.outputs.samples import held_out_sentences
 from bert_jax.training import metrics
@@ -299,7 +299,7 @@ def test_a_text_that_is_too_long_is_refused_not_truncated(predictor, run):
     with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
         predictor.check(Text("kaka " * 31))
     with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
-        fill_mask.main(["fill_mask", f"--workdir={run.workdir}", "[MASK] " * 31])
+        run_command(["fill_mask", f"--workdir={run.workdir}", "[MASK] " * 31])
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_words_of_held_out_text_are_masked(run):
 
 def test_fill_mask_prints_candidates_with_their_probabilities(run, capsys):
     text = sentence("kaka", mask=2)
-    fill_mask.main(["fill_mask", f"--workdir={run.workdir}", "--top_k=2", text])
+    run_command(["fill_mask", f"--workdir={run.workdir}", "--top_k=2", text])
     _, asked, best, second = capsys.readouterr().out.splitlines()
     assert asked == text
     share, word = best.split()
@@ -352,7 +352,7 @@ def test_fill_mask_prints_candidates_with_their_probabilities(run, capsys):
 
 def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     words = ["report", f"--workdir={run.workdir}", "--held_out=3"]
-    report.main([*words, f"--output={tmp_path / 'a.html'}"])
+    run_command([*words, f"--output={tmp_path / 'a.html'}"])
     page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
     found = held_out_sentences(Manifest.load(config_of(run).data.dir), 3)
     assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import defaults, store
 from bert_jax.data.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
@@ -15,7 +16,6 @@ from bert_jax.devices.trees import flatten
 from bert_jax.exchange import export
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.classification import Classification
-from bert_jax.tools.cli import convert
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
@@ -201,6 +201,6 @@ def test_an_encoder_that_does_not_fit_is_refused_before_data_are_prepared(short_
 
 
 def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
-    convert.main(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
+    run_command(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
     with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):
         train(short_run, str(tmp_path / "out"))

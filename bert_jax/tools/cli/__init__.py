@@ -1,7 +1,9 @@
-"""The commands of `python -m bert_jax`, one module each. This one imports nothing heavy."""
+"""The commands of `python -m bert_jax`, one module each.
 
-import importlib
-from types import ModuleType
+A module has FLAGS and `run(flags)`, and its docstring is the help text; or it has COMMANDS with the
+function and the flags of each of its own commands. What takes long is imported after the flags have
+been checked.
+"""
 
 # Name of the command and of its module -> what it does.
 COMMANDS = {
@@ -24,8 +26,3 @@ COMMANDS = {
     "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
     "benchmark": "Measures speed and memory, also of other programs.",
 }
-
-
-def load(name: str) -> ModuleType:
-    """Returns the module of a command; its `main(argv)` runs it, with `name` as argv[0]."""
-    return importlib.import_module(f"bert_jax.tools.cli.{name}")

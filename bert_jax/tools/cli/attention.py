@@ -15,85 +15,78 @@ docs/attention.md explains both.
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_jax.config.encoder_fields import TransformerConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
 from bert_jax.scores.attention import STATISTICS, strongest_heads
-from bert_jax.tools.cli.flags import configuration, run_flags
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model, read_config
 from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 
 if TYPE_CHECKING:
     from bert_jax.inference.attention import AttentionReader
 
-ENDINGS = (".html", ".npz")
+FLAGS = (
+    *TRAINED,
+    Flag("output", "", "File to write: .html or .npz."),
+    Flag("held_out", False, "Also statistics over the held-out split, or config.data.eval."),
+    Flag("input", "", "Also statistics over a file, as predict reads it."),
+    Flag("sample", 200, "Rows or examples that these are computed from.", least=1),
+    Flag("top_k", 5, "Words that are listed of each prediction.", least=1),
+    Flag("TEXT", [], "one text, or the two of a pair"),
+)
 _SHOWN_HEADS = 3
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax attention", __doc__)
-    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
-    parser.flag("output", "", "File to write: .html or .npz.")
-    parser.switch("held_out", "Also statistics over the held-out split, or config.data.eval.")
-    parser.flag("input", "", "Also statistics over a file, as predict reads it.")
-    parser.flag("sample", 200, "Rows or examples that these are computed from.", least=1)
-    parser.flag("top_k", 5, "Words that are listed of each prediction.", least=1)
-    run_flags.add_cache(parser)
-    parser.words("TEXT", "one text, or the two of a pair", "*")
-    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
-    _check(config, flags)
-
-    run_flags.use_cache(flags)
-    from bert_jax.inference.attention import AttentionReader
-    from bert_jax.inference.loading import load_workdir
-    from bert_jax.inference.predictor import Predictor
-
-    reader = AttentionReader(Predictor(load_workdir(config, flags.workdir)), flags.top_k)
-    arrays, sample = _compute(reader, flags)
-    _print_heads(arrays)
-    if flags.text and reader.no_lens:
-        print(f"no predictions of the layers: {reader.no_lens}")
-    if _is_page(flags):
-        name = os.path.basename(os.path.abspath(flags.workdir))
-        texts = tuple(flags.text)
-        origin = Origin(name, _describe(config), texts, sample, reader.no_lens)
-        # An argument that is not UTF-8 has lone surrogates.
-        page = attention_page(origin, arrays).encode(errors="replace")
-        write_bytes(flags.output, page)
-        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
-    else:
-        _write_arrays(arrays, flags.output)
-
-
-def _check(config: RunConfig, flags: argparse.Namespace) -> None:
-    if not flags.workdir:
-        raise UserError("--workdir is missing: the folder of a trained run.")
-    if len(flags.text) > 2:
-        raise UserError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
-    if flags.held_out and flags.input:
-        raise UserError("--held_out and --input are two samples: give one of them.")
-    if not flags.text and not flags.held_out and not flags.input:
-        raise UserError('Give a text, for example "The list is returned.", or --held_out.')
-    if os.path.splitext(flags.output)[1] not in ENDINGS:
-        raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
-    check_files(flags.input, flags.output)
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
+    _check_flags(flags)
     if not isinstance(config.model, TransformerConfig):
         raise UserError(
             f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
             " workdir of a Transformer."
         )
 
+    model = load_model(config, flags.workdir, flags.compilation_cache)
+    from bert_jax.inference.attention import AttentionReader
+    from bert_jax.inference.predictor import Predictor
 
-def _is_page(flags: argparse.Namespace) -> bool:
-    return flags.output.endswith(".html")
+    reader = AttentionReader(Predictor(model), flags.top_k)
+    arrays, sample = _compute(reader, flags)
+    _print_heads(arrays)
+    if flags.text and reader.no_lens:
+        print(f"no predictions of the layers: {reader.no_lens}")
+    if flags.output.endswith(".npz"):
+        with whole_file(flags.output) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        for name, array in arrays.items():
+            print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")
+    else:
+        name = os.path.basename(os.path.abspath(flags.workdir))
+        about = f"{config.model.name} for {config.task}: {_describe(config.model)}"
+        origin = Origin(name, about, tuple(flags.text), sample, reader.no_lens)
+        # An argument that is not UTF-8 has lone surrogates.
+        page = attention_page(origin, arrays).encode(errors="replace")
+        write_bytes(flags.output, page)
+        print(f"{flags.output}: {len(page) / 1e6:.1f} MB")
+
+
+def _check_flags(flags: argparse.Namespace) -> None:
+    if len(flags.text) > 2:
+        raise UserError(f"{len(flags.text)} texts are given: give one, or the two of a pair.")
+    if flags.held_out and flags.input:
+        raise UserError("--held_out and --input are two samples: give one of them.")
+    if not flags.text and not flags.held_out and not flags.input:
+        raise UserError('Give a text, for example "The list is returned.", or --held_out.')
+    if not flags.output.endswith((".html", ".npz")):
+        raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
+    check_files(flags.input, flags.output)
 
 
 def _compute(
@@ -105,49 +98,34 @@ def _compute(
     arrays: dict[str, np.ndarray] = {"statistics": np.array(list(STATISTICS))}
     if flags.text:
         row = reader.encode(Text(*flags.text))
-        if _is_page(flags):
+        if flags.output.endswith(".html"):
             check_size(reader.config.num_layers, reader.config.num_heads, len(row.input_ids))
         arrays |= reader.read(row)
     if not flags.held_out and not flags.input:
         return arrays, ""
     batches = sample_batches(reader.model, flags.input, flags.sample)
-    values, rows, tokens = reader.statistics(batches)
+    arrays["sample_statistics"], rows, tokens = reader.statistics(batches)
     where = flags.input or "the held-out split"
-    return (
-        arrays | {"sample_statistics": values},
-        f"{rows:,} rows of {where}, in which {tokens:,} tokens attend",
-    )
+    return arrays, f"{rows:,} rows of {where}, in which {tokens:,} tokens attend"
 
 
-def _describe(config: RunConfig) -> str:
-    """Returns "bert for pretraining: 12 layers of 12 heads, ..."."""
-    model = config.model
-    assert isinstance(model, TransformerConfig)
-    mask = (
-        f"{model.attention_pattern} of {model.attention_window}"
-        if model.attention_window
-        else model.attention_pattern
-    )
+def _describe(model: TransformerConfig) -> str:
+    """Returns "12 layers of 12 heads, hidden size 768, bidirectional attention"."""
+    window = f" of {model.attention_window}" if model.attention_window else ""
     return (
-        f"{model.name} for {config.task}: {model.num_layers} layers of {model.num_heads} heads,"
-        f" hidden size {model.hidden_size}, {mask} attention"
+        f"{model.num_layers} layers of {model.num_heads} heads, hidden size {model.hidden_size},"
+        f" {model.attention_pattern}{window} attention"
     )
 
 
 def _print_heads(arrays: Mapping[str, np.ndarray]) -> None:
     """Prints the heads with the highest value of each statistic, counted from 1."""
-    name = "sample_statistics" if "sample_statistics" in arrays else "text_statistics"
-    print(f"heads with the highest values over the {name.split('_')[0]}")
-    for statistic, values in zip(STATISTICS.values(), arrays[name], strict=True):
+    source = "sample" if "sample_statistics" in arrays else "text"
+    print(f"heads with the highest values over the {source}")
+    values_of_heads = arrays[f"{source}_statistics"]
+    for statistic, values in zip(STATISTICS.values(), values_of_heads, strict=True):
         heads = ", ".join(
             f"layer {layer + 1} head {head + 1} {value:.3f}"
             for layer, head, value in strongest_heads(values, _SHOWN_HEADS)
         )
         print(f"{statistic.title:<28} {heads}")
-
-
-def _write_arrays(arrays: Mapping[str, np.ndarray], path: str) -> None:
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-    for name, array in arrays.items():
-        print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")

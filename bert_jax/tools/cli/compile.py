@@ -18,23 +18,25 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import configuration
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
+
+FLAGS = (
+    Flag("workdir", "", "Folder of a run, whose configuration is compiled."),
+    Flag("topology", "", "Devices to compile for: v5e:4x4, h100:8."),
+    Flag("largest_batch", False, "Search the largest microbatch of each phase that fits."),
+    Flag("measure", False, "Run each program once, with zeros, and print the memory it took."),
+    Flag("json", False, "Print one JSON object instead of lines."),
+    *CONFIG,
+)
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax compile", __doc__)
-    parser.flag("workdir", "", "Folder of a run, whose configuration is compiled.")
-    parser.flag("topology", "", "Devices to compile for: v5e:4x4, h100:8.")
-    parser.switch("largest_batch", "Search the largest microbatch of each phase that fits.")
-    parser.switch("measure", "Run each program once, with zeros, and print the memory it took.")
-    parser.switch("json", "Print one JSON object instead of lines.")
-    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
         if flags.measure:
@@ -53,8 +55,7 @@ def main(argv: Sequence[str]) -> None:
             if flags.measure and fits:
                 print(describe.measured_line(compiled, measured), flush=True)
     if flags.json:
-        print(json.dumps({"programs": found}, indent=2))
-    sys.stdout.flush()
+        print(json.dumps({"programs": found}, indent=2), flush=True)
     if not all_fit:
         sys.exit(1)
 

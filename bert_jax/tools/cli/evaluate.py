@@ -6,27 +6,16 @@ The checkpoint is the newest or the best one, as config.checkpoint.use says.
 """
 
 import argparse
-from collections.abc import Sequence
 
-from bert_jax.config.run import RunConfig
-from bert_jax.tools.cli.flags import configuration, run_flags
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import RUN, check_one_run, read_config, start_run
 
-
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax evaluate", __doc__)
-    run_flags.add(parser)
-    run(*configuration.parse_config(parser, argv, workdir_is_enough=True))
+FLAGS = RUN
 
 
-def run(config: RunConfig, flags: argparse.Namespace) -> None:
-    """Runs the command with its parsed flags.
-
-    Raises:
-      UserError: for a missing flag, and as bert_jax.training.evaluate.evaluate.
-    """
-    run_flags.check_trained(config, flags)
-    run_flags.start(flags)
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
+    check_one_run(config, flags.workdir)
+    start_run(flags)
     from bert_jax.tools.listeners.make import evaluation_listener
     from bert_jax.training.evaluate import evaluate
 

@@ -17,8 +17,8 @@ the same folder. Flags after two dashes are Beam's own.
 The result depends on the text and the settings, not on who does the work.
 """
 
+import argparse
 import itertools
-from collections.abc import Sequence
 
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus import dump
@@ -27,26 +27,25 @@ from bert_jax.data.corpus.request import has_unfinished
 from bert_jax.files.beam import RUNNERS, Beam
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import parse_share
-from bert_jax.tools.cli.flags import configuration
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
+
+FLAGS = (
+    Flag("workdir", "", "Folder of the run that the data is for."),
+    Flag("data_dir", "", "Folder for the data; without it, the run's."),
+    Flag("dump", 0, "Number of training examples to print.", least=0),
+    Flag("dump_jsonl", "", "File to write all examples to, a JSON object a line."),
+    Flag("task", "", "Share of the work, I/N: program I of N, from 0 on."),
+    Flag("merge", False, "Finish alone what tasks have left."),
+    Flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS),
+    Flag("BEAM_FLAG", [], "after --: a flag of the engine"),
+    *CONFIG,
+)
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax prepare", __doc__)
-    parser.flag("workdir", "", "Folder of the run that the data is for.")
-    parser.flag("data_dir", "", "Folder for the data; without it, the run's.")
-    parser.flag("dump", 0, "Number of training examples to print.", least=0)
-    parser.flag("dump_jsonl", "", "File to write all examples to, a JSON object a line.")
-    parser.flag("task", "", "Share of the work, I/N: program I of N, from 0 on.", metavar="I/N")
-    parser.switch("merge", "Finish alone what tasks have left.")
-    parser.flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS)
-    words, beam_flags = list(argv), []
-    if "--" in words:
-        end = words.index("--")
-        words, beam_flags = words[:end], words[end + 1 :]
-    config, flags = configuration.parse_config(parser, words, workdir_is_enough=True)
-    if beam_flags and not flags.runner:
-        raise UserError(f"{beam_flags[0]} after -- is for the engine of --runner: name one.")
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
+    if flags.beam_flag and not flags.runner:
+        raise UserError(f"{flags.beam_flag[0]} after -- is for the engine of --runner: name one.")
     if flags.runner and flags.task:
         raise UserError(f"--runner and --task={flags.task} exclude each other: leave one out.")
     if not isinstance(config, PretrainingConfig):
@@ -60,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
     if flags.merge and not has_unfinished(folder):
         raise UserError(f"{folder} has no unfinished work of tasks: start them with --task=I/N.")
     task = parse_share(flags.task) if flags.task else (0, 1)
-    beam = Beam(flags.runner, beam_flags) if flags.runner else None
+    beam = Beam(flags.runner, flags.beam_flag) if flags.runner else None
     manifest = prepare(config.data, folder, config.data.num_processes, task=task, beam=beam)
     if flags.dump:
         tokenizer = manifest.tokenizer()

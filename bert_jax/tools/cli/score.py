@@ -15,34 +15,31 @@ predicts next tokens it is the log-likelihood, the sum of ln p(token | those bef
 field is `log_likelihood`. The perplexity is exp(-per_token).
 """
 
+import argparse
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import configuration, run_flags
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model, read_config
 from bert_jax.tools.outputs.files import check_files, write_json_lines
 
 if TYPE_CHECKING:
     from bert_jax.inference.scoring import Scorer
     from bert_jax.training.listener import Listener
 
-Texts = Callable[[], Iterable[Text]]
+FLAGS = (
+    *TRAINED,
+    Flag("input", "", "File to read, a text or a JSON object a line."),
+    Flag("output", "", "File to write, a JSON object a line; without it, prints a table."),
+    BATCH_TOKENS,
+    Flag("TEXT", [], "text to score, instead of --input"),
+)
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax score", __doc__)
-    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
-    parser.flag("input", "", "File to read, a text or a JSON object a line.")
-    parser.flag("output", "", "File to write, a JSON object a line; without it, prints a table.")
-    parser.flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
-    run_flags.add_cache(parser)
-    parser.words("TEXT", "text to score, instead of --input", "*")
-    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
-    if not flags.workdir:
-        raise UserError("--workdir is missing: the folder of a trained run.")
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
     if bool(flags.text) == bool(flags.input):
         raise UserError('Give either texts, for example "The list is returned.", or --input=FILE.')
     check_files(flags.input, flags.output)
@@ -50,32 +47,29 @@ def main(argv: Sequence[str]) -> None:
     def texts() -> Iterable[Text]:
         return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
-    run_flags.use_cache(flags)
-    from bert_jax.inference.loading import load_workdir
+    model = load_model(config, flags.workdir, flags.compilation_cache)
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.scoring import Scorer
 
-    scorer = Scorer(Predictor(load_workdir(config, flags.workdir), flags.batch_tokens))
-    if flags.output:
-        write_scores(scorer, texts, flags.output)
-    else:
-        print_scores(scorer, texts)
+    write_scores(Scorer(Predictor(model, flags.batch_tokens)), texts, flags.output)
 
 
-def write_scores(scorer: "Scorer", texts: Texts, output: str) -> None:
-    """Writes a JSON object for each text; an incomplete file is not left behind."""
+def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: str) -> None:
+    """Writes a JSON object for each text, or prints a table; the file is complete or absent.
+
+    Args:
+      scorer: a model that predicts tokens.
+      texts: returns the texts, which are read several times.
+      output: path of the file; empty: print score, mean per token, tokens, perplexity and text.
+    """
     from bert_jax.tools.listeners.terminal import Terminal
 
-    scored = _scored(scorer, texts, Terminal(), f"texts scored in {output}")
-    write_json_lines(output, (score for _, score in scored))
-
-
-def print_scores(scorer: "Scorer", texts: Texts) -> None:
-    """Prints a line for each text: score, mean score per token, tokens, perplexity, text."""
-    from bert_jax.tools.listeners.terminal import Terminal
-
-    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
     terminal = Terminal()
+    if output:
+        scored = _scored(scorer, texts, terminal, f"texts scored in {output}")
+        write_json_lines(output, (score for _, score in scored))
+        return
+    print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
     for text, score in _scored(scorer, texts, terminal, "texts scored"):
         mean = perplexity = "-"
         if score["tokens"]:
@@ -85,14 +79,15 @@ def print_scores(scorer: "Scorer", texts: Texts) -> None:
 
 
 def _scored(
-    scorer: "Scorer", texts: Texts, listener: "Listener", what: str
+    scorer: "Scorer", texts: Callable[[], Iterable[Text]], listener: "Listener", what: str
 ) -> Iterator[tuple[Text, dict[str, Any]]]:
     """Yields each text with its score; all texts are validated first."""
     from bert_jax.tools.outputs.progress import Progress
 
-    lengths, passes = [], 0
+    count = tokens = passes = 0
     for row in map(scorer.row, texts()):
-        lengths.append(len(row.word_positions))
+        count += 1
+        tokens += len(row.word_positions)
         passes += scorer.count_passes(row)
     progress = Progress(passes, listener)
     total = 0.0
@@ -100,8 +95,7 @@ def _scored(
     for text, score in zip(texts(), scores, strict=True):
         total += score[scorer.name]
         yield text, score
-    progress.finish(len(lengths), what)
-    if tokens := sum(lengths):
-        listener.line(
-            f"all {tokens:,} tokens together: perplexity {math.exp(-total / tokens):,.1f}"
-        )
+    progress.finish(count, what)
+    if tokens:
+        mean = math.exp(-total / tokens)
+        listener.line(f"all {tokens:,} tokens together: perplexity {mean:,.1f}")

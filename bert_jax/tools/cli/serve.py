@@ -9,43 +9,42 @@ The page and GET /api say what the model can do. Ctrl-C or SIGTERM ends the serv
 accepted. docs/serve.md describes the API.
 """
 
+import argparse
 import importlib.util
-from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import configuration, run_flags
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, check_one_run, read_config
 
-_PACKAGES = ("starlette", "uvicorn")
+FLAGS = (
+    *TRAINED,
+    Flag("port", 8000, "Port of the page; 0: a free one.", least=0),
+    Flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it."),
+    TOP_K,
+    Flag("rate", 100, "Requests a second of one client; 0: any number.", least=0),
+    Flag("waiting", 256, "Requests that may wait for the model.", least=1),
+)
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax serve", __doc__)
-    parser.flag("workdir", "", "Folder of a trained run, or of imported weights.")
-    parser.flag("port", 8000, "Port of the page; 0: a free one.", least=0)
-    parser.flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it.")
-    parser.flag("top_k", 5, "Candidates for each [MASK].", least=1)
-    parser.flag("rate", 100, "Requests a second of one client; 0: any number.", least=0)
-    parser.flag("waiting", 256, "Requests that may wait for the model.", least=1)
-    run_flags.add_cache(parser)
-    config, flags = configuration.parse_config(parser, argv, workdir_is_enough=True)
-    run_flags.check_trained(config, flags)
+def run(flags: argparse.Namespace) -> None:
+    config = read_config(flags)
+    check_one_run(config, flags.workdir)
     if flags.port > 65535:
         raise UserError(f"--port={flags.port} must be at most 65535.")
-    for name in _PACKAGES:
+    for name in ("starlette", "uvicorn"):
         if importlib.util.find_spec(name) is None:
             raise UserError(
                 f"serve needs the package {name}: pip install 'bert_jax[serve]' (starlette and"
                 " uvicorn)."
             )
 
-    run_flags.use_cache(flags)
+    from bert_jax.devices import compilation_cache
     from bert_jax.tools.serve.server import is_local, open_socket, serve
     from bert_jax.tools.serve.service import Service
 
     def report(line: str) -> None:
         print(line, flush=True)
 
+    compilation_cache.use(flags.compilation_cache)
     opened = open_socket(flags.host, flags.port)
     if not is_local(opened):
         report(

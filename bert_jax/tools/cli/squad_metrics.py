@@ -9,50 +9,38 @@ question without an answer; otherwise those of version 1.1. Prints one JSON obje
 without a prediction score 0, and their number is reported on standard error.
 """
 
+import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from bert_jax.files.errors import UserError
-from bert_jax.scores import cmrc as cmrc_scores
-from bert_jax.scores import squad as squad_scores
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.scores.cmrc import cmrc2018
+from bert_jax.scores.squad import squad_v1, squad_v2
+from bert_jax.tools.cli.command_line import Flag
 
-
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax squad_metrics", __doc__)
-    parser.words("DATA", "questions and their answers")
-    parser.words("PREDICTIONS", "id -> text")
-    parser.flag(
+FLAGS = (
+    Flag("DATA", "", "questions and their answers"),
+    Flag("PREDICTIONS", "", "id -> text"),
+    Flag(
         "na_prob",
         "",
         "id -> probability, or difference of scores, of no answer; finds the best thresholds",
-        metavar="FILE",
-    )
-    parser.flag("na_prob_thresh", 1.0, "answer nothing if na_prob is greater", metavar="NUMBER")
-    parser.switch("cmrc", "CMRC 2018's scores")
-    flags = parser.parse(argv)
+    ),
+    Flag("na_prob_thresh", 1.0, "answer nothing if na_prob is greater"),
+    Flag("cmrc", False, "CMRC 2018's scores"),
+)
+
+
+def run(flags: argparse.Namespace) -> None:
     if flags.cmrc and flags.na_prob:
         raise UserError("--na_prob is for SQuAD 2.0: in CMRC 2018 every question has an answer.")
     version, gold = read_gold(flags.data)
     predictions = _read_mapping(flags.predictions, "a text", lambda value: isinstance(value, str))
-    na_probs = (
-        _read_mapping(flags.na_prob, "a finite number", _is_finite) if flags.na_prob else None
-    )
-    _report_differences(gold, predictions, flags.data)
-    if flags.cmrc:
-        scores = cmrc_scores.cmrc2018(gold, predictions)
-        texts = {name: f"{scores[name]:.3f}" for name in ("AVERAGE", "F1", "EM")}
-        print(json.dumps(scores | texts | {"FILE": flags.predictions}))
-    elif na_probs is not None or version.lstrip("vV").startswith("2") or not all(gold.values()):
-        scores = squad_scores.squad_v2(gold, predictions, na_probs, flags.na_prob_thresh)
-        print(json.dumps(scores, indent=2))
-    else:
-        print(json.dumps(squad_scores.squad_v1(gold, predictions)))
-
-
-def _report_differences(gold: Mapping[str, Any], predictions: Mapping[str, Any], path: str) -> None:
+    na_probs = None
+    if flags.na_prob:
+        na_probs = _read_mapping(flags.na_prob, "a finite number", _is_finite)
     if missing := [key for key in gold if key not in predictions]:
         print(
             f"{len(missing)} of {len(gold)} questions have no prediction and score 0, the first of"
@@ -61,10 +49,19 @@ def _report_differences(gold: Mapping[str, Any], predictions: Mapping[str, Any],
         )
     if unknown := [key for key in predictions if key not in gold]:
         print(
-            f"{len(unknown)} of {len(predictions)} predictions are for no question of {path}, the"
-            f" first of them {unknown[0]!r}.",
+            f"{len(unknown)} of {len(predictions)} predictions are for no question of {flags.data},"
+            f" the first of them {unknown[0]!r}.",
             file=sys.stderr,
         )
+    if flags.cmrc:
+        scores = cmrc2018(gold, predictions)
+        texts = {name: f"{scores[name]:.3f}" for name in ("AVERAGE", "F1", "EM")}
+        print(json.dumps(scores | texts | {"FILE": flags.predictions}))
+    elif na_probs is not None or version.lstrip("vV").startswith("2") or not all(gold.values()):
+        scores = squad_v2(gold, predictions, na_probs, flags.na_prob_thresh)
+        print(json.dumps(scores, indent=2))
+    else:
+        print(json.dumps(squad_v1(gold, predictions)))
 
 
 def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
@@ -97,11 +94,10 @@ def read_gold(path: str) -> tuple[str, dict[str, list[str]]]:
 def _questions(data: Any, path: str) -> list[Any]:
     """Returns all questions of SQuAD's format (data > paragraphs > qas) or CMRC 2018's."""
     try:
-        paragraphs = (
-            data
-            if isinstance(data, list)
-            else [paragraph for article in data["data"] for paragraph in article["paragraphs"]]
-        )
+        if isinstance(data, list):
+            paragraphs = data
+        else:
+            paragraphs = [each for article in data["data"] for each in article["paragraphs"]]
         return [question for paragraph in paragraphs for question in paragraph["qas"]]
     except (KeyError, TypeError) as error:
         raise UserError(

@@ -13,7 +13,6 @@ after Ctrl-C or SIGTERM, after which the same command resumes.
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,47 +25,35 @@ from bert_jax.data import init_from
 from bert_jax.files.atomic import own_parts, write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.flags import configuration
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli import command_line
+from bert_jax.tools.cli.command_line import OVERRIDES, Flag
 from bert_jax.tools.sweep import jobs, page, record, report, results, schedule, slurm
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.load import load_sweep
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
 
-_OVERRIDE = re.compile(r"--?config\.([^=]+)=(.*)", re.DOTALL)
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax sweep", __doc__)
-    parser.flag("sweep", "", "Sweep file, such as configs/sweeps/table5.py; see docs/sweeps.md.")
-    parser.repeated("set", "Setting of the sweep file; may be given several times.", "NAME=VALUE")
-    parser.flag("workdir", "", "Folder of the sweep: plan, runs, results.")
-    parser.flag("seeds", 0, "Seeds of each fine-tuning; 0: 1.", least=0)
-    parser.flag("parallel", 1, "Runs at the same time, each on a part of the devices.", least=1)
-    parser.flag("only", "", "Regular expression: only runs with such names, and what they need.")
-    parser.switch("dry_run", "Validate all runs, print their commands, and run nothing.")
-    parser.switch("report", "Print the tables of the complete runs, and run nothing.")
-    parser.switch("slurm", "Print a script for bash that submits job arrays to SLURM.")
-    parser.flag("sbatch", "", "With --slurm: options of sbatch, such as '--gpus=1 --time=4:00:00'.")
-    parser.flag("stage", -1, "Of a cluster's job: the stage.", least=0)
-    parser.flag("number", -1, "Of a cluster's job: its number in the stage.", least=0)
-    of_all_runs = [match for word in argv if (match := _OVERRIDE.fullmatch(word))]
-    flags = parser.parse([word for word in argv if not _OVERRIDE.fullmatch(word)])
-    run(flags, {match[1]: match[2] for match in of_all_runs})
+FLAGS = (
+    Flag("sweep", "", "Sweep file, such as configs/sweeps/table5.py; see docs/sweeps.md."),
+    Flag("set", [], "NAME=VALUE, a setting of the sweep file; may be given several times."),
+    Flag("workdir", "", "Folder of the sweep: plan, runs, results."),
+    Flag("seeds", 0, "Seeds of each fine-tuning; 0: 1.", least=0),
+    Flag("parallel", 1, "Runs at the same time, each on a part of the devices.", least=1),
+    Flag("only", "", "Regular expression: only runs with such names, and what they need."),
+    Flag("dry_run", False, "Validate all runs, print their commands, and run nothing."),
+    Flag("report", False, "Print the tables of the complete runs, and run nothing."),
+    Flag("slurm", False, "Print a script for bash that submits job arrays to SLURM."),
+    Flag("sbatch", "", "With --slurm: options of sbatch, such as '--gpus=1 --time=4:00:00'."),
+    Flag("stage", -1, "Of a cluster's job: the stage.", least=-1),
+    Flag("number", -1, "Of a cluster's job: its number in the stage.", least=-1),
+    OVERRIDES,
+)
 
 
-def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
-    """Runs the command with its parsed flags.
-
-    Args:
-      flags: as `main` defines them.
-      of_all_runs: overrides of all runs.
-
-    Raises:
-      UserError: for a flag, a sweep file or a run that cannot be used.
-    """
+def run(flags: argparse.Namespace) -> None:
     workdir = flags.workdir
     if not workdir and not flags.dry_run:
         raise UserError("--workdir is missing: the folder that the sweep is kept in.")
@@ -75,7 +62,7 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
             f"--workdir={address}: the runs of a sweep share files, which a bucket does not: give a"
             " folder of a file system. Text, data and vocabularies may be in buckets."
         )
-    plan = _plan(flags, of_all_runs)
+    plan = _plan(flags)
     if flags.report:
         _print_report(plan, workdir)
         return
@@ -101,20 +88,27 @@ def run(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> None:
     _run(plan, selected, workdir, flags.parallel)
 
 
-def _plan(flags: argparse.Namespace, of_all_runs: Mapping[str, str]) -> Plan:
+def _plan(flags: argparse.Namespace) -> Plan:
     """Returns the plan of the sweep file, or without one that of the workdir."""
     if not flags.sweep:
-        for name, value in (("set", flags.set), ("seeds", flags.seeds), ("config", of_all_runs)):
+        for name, value in (
+            ("set", flags.set),
+            ("seeds", flags.seeds),
+            ("config", flags.overrides),
+        ):
             if value:
                 raise UserError(
                     f"--{name} changes the runs of a sweep file: give --sweep=FILE too."
                 )
         return record.load_plan(flags.workdir)
     sweep = load_sweep(flags.sweep, flags.set)
-    made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=of_all_runs)
+    made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=flags.overrides)
     _check_tasks(made)
     words = [f"--sweep={flags.sweep}", *(x for word in flags.set for x in ("--set", word))]
-    words += [f"--seeds={flags.seeds or 1}", *(f"--config.{k}={v}" for k, v in of_all_runs.items())]
+    words += [
+        f"--seeds={flags.seeds or 1}",
+        *(f"--config.{k}={v}" for k, v in flags.overrides.items()),
+    ]
     return Plan(sweep.title, sweep.note, made, sweep.tables, f"Made by `{shlex.join(words)}`.")
 
 
@@ -130,9 +124,9 @@ def resolve(
         yet; None: none.
 
     Raises:
-      UserError: as `configuration.resolve`; or the source has another kind of model.
+      UserError: as `command_line.resolve`; or the source has another kind of model.
     """
-    config = configuration.resolve(file, values)
+    config = command_line.resolve(file, values)
     if source_model is None:
         return config
     return parse(unflatten(init_from.with_model(config.fields(), source_model, values)))

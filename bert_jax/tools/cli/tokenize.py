@@ -7,46 +7,34 @@ Prints one line for each line, without [CLS] and [SEP]. Invalid UTF-8 is replace
 number of such lines is reported on standard error.
 """
 
+import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.files.errors import UserError
-from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.tools.cli.flags.command_line import Parser
+from bert_jax.tools.cli.command_line import Flag
+
+FLAGS = (
+    Flag(
+        "vocab",
+        "",
+        "A vocab.txt, a SentencePiece .model, or GPT's folder.",
+        missing="a vocab.txt, or a SentencePiece .model. GPT's is a folder",
+    ),
+    Flag("cased", False, "Keep upper case and accents."),
+    Flag("pieces", False, "Print pieces instead of ids."),
+)
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser("bert_jax tokenize", __doc__)
-    parser.flag(
-        "vocab", "", "A vocab.txt, a SentencePiece .model, or GPT's folder.", metavar="FILE"
-    )
-    parser.switch("cased", "Keep upper case and accents.")
-    parser.switch("pieces", "Print pieces instead of ids.")
-    flags = parser.parse(argv)
-    if not flags.vocab:
-        raise UserError(
-            "--vocab is missing: a vocab.txt, or a SentencePiece .model. GPT's is a folder."
-        )
+def run(flags: argparse.Namespace) -> None:
     tokenizer = load_tokenizer(flags.vocab, lowercase=not flags.cased)
-    output = open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False)
+    name = tokenizer.pieces.__getitem__ if flags.pieces else str
     num_bad = 0
-    with output:
-        for line, is_bad in _decoded(sys.stdin.buffer):
-            num_bad += is_bad
-            output.write(_tokenized(line, tokenizer, flags.pieces) + "\n")
+    with open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as output:
+        for line in sys.stdin.buffer:
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                text, num_bad = line.decode(errors="replace"), num_bad + 1
+            output.write(" ".join(map(name, tokenizer.encode(text))) + "\n")
     if num_bad:
         print(f"Lines with invalid UTF-8, replaced by U+FFFD: {num_bad}", file=sys.stderr)
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[str, bool]]:
-    for line in lines:
-        try:
-            yield line.decode(), False
-        except UnicodeDecodeError:
-            yield line.decode(errors="replace"), True
-
-
-def _tokenized(line: str, tokenizer: Tokenizer, as_pieces: bool) -> str:
-    ids = tokenizer.encode(line)
-    return " ".join(map(tokenizer.pieces.__getitem__, ids) if as_pieces else map(str, ids))

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.tools.cli import prepare
 from tests.data.corpus.corpora import REPOSITORY, contents, make_config, write_text
 
 # ml_collections loads configuration files by it.
@@ -30,7 +30,7 @@ def words(text: pathlib.Path, folder: pathlib.Path, *flags: str) -> list[str]:
 def test_it_prepares_and_dumps(text, tmp_path, capsys):
     records = tmp_path / "records.jsonl"
     flags = ("--config.data.mode=static", "--config.data.num_processes=1")
-    prepare.main(words(text, tmp_path / "data", *flags, "--dump=2", f"--dump_jsonl={records}"))
+    run_command(words(text, tmp_path / "data", *flags, "--dump=2", f"--dump_jsonl={records}"))
     out = capsys.readouterr().out
     assert out.count("A: [CLS]") == out.count("\nB: ") == 2
     assert out.count("\nis_next\n") + out.count("\nrandom_next\n") == 2
@@ -72,7 +72,7 @@ def long_text(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def expected(long_text, tmp_path_factory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("data")
-    prepare.main(words(long_text, folder, "--config.data.num_processes=1"))
+    run_command(words(long_text, folder, "--config.data.num_processes=1"))
     return contents(folder)
 
 
@@ -101,7 +101,7 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(
         # The output ends when the last of its writers is gone: the workers too.
         started.communicate(timeout=30)
         assert started.returncode in (-signal.SIGKILL, 0)
-    prepare.main(words(long_text, tmp_path, "--config.data.num_processes=2"))
+    run_command(words(long_text, tmp_path, "--config.data.num_processes=2"))
     assert contents(tmp_path) == expected
 
 
@@ -112,5 +112,5 @@ def test_what_killed_tasks_left_is_finished_by_one_program(long_text, expected, 
     for task in tasks:
         task.send_signal(signal.SIGKILL)
         task.communicate(timeout=30)
-    prepare.main(words(long_text, tmp_path, "--merge", *one))
+    run_command(words(long_text, tmp_path, "--merge", *one))
     assert contents(tmp_path) == expected

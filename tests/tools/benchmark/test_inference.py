@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.benchmark import inference
 from bert_jax.tools.benchmark.side_by_side import installed
-from bert_jax.tools.cli import benchmark
 
 NEEDS_THEM = pytest.mark.skipif(
     len(installed("torch", "transformers")) < 2, reason="needs transformers"
@@ -61,7 +61,7 @@ def test_both_programs_give_the_same_vectors(make_workdir, tmp_path, capfd):
         "".join(f"{' '.join(words[: i % 7 + 1])}\n" for i in range(50))
     )
     flags = [f"--workdir={workdir}", f"--input={tmp_path}/in.txt", "--rounds=1"]
-    benchmark.main(["benchmark", "inference", *flags])
+    run_command(["benchmark", "inference", *flags])
     *_, ours, float32, bfloat16 = capfd.readouterr().out.splitlines()
     for line, name, limit in (
         (ours, "bert_jax bfloat16_products", 0.1),

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.benchmark import recipe
 from bert_jax.tools.benchmark.recipe import parse_recipe, plot, seconds_to
 from bert_jax.tools.benchmark.side_by_side import installed
-from bert_jax.tools.cli import benchmark
 from tests.runs.conftest import write_corpus
 
 has_trainer = len(installed("torch", "transformers", "accelerate")) == 3
@@ -81,17 +81,17 @@ def test_a_recipe_is_a_configuration_with_overrides():
 
 def test_recipes_need_different_names_and_there_must_be_one(tmp_path):
     with pytest.raises(ValueError, match="The recipes are missing"):
-        benchmark.main(["benchmark", "recipe"])
+        run_command(["benchmark", "recipe"])
     with pytest.raises(ValueError, match="Two recipes are called a: give"):
-        benchmark.main(["benchmark", "recipe", "a=x.py", "a=y.py", f"--output={tmp_path}/race"])
+        run_command(["benchmark", "recipe", "a=x.py", "a=y.py", f"--output={tmp_path}/race"])
 
 
 def test_rivals_are_known_and_not_first(tmp_path):
     words = ["benchmark", "recipe", f"--output={tmp_path}/race"]
     with pytest.raises(ValueError, match="Unknown rival 'transformers:gpt'. Available: transf"):
-        benchmark.main([*words, "a=configs/tiny.py", "b=transformers:gpt"])
+        run_command([*words, "a=configs/tiny.py", "b=transformers:gpt"])
     with pytest.raises(ValueError, match="The first recipe must be one of ours"):
-        benchmark.main([*words, "a=transformers:bert"])
+        run_command([*words, "a=transformers:bert"])
 
 
 def test_fields_of_a_rival_are_arguments_of_the_trainer():
@@ -116,14 +116,14 @@ def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
     ]
     words += [*rivals] if has_trainer else []
     words += ["--seconds=2", "--seeds=1", f"--output={tmp_path}/race"]
-    benchmark.main(words)
+    run_command(words)
     first = capsys.readouterr().out
     curves = json.loads((tmp_path / "race" / "race.json").read_text())
     assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer else [])}
     for (points,) in curves.values():
         assert points[-1]["step"] >= 20 and points[-1]["seconds"] > 0
         assert [p["step"] for p in points] == sorted(p["step"] for p in points)
-    benchmark.main(words)
+    run_command(words)
     assert capsys.readouterr().out == first
     with pytest.raises(ValueError, match="has a race with other settings of bert: choose another"):
-        benchmark.main([*words, "--seconds=3"])
+        run_command([*words, "--seconds=3"])

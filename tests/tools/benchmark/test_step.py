@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.benchmark import step
 from bert_jax.tools.benchmark.side_by_side import can_compare, time_steps
-from bert_jax.tools.cli import benchmark
 
 
 def test_the_batch_asks_for_20_different_positions_of_each_row():
@@ -47,7 +47,7 @@ def test_the_best_of_both_sides_are_compared():
 
 @pytest.mark.slow
 def test_all_of_it_on_the_smallest_model(capfd):
-    benchmark.main(["benchmark", "step", "--models=tiny", "--rounds=1", "--batch_size=8"])
+    run_command(["benchmark", "step", "--models=tiny", "--rounds=1", "--batch_size=8"])
     lines = capfd.readouterr().out.splitlines()
     assert any(line.startswith("bert_jax ") for line in lines)
     assert any(line.startswith("transformers ") for line in lines) == can_compare()

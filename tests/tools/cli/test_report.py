@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_jax.tools.cli import report
+from bert_jax.__main__ import main as run_command
 from tests.tools.pages.made_runs import read_page, write_finetuning, write_pretraining
 
 
@@ -24,7 +24,7 @@ def test_the_report_is_written_and_the_same_again(tmp_path):
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "bert_jax.tools.report.report" in imported and "jax" not in imported
     before = path.read_bytes()
-    report.main(words)
+    run_command(words)
     assert path.read_bytes() == before
 
 
@@ -33,8 +33,8 @@ def test_several_runs_need_a_name_for_their_report(tmp_path, capsys):
         write_pretraining(tmp_path / name, steps=60)
     words = [f"--workdir={tmp_path}/a", f"--workdir={tmp_path}/b"]
     with pytest.raises(ValueError, match="--output is missing: the file to write"):
-        report.main(["report", *words])
-    report.main(["report", *words, f"--output={tmp_path}/both.html"])
+        run_command(["report", *words])
+    run_command(["report", *words, f"--output={tmp_path}/both.html"])
     root = read_page((tmp_path / "both.html").read_text(encoding="utf-8"))
     assert [h.text for h in root.find("h1")] == ["2 runs"]
     assert str(tmp_path / "both.html") in capsys.readouterr().out
@@ -55,5 +55,5 @@ def test_a_wrong_command_line_is_refused(words, message, tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
     write_finetuning(tmp_path / "fine", seeds=1)
     with pytest.raises(ValueError) as error:
-        report.main(["report", *(word.format(tmp_path) for word in words)])
+        run_command(["report", *(word.format(tmp_path) for word in words)])
     assert message.format(tmp_path) in str(error.value)

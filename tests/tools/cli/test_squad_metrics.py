@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bert_jax.tools.cli import squad_metrics
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.cli.squad_metrics import read_gold
 
 GOLDEN = json.loads(
@@ -56,14 +56,14 @@ def test_the_command_prints_what_the_official_script_prints(write):
 
 
 def scores_of(capsys, *arguments: str) -> dict:
-    squad_metrics.main(["squad_metrics", *arguments])
+    run_command(["squad_metrics", *arguments])
     return json.loads(capsys.readouterr().out)
 
 
 def test_version_1_and_missing_predictions(write, capsys):
     golden = GOLDEN["squad_v1"]
     files = write("data.json", golden["data"]), write("predictions.json", golden["predictions"])
-    squad_metrics.main(["squad_metrics", *files])
+    run_command(["squad_metrics", *files])
     printed = capsys.readouterr()
     assert json.loads(printed.out) == pytest.approx(golden["scores"])
     assert printed.err == (
@@ -142,7 +142,7 @@ def test_a_byte_order_mark_is_no_error(write, capsys):
 def test_data_that_cannot_be_read_is_refused(data, message, write):
     with pytest.raises(ValueError) as error:
         files = write("data.json", data), write("predictions.json", {"a": "yes"})
-        squad_metrics.main(["squad_metrics", *files])
+        run_command(["squad_metrics", *files])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -158,7 +158,7 @@ def test_data_that_cannot_be_read_is_refused(data, message, write):
 def test_predictions_that_cannot_be_read_are_refused(predictions, message, write):
     with pytest.raises(ValueError) as error:
         files = write("data.json", squad(QUESTION)), write("predictions.json", predictions)
-        squad_metrics.main(["squad_metrics", *files])
+        run_command(["squad_metrics", *files])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -166,14 +166,14 @@ def test_predictions_that_cannot_be_read_are_refused(predictions, message, write
 def test_na_probs_must_be_numbers(value, write):
     files = write("data.json", squad(QUESTION)), write("predictions.json", {"a": "yes"})
     with pytest.raises(ValueError, match="na.json: 'a' must have a finite number, but has"):
-        squad_metrics.main(["squad_metrics", *files, "--na_prob", write("na.json", {"a": value})])
+        run_command(["squad_metrics", *files, "--na_prob", write("na.json", {"a": value})])
 
 
 def test_flags_that_are_not_right_are_refused(write):
     with pytest.raises(ValueError, match="arguments are required: PREDICTIONS .see --help"):
-        squad_metrics.main(["squad_metrics", "data.json"])
+        run_command(["squad_metrics", "data.json"])
     with pytest.raises(ValueError, match="--na_prob is for SQuAD 2.0"):
-        squad_metrics.main(
+        run_command(
             ["squad_metrics", "data.json", "predictions.json", "--cmrc", "--na_prob=na.json"]
         )
 

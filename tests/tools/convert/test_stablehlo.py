@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.devices.trees import unflatten
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
-from bert_jax.tools.cli import convert
 from bert_jax.tools.convert import conversions
 from tests.tools.convert.documented import documented_code
 
@@ -42,7 +42,7 @@ def export(make_workdir, tmp_path):
 
     def make(**changes):
         workdir, folder = make_workdir(**changes), tmp_path / "model"
-        convert.main(["convert", "to_stablehlo", str(workdir), str(folder)])
+        run_command(["convert", "to_stablehlo", str(workdir), str(folder)])
         program = jax.export.deserialize(bytearray((folder / "model.stablehlo").read_bytes()))
         return workdir, folder, program, dict(np.load(folder / "weights.npz"))
 

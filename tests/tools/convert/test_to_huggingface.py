@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.devices.trees import unflatten
 from bert_jax.formats.names import bert as bert_names
@@ -15,7 +16,6 @@ from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.tools.cli import convert
 from bert_jax.tools.convert import conversions
 from bert_jax.training.workdir import open_model, open_workdir
 from tests.tools.convert.hf_folders import from_hf, worst
@@ -64,7 +64,7 @@ def export(make_workdir, tmp_path):
 
     def make(**changes):
         workdir = make_workdir(**changes)
-        convert.main(["convert", "to_hf", str(workdir), f"{tmp_path / 'out'}/", "--nocomparison"])
+        run_command(["convert", "to_hf", str(workdir), f"{tmp_path / 'out'}/", "--nocomparison"])
         return workdir, tmp_path / "out"
 
     return make
@@ -176,13 +176,13 @@ def test_exported_weights_are_equal_bit_for_bit(export, random_params):
 @pytest.mark.parametrize("task", ["pretraining", "classification"])
 def test_an_export_is_the_same_after_an_import(export, tmp_path, task):
     workdir, out = export(task=task, heads=HEADS.get(task))
-    convert.main(["convert", "from_hf", str(out), str(tmp_path / "back"), "--nocomparison"])
+    run_command(["convert", "from_hf", str(out), str(tmp_path / "back"), "--nocomparison"])
     first, second = open_workdir(str(workdir)), open_workdir(str(tmp_path / "back"))
     assert first.params.keys() == second.params.keys()
     for name, array in first.params.items():
         assert array.tobytes() == second.params[name].tobytes(), name
     assert first.tokenizer.fingerprint == second.tokenizer.fingerprint
-    convert.main(
+    run_command(
         ["convert", "to_hf", str(tmp_path / "back"), str(tmp_path / "again"), "--nocomparison"]
     )
     for name in FILES[1:]:

@@ -2,41 +2,21 @@
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.scoring import Scorer
 from bert_jax.scores.attention import STATISTICS
-from bert_jax.tools.cli import attention, generate
-from bert_jax.tools.cli.score import print_scores, write_scores
+from bert_jax.tools.cli.score import write_scores
 from bert_jax.tools.pages.attention import encode_weights
-from tests.inference.conftest import REPOSITORY, SCORED_TEXTS, open_model
+from tests.inference.conftest import SCORED_TEXTS, open_model
+from tests.test_main import WITHOUT_JAX, start
 
-# Runs command lines one after the other; "jax" is a module that cannot be imported.
-_RUN_WITHOUT_JAX = """
-import contextlib, io, json, sys
-sys.modules["jax"] = None
-from bert_jax.__main__ import main
-from bert_jax.tools.cli.flags import command_line
-results = []
-for words in json.load(sys.stdin):
-    sys.argv = ["bert_jax", *words]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            command_line.run(main)
-        except SystemExit as exit:
-            code = exit.code
-    results.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(results))
-"""
 INVALID = {
     "features": {
         "": "--output is missing: give --workdir=DIR --input=FILE --output=FILE.",
@@ -47,10 +27,9 @@ INVALID = {
         "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
         "--output=x.npz --input=lost": "--input=lost: there is no such file.",
-        "--output=x.npz --batch_tokens=0": "argument --batch_tokens: 0 must be at least 1",
+        "--output=x.npz --batch_tokens=0": "--batch_tokens=0 must be at least 1.",
     },
     "attention": {
-        "is": "--config is missing",
         "--workdir=WORKDIR": "Give a text, for example",
         "--workdir=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
         "--workdir=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
@@ -59,7 +38,6 @@ INVALID = {
         "--config=configs/elmo.py --workdir=run is --output=x.npz": "run has the model 'elmo', whi",
     },
     "score": {
-        "is": "--config is missing",
         "--workdir=WORKDIR": "Give either texts, for example",
         "--workdir=WORKDIR --input=in.txt is": "Give either texts, for example",
         "--workdir=WORKDIR --input=lost.txt": "--input=lost.txt: there is no such",
@@ -68,25 +46,13 @@ INVALID = {
 }
 
 
-def start(*words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=REPOSITORY,
-        env=os.environ | environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.mark.parametrize("command", INVALID)
 def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
     always = [f"--workdir={workdir}", "--input=setup.py"] if command == "features" else []
     lines = [
         [command, *always, *flags.replace("WORKDIR", workdir).split()] for flags in INVALID[command]
     ]
-    done = start("-c", _RUN_WITHOUT_JAX, stdin=json.dumps(lines))
+    done = start("-c", WITHOUT_JAX, stdin=json.dumps(lines))
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     for (code, out, err), message in zip(results, INVALID[command].values(), strict=True):
@@ -95,26 +61,14 @@ def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
         assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["features", "score"])
-def test_help_shows_the_flags(command):
-    done = start("-m", "bert_jax", command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"python -m bert_jax {command}" in done.stdout
-    assert "--batch_tokens" in done.stdout
-
-
-def test_features_on_the_command_line(workdir, tmp_path):
+def test_features_on_the_command_line(workdir, tmp_path, capsys):
     source, output = tmp_path / "in.txt", tmp_path / "out.npz"
     source.write_bytes(b"the list is returned.\nnaive\n")
     flags = ["--layers=weighted_sum", "--weights=1,2", "--level=word", "--word=first"]
     files = [f"--workdir={workdir}", f"--input={source}", f"--output={output}"]
-    done = start("-m", "bert_jax", "features", *files, *flags)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "hidden_states    float32[1, 2, 5, 16]" in done.stdout
+    run_command(["features", *files, *flags])
+    assert "hidden_states    float32[1, 2, 5, 16]" in capsys.readouterr().out
     assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
-
-
-# ------------------------------------------------------------------ in this process
 
 
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
@@ -125,7 +79,7 @@ def test_attention_is_a_page_or_the_arrays(workdir, tmp_path, capsys):
     arrays = reader.read(reader.encode(PAIR))
     for name in ("a.npz", "a.html"):
         words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b), "--top_k=3"]
-        attention.main(["attention", *words, f"--output={tmp_path / name}"])
+        run_command(["attention", *words, f"--output={tmp_path / name}"])
     with np.load(tmp_path / "a.npz") as found:
         assert {name: found[name].tolist() for name in found} == {
             name: array.tolist() for name, array in arrays.items()
@@ -144,7 +98,7 @@ def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.tools.pages.attention.MOST_WEIGHTS", 8 * 15**2)
     words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
     with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
-        attention.main(["attention", *words, f"--output={tmp_path / 'a.html'}"])
+        run_command(["attention", *words, f"--output={tmp_path / 'a.html'}"])
     assert not list(tmp_path.iterdir())
 
 
@@ -167,7 +121,7 @@ def test_a_file_of_scores_has_a_line_for_each_text(scorer, tmp_path, capsys):
 
 
 def test_the_table_has_a_line_for_each_text(scorer, capsys):
-    print_scores(scorer, lambda: SCORED_TEXTS)
+    write_scores(scorer, lambda: SCORED_TEXTS, "")
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["PLL", "per", "token", "tokens", "perplexity", "text"]
     assert [line.split()[2] for line in lines[:6]] == ["7", "0", "20", "7", "8", "1"]
@@ -190,14 +144,14 @@ def language_model(make_run) -> str:
 
 def test_the_command_prints_a_text_for_each_sample(language_model, capsys):
     words = ["generate", f"--workdir={language_model}", "--max_new_tokens=6", "The list", "is"]
-    generate.main([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
+    run_command([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
     first = capsys.readouterr().out
     texts = [block for block in first.split("\n\n") if block.strip()]
     assert len(texts) == 4
     assert all(text.strip().startswith("the list") for text in texts[:2])
-    generate.main([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
+    run_command([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
     assert capsys.readouterr().out == first
-    generate.main([*words, "--greedy"])
+    run_command([*words, "--greedy"])
     assert capsys.readouterr().out.strip().startswith("the list")
 
 
@@ -211,14 +165,14 @@ BAD = {
     ("--greedy", "--num_samples=3", "a"): "--greedy gives the same text 3 times: leave out --num_",
     ("--greedy", "--top_k=3", "a"): "--greedy takes the most probable word: leave out",
     ("--top_p=2", "a"): "--top_p=2.0 must be above 0",
-    ("--max_new_tokens=0", "a"): "0 must be at least 1",
+    ("--max_new_tokens=0", "a"): "--max_new_tokens=0 must be at least 1",
 }
 
 
 @pytest.mark.parametrize("words, message", BAD.items(), ids=str)
 def test_what_cannot_be_generated_is_refused(language_model, words, message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
-        generate.main(["generate", f"--workdir={language_model}", *words])
+        run_command(["generate", f"--workdir={language_model}", *words])
     assert "\n" not in str(error.value)
 
 
@@ -230,4 +184,4 @@ def test_a_model_that_reads_both_sides_is_refused(make_run):
         " that was trained to predict the next token (config.task='causal_lm') generates text."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
-        generate.main(["generate", f"--workdir={workdir}", "the list"])
+        run_command(["generate", f"--workdir={workdir}", "the list"])

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from bert_jax.__main__ import main as run_command
 from bert_jax.tools.benchmark import serve as benchmark
 from bert_jax.tools.cli import serve
 from bert_jax.tools.serve import server, service
@@ -67,7 +68,7 @@ def test_a_server_that_does_not_start(tmp_path):
     "flag, message",
     [
         ("--port=70000", "--port=70000 must be at most 65535."),
-        ("--port=-1", "argument --port: -1 must be at least 0"),
+        ("--port=-1", "--port=-1 must be at least 0"),
         ("--host=nowhere.invalid", "--host=nowhere.invalid --port=8000 cannot be used"),
         ("--port=TAKEN", r"--host=127.0.0.1 --port=\d+ cannot be used .*: give another --port"),
     ],
@@ -77,7 +78,7 @@ def test_an_address_that_cannot_be_used_is_reported_first(flag, message, workdir
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flag = flag.replace("TAKEN", str(taken.getsockname()[1]))
         with pytest.raises(ValueError, match=f"^{message}"):
-            serve.main(["serve", f"--workdir={workdir}", flag])
+            run_command(["serve", f"--workdir={workdir}", flag])
 
 
 def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
@@ -85,7 +86,7 @@ def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
     monkeypatch.setattr(service, "Service", lambda *arguments: mock.Mock(missing={}))
     monkeypatch.setattr(server, "serve", lambda _, socket, *others: opened.append(socket))
     for host in ("0.0.0.0", "127.0.0.1"):
-        serve.main(["serve", f"--workdir={workdir}", f"--host={host}", "--port=0"])
+        run_command(["serve", f"--workdir={workdir}", f"--host={host}", "--port=0"])
     for socket_ in opened:
         socket_.close()
     (line,) = capsys.readouterr().out.splitlines()
@@ -95,7 +96,7 @@ def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
 def test_a_missing_package_is_named(workdir, monkeypatch):
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"serve needs the package starlette: pip install 'bert_"):
-        serve.main(["serve", f"--workdir={workdir}"])
+        run_command(["serve", f"--workdir={workdir}"])
 
 
 def test_sockets_send_at_once_and_know_who_can_reach_them():

@@ -1,0 +1,361 @@
+"""The command line: flags, the configuration that they select, and errors of one line.
+
+A command exits with code 2 after one line on standard error for what the user can fix (a flag, a
+field, a file). Any other error is a defect of the program and prints its traceback.
+"""
+
+import argparse
+import contextlib
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
+
+from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_jax.config.run import RunConfig
+    from bert_jax.inference.loading import TrainedModel
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a command, or its words without a name.
+
+    Attributes:
+      name: name of the flag and of the parsed attribute; in capitals, name of the words without a
+        name, whose attribute is in lower case.
+      default: value without the flag, whose type is that of the values: --NAME=VALUE for str, int
+        and float. --NAME sets False to True, --noNAME sets True to False, and None has both forms.
+        [] collects the values of a repeated flag, or any number of words.
+      help: one line.
+      choices: allowed values; empty: any.
+      least: smallest allowed value.
+      missing: description of the value, for the error if it is not given; empty: it is optional.
+    """
+
+    name: str
+    default: Any
+    help: str
+    choices: Collection[str] = ()
+    least: int | None = None
+    missing: str = ""
+
+    @property
+    def attribute(self) -> str:
+        return self.name.lower() if self.name.isupper() else self.name
+
+
+# ------------------------------------------------------------------ flags of several commands
+
+OVERRIDES = Flag("config.FIELD", "", "Value that replaces a field's.")
+CONFIG = (
+    Flag(
+        "config",
+        "",
+        "Configuration file, such as configs/base.py, or configs/glue.py:mrpc with an argument."
+        " docs/configuration.md describes all fields.",
+    ),
+    OVERRIDES,
+)
+CACHE = Flag(
+    "compilation_cache",
+    "",
+    "Folder that keeps compiled programs, or off (default: in the user's cache folder).",
+)
+RUN = (
+    Flag(
+        "workdir",
+        "",
+        "Folder of the run: configuration, data, checkpoints, metrics.",
+        missing="the folder that the run is kept in",
+    ),
+    Flag("coordinator", "", "Address of process 0, HOST:PORT, if there are several."),
+    Flag("num_processes", 0, "Number of processes of the run.", least=0),
+    Flag("process_id", -1, "Number of this process, from 0."),
+    CACHE,
+    *CONFIG,
+)
+WORKDIR = Flag(
+    "workdir",
+    "",
+    "Folder of a trained run, or of imported weights.",
+    missing="the folder of a trained run",
+)
+TRAINED = (WORKDIR, CACHE, *CONFIG)
+TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", least=1)
+BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+
+
+# ------------------------------------------------------------------ processes
+
+
+def run(main: Callable[[Sequence[str]], None]) -> None:
+    """Runs `main(sys.argv[1:])` and ends the process with its exit code."""
+    message = ""
+    try:
+        with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):
+            main(sys.argv[1:])
+    except UserError as error:
+        message = str(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # nobody reads the output any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        message = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+    if message:
+        print("error:", buckets.shown(" ".join(message.split())), file=sys.stderr)
+        sys.exit(2)
+
+
+class _WithAddresses:
+    """A text stream that prints the address of a bucket instead of the path of its local cache."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(buckets.shown(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def choose(
+    words: Sequence[str], kind: str, names: Collection[str], help: str | None
+) -> Sequence[str]:
+    """Returns `words`, which begin with one of `names`; --help instead prints the help.
+
+    Raises:
+      UserError: there is no such name.
+    """
+    name = words[0] if words else ""
+    if name in ("-h", "--help"):
+        print(help)
+        sys.exit(0)
+    if name in names:
+        return words
+    close = difflib.get_close_matches(name, names, 1, 0.0)
+    hint = f" Did you mean {close[0]}?" if name and close else ""
+    problem = f"Unknown {kind} {name!r}.{hint}" if name else f"The {kind} is missing."
+    raise UserError(f"{problem} Available: {', '.join(names)}.")
+
+
+# ------------------------------------------------------------------ parsing
+
+_OVERRIDE = re.compile(r"--config\.([^=]+)=(.*)", re.DOTALL)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help).")
+
+
+def parse(
+    command: str, help: str | None, flags: Sequence[Flag], words: Sequence[str]
+) -> argparse.Namespace:
+    """Parses the flags of a command; --help prints them and ends the process.
+
+    Flags may stand anywhere, in any order, as --name=value or --name value; of a repeated flag the
+    last one counts. Words after -- may begin with a dash. A value that is the address of a bucket
+    becomes the path of its local cache, which is brought up to date.
+
+    Args:
+      command: what follows `python -m`.
+      help: text for --help, which ends in examples.
+      flags: what the command takes.
+      words: the words after the command.
+
+    Returns:
+      The values by name; `overrides`, the text of each field; and the name of the `command`.
+
+    Raises:
+      UserError: for a flag or a word that the command does not have, or an invalid value.
+    """
+    parser = _Parser(
+        prog=f"python -m {command}",
+        description=help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for flag in flags:
+        _add(parser, flag)
+    words, after = list(words), []
+    if "--" in words:
+        end = words.index("--")
+        words, after = words[:end], words[end + 1 :]
+    overrides = {}
+    if OVERRIDES in flags:
+        overrides = {match[1]: match[2] for match in map(_OVERRIDE.fullmatch, words) if match}
+        words = [word for word in words if not _OVERRIDE.fullmatch(word)]
+    parsed, rest = parser.parse_known_intermixed_args(words)
+    for flag in flags:
+        value = getattr(parsed, flag.attribute)
+        if flag.name.isupper() and flag.default == []:  # texts, which may look like addresses
+            value, after = [*value, *after], []
+        else:
+            value = _local(flag.name, value)
+        setattr(parsed, flag.attribute, value)
+    if rest := [*rest, *after]:
+        raise UserError(_describe_unknown(rest[0], flags))
+    for flag in flags:
+        value = getattr(parsed, flag.attribute)
+        if flag.missing and not value:
+            raise UserError(f"--{flag.name} is missing: {flag.missing}.")
+        if flag.least is not None and value < flag.least:
+            raise UserError(f"--{flag.name}={value} must be at least {flag.least}.")
+    parsed.overrides, parsed.command = overrides, command.split()[-1]
+    return parsed
+
+
+def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
+    name, default, help = flag.name, flag.default, flag.help.replace("%", "%%")
+    if name.isupper():
+        nargs = "*" if default == [] else None
+        parser.add_argument(flag.attribute, metavar=name, nargs=nargs, help=help)
+    elif default is None or isinstance(default, bool):
+        for value, option in ((True, f"--{name}"), (False, f"--no{name}")):
+            if default is not value:
+                parser.add_argument(
+                    option, dest=name, default=default, action="store_const", const=value, help=help
+                )
+    elif default == []:
+        parser.add_argument(f"--{name}", action="append", default=[], metavar="VALUE", help=help)
+    else:
+        parser.add_argument(
+            f"--{name}",
+            default=default,
+            type=type(default),
+            choices=flag.choices or None,
+            metavar="|".join(flag.choices) or "VALUE",
+            help=help if default == "" else f"{help} (default: {default})",
+        )
+
+
+def _describe_unknown(word: str, flags: Sequence[Flag]) -> str:
+    """Returns the error message for a word that a command does not have."""
+    if not word.startswith("-"):
+        hint = f" Did you mean --{word}?" if word.startswith("config.") else ""
+        return f"{word!r} is not a flag: flags begin with two dashes.{hint}"
+    word = word.split("=")[0]
+    if word.startswith("--config.") and OVERRIDES in flags:
+        return f"{word} lacks its value: write {word}=VALUE."
+    close = difflib.get_close_matches(word.lstrip("-"), [flag.name for flag in flags], 1)
+    return f"Unknown flag {word}: {f'did you mean --{close[0]}?' if close else 'see --help.'}"
+
+
+def _local(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_local(name, item) for item in value]
+    if not isinstance(value, str):
+        return value
+    buckets.check_scheme(f"--{name}", value)
+    return buckets.local(value)
+
+
+# ------------------------------------------------------------------ the configuration
+
+
+def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunConfig":
+    """Returns the configuration of --config or of the run in --workdir, resolved and checked.
+
+    `bert_jax/config/overrides.py` has the forms of the values of --config.FIELD=VALUE.
+
+    Args:
+      flags: the parsed flags, CONFIG among them.
+      run_is_enough: whether --config may be left out if --workdir has a run.
+
+    Raises:
+      UserError: for anything that is wrong in the configuration, or if there is none.
+    """
+    from bert_jax.config import presets, store
+    from bert_jax.config.group import flatten, unflatten
+    from bert_jax.config.overrides import set_fields
+
+    workdir = getattr(flags, "workdir", "")
+    if flags.config:
+        store.check_workdir(workdir)
+        data_dir = getattr(flags, "data_dir", "")
+        return resolve(flags.config, flags.overrides, workdir, data_dir)
+    if not (workdir and run_is_enough):
+        or_run = ", or --workdir=DIR of a run" if run_is_enough else ""
+        raise UserError(
+            f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
+        )
+    config = store.load(workdir).to_config_dict()
+    set_fields(config, flags.overrides)
+    fields = dict(flatten(config))
+    if "preset" in flags.overrides:  # otherwise the run has the values of its preset already
+        fields = presets.with_preset(fields, flags.overrides)
+    return store.parse(unflatten(fields))
+
+
+def config_words(flags: argparse.Namespace) -> list[str]:
+    """Returns the command line that selects the same configuration."""
+    fields = (f"--config.{name}={text}" for name, text in flags.overrides.items())
+    return [f"--config={flags.config}", *fields] if "config" in flags else [*fields]
+
+
+def resolve(
+    path: str, texts: Mapping[str, str], workdir: str = "", data_dir: str = ""
+) -> "RunConfig":
+    """Returns the configuration that `--config=PATH --config.NAME=TEXT ...` gives.
+
+    Raises:
+      UserError: as `read_config`.
+    """
+    from bert_jax.config import experiments
+    from bert_jax.config.overrides import set_fields
+    from bert_jax.data import init_from
+
+    config = experiments.load(path)
+    set_fields(config, texts)
+    return init_from.resolve(config.to_dict(), texts, workdir, data_dir)
+
+
+# ------------------------------------------------------------------ runs and their models
+
+
+def check_one_run(config: "RunConfig", workdir: str) -> None:
+    """Raises UserError if a folder holds the runs of several seeds."""
+    if config.get("seeds", 1) > 1:
+        raise UserError(
+            f"{workdir} holds the runs of several seeds: name the folder of one,"
+            f" --workdir={workdir}/seed-{config.seed}."
+        )
+
+
+def start_run(flags: argparse.Namespace) -> None:
+    """Prepares this process for a run and connects it with the others. Imports jax.
+
+    Args:
+      flags: the parsed flags, RUN among them.
+    """
+    from bert_jax.devices import allocator, compilation_cache, processes
+
+    allocator.keep_freed_memory()
+    compilation_cache.use(flags.compilation_cache)
+    processes.start(flags.coordinator, flags.num_processes, flags.process_id)
+
+
+def load_model(config: "RunConfig", workdir: str, cache: str) -> "TrainedModel":
+    """Returns the model of a workdir, on the devices. Imports jax.
+
+    Args:
+      config: configuration of the workdir.
+      workdir: folder of a run, or of imported weights.
+      cache: value of --compilation_cache.
+
+    Raises:
+      UserError: there is no model, or the folder of compiled programs cannot be written.
+    """
+    from bert_jax.devices import compilation_cache
+    from bert_jax.inference.loading import load_workdir
+
+    compilation_cache.use(cache)
+    return load_workdir(config, workdir)

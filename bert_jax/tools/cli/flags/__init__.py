@@ -1,1 +1,0 @@
-"""The command line: its flags, the configuration with its overrides, errors of one line."""

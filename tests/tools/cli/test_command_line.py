@@ -1,0 +1,334 @@
+"""Flags, overrides and configurations on the command line, and errors of one line."""
+
+import argparse
+import pathlib
+
+import pytest
+
+from bert_jax.config import store
+from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
+from bert_jax.tools.cli import command_line
+from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+TINY = f"--config={REPOSITORY}/configs/tiny.py"
+FLAGS = (
+    Flag("name", "", "A name."),
+    Flag("kind", "a", "A kind.", choices=("a", "b")),
+    Flag("count", 1, "A number.", least=0),
+    Flag("rate", 0.5, "100 % is 1."),
+    Flag("fast", False, "Fast."),
+    Flag("check", True, "Without checks."),
+    Flag("choice", None, "Either."),
+    Flag("folder", [], "Some folders."),
+    Flag("TEXT", [], "texts"),
+)
+DEFAULTS = {flag.attribute: flag.default for flag in FLAGS}
+
+
+def parse_flags(*words: str) -> argparse.Namespace:
+    return command_line.parse("bert_jax test", "What it does.\n\n    an example", FLAGS, words)
+
+
+def parse(*words: str, run_is_enough: bool = False):
+    """Returns the configuration of a command line."""
+    flags = (Flag("workdir", "", "Folder of the run."), *CONFIG)
+    return read_config(command_line.parse("bert_jax test", "", flags, words), run_is_enough)
+
+
+# ------------------------------------------------------------------ flags
+
+
+@pytest.mark.parametrize(
+    "words, changes",
+    [
+        ([], {}),
+        (["--name=x y", "--kind", "b", "--count=3"], {"name": "x y", "kind": "b", "count": 3}),
+        (["--name=a=b", "--name", "c"], {"name": "c"}),
+        (["one", "--count=2", "two"], {"count": 2, "text": ["one", "two"]}),
+        (["--fast", "--nocheck", "--nochoice"], {"fast": True, "check": False, "choice": False}),
+        (["--choice", "--rate=2"], {"choice": True, "rate": 2.0}),
+        (["--folder=a", "--folder", "b"], {"folder": ["a", "b"]}),
+        (["a", "--", "--count"], {"text": ["a", "--count"]}),
+    ],
+)
+def test_the_forms_of_a_flag(words, changes):
+    found = vars(parse_flags(*words))
+    assert {name: found[name] for name in DEFAULTS} == DEFAULTS | changes
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--kind=c"], "argument --kind: invalid choice: 'c' (choose from "),
+        (["--count=1.5"], "argument --count: invalid int value: '1.5' (see --help)."),
+        (["--count=-1"], "--count=-1 must be at least 0."),
+        (["--rate=fast"], "argument --rate: invalid float value: 'fast' (see --help)."),
+        (["--nam=x"], "Unknown flag --nam: did you mean --name?"),
+        (["--zzz"], "Unknown flag --zzz: see --help."),
+        (["-name=x"], "Unknown flag -name: did you mean --name?"),
+        (["--name"], "argument --name: expected one argument (see --help)."),
+        (
+            ["--name=hdfs://cluster/run"],
+            "--name=hdfs://cluster/run: hdfs:// is not read or",
+        ),
+    ],
+)
+def test_an_invalid_flag_is_named(words, message):
+    with pytest.raises(UserError) as error:
+        parse_flags(*words)
+    assert str(error.value).startswith(message)
+
+
+def test_a_flag_that_must_be_given_is_named():
+    flags = (Flag("vocab", "", "A file.", missing="a vocab.txt"),)
+    with pytest.raises(UserError, match=r"--vocab is missing: a vocab.txt\."):
+        command_line.parse("bert_jax test", "", flags, [])
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_has_the_example_and_every_flag(word, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse_flags(word)
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    assert "usage: python -m bert_jax test" in said and "    an example\n" in said
+    assert "100 % is 1. (default: 0.5)" in said and "--nocheck" in said
+
+
+def test_addresses_become_local_paths_except_in_the_configuration(monkeypatch):
+    monkeypatch.setattr(buckets, "local", lambda path: path.replace("gs://", "/copies/"))
+    words = [TINY, "--config.data.vocab=gs://bucket/vocab.txt", "--name=gs://bucket/a"]
+    words += ["--folder", "gs://b/1", "--folder=2", "gs://a text", "--", "--to=gs://bucket"]
+    flags = command_line.parse("bert_jax test", "", (*FLAGS, *CONFIG), words)
+    assert read_config(flags).data.vocab == "gs://bucket/vocab.txt"
+    assert (flags.name, flags.folder) == ("/copies/bucket/a", ["/copies/b/1", "2"])
+    assert flags.text == ["gs://a text", "--to=gs://bucket"]
+
+
+# ------------------------------------------------------------------ configurations
+
+
+def test_overrides_take_the_type_of_their_field():
+    config = parse(
+        TINY,
+        "--config.steps=7",
+        "--config.optimizer.learning_rate=2",
+        "--config.model.remat=true",
+        "--config.phases=((64, 0.5), (128, 0.5, 16))",
+        "--config.eval.every=7",
+        "--config.data.lowercase=false",
+    )
+    assert config.steps == 7
+    assert config.optimizer.learning_rate == 2.0
+    assert isinstance(config.optimizer.learning_rate, float)
+    assert config.model.remat is True
+    assert config.phases == ((64, 0.5), (128, 0.5, 16))
+    assert config.eval.every == "7"
+    assert config.data.lowercase is False
+
+
+def test_flags_have_any_order_and_the_last_one_counts(tmp_path):
+    first = [*TINY.split("="), "--config.steps=5", f"--workdir={tmp_path}"]
+    again = [f"--workdir={tmp_path}", "--config.steps=4", "--config=x.py", "--config.steps=5", TINY]
+    config = parse(*first)
+    assert (config.steps, config.model.num_layers) == (5, 2)
+    assert parse(*again).to_dict() == config.to_dict()
+
+
+def test_a_preset_changes_the_file_and_what_is_given_wins():
+    words = ["--config.preset=roberta", "--config.model.activation=gelu_tanh"]
+    for order in (words, words[::-1]):
+        config = parse(TINY, *order)
+        assert config.model.activation == "gelu_tanh"
+        assert config.model.layer_norm_epsilon == 1e-5
+        assert config.optimizer.no_decay == ()
+        assert config.model.num_layers == 2
+
+
+def test_a_run_brings_its_own_configuration(tmp_path):
+    """Its preset is not applied again unless it is asked for."""
+    config = parse(TINY, "--config.preset=roberta", "--config.optimizer.beta2=0.9")
+    store.save(config, str(tmp_path))
+    again = parse(f"--workdir={tmp_path}", "--config.seed=3", run_is_enough=True)
+    assert (again.preset, again.optimizer.beta2, again.seed) == ("roberta", 0.9, 3)
+    anew = parse(f"--workdir={tmp_path}", "--config.preset=roberta", run_is_enough=True)
+    assert anew.optimizer.beta2 == 0.98
+
+
+INVALID = {
+    "unknown preset": (
+        ["--config.preset=bart"],
+        "Unknown preset 'bart'. Available: paper, google_2018, google_2019, hf, roberta.",
+    ),
+    "a preset and what it excludes": (
+        ["--config.preset=google_2019", "--config.data.mask_rounding=bernoulli"],
+        "config.data.mask_rounding='bernoulli' needs config.data.mode='dynamic'",
+    ),
+    "no pairs to guess about": (
+        ["--config.preset=hf", "--config.model.next_sentence=true"],
+        "config.model.next_sentence=True needs config.data.segments='pairs'",
+    ),
+    "unknown field": (
+        ["--config.model.hiden_size=3"],
+        "There is no configuration field 'hiden_size': did you mean 'hidden_size'?",
+    ),
+    "unknown group": (
+        ["--config.modell.hidden_size=3"],
+        "There is no configuration field 'modell': did you mean 'model'?",
+    ),
+    "a field of another group": (
+        ["--config.learning_rate=1"],
+        "There is no configuration field 'learning_rate': did you mean 'optimizer.learning_rate'?",
+    ),
+    "nothing like it": (
+        ["--config.zzz=3"],
+        "There is no configuration field 'zzz': docs/configuration.md has them all.",
+    ),
+    "an item of a tuple": (
+        ["--config.phases[0]=2"],
+        "There is no configuration field 'phases[0]': did you mean 'phases'?",
+    ),
+    "text for a number": (["--config.steps=abc"], "takes a value of type int, such as "),
+    "fraction for a count": (["--config.steps=1.5"], "takes a value of type int, such as "),
+    "text for a fraction": (
+        ["--config.optimizer.learning_rate=fast"],
+        "takes a value of type float, such as ",
+    ),
+    "neither true nor false": (["--config.model.remat=maybe"], "a value of type bool, such as "),
+    "no tuple": (["--config.phases=((128, 1.0)"], "takes a value of type tuple, such as ((64, "),
+    "a group": (
+        ["--config.model={}"],
+        "--config.model is a group of fields: set them one by one, for example"
+        " --config.model.FIELD=VALUE.",
+    ),
+    "no value": (["--config.steps"], "--config.steps lacks its value: write --config.steps=VALUE."),
+    "no dashes": (
+        ["config.steps=4"],
+        "'config.steps=4' is not a flag: flags begin with two dashes. Did you mean --config.steps",
+    ),
+    "another word": (["more"], "'more' is not a flag: flags begin with two dashes."),
+    "infinite": (
+        ["--config.optimizer.learning_rate=1e999"],
+        "config.optimizer.learning_rate=inf is not a finite number.",
+    ),
+    "another object store": (
+        ["--config.data.source=text:abfss://bucket/*.txt"],
+        "is not read or written: mount the bucket as a folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("words, message", INVALID.values(), ids=INVALID.keys())
+def test_an_invalid_command_line_is_named(words, message):
+    with pytest.raises(UserError) as error:
+        parse(TINY, *words)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "there is no such file"),
+        ("x = (", r"cannot be used: '\(' was never closed"),
+        ("import nowhere", "cannot be used: No module named 'nowhere'"),
+        ("x = 1", "has no attribute 'get_config'"),
+    ],
+)
+def test_a_configuration_file_that_cannot_be_used(content, message, tmp_path):
+    path = tmp_path / "config.py"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        parse(f"--config={path}")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "holds no run: there is no config.json in it"),
+        ("{", "config.json is corrupt .*: give .* with --config"),
+        ("[]", "config.json is corrupt .*: give .* with --config"),
+        ('{"model_type": "bert"}', "is not a workdir: .*convert from_hf"),
+    ],
+)
+def test_a_folder_without_a_usable_run(content, message, tmp_path):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        parse(f"--workdir={tmp_path}", run_is_enough=True)
+    if "model_type" in (content or ""):  # a new run does not overwrite another program's files
+        with pytest.raises(UserError, match=message):
+            parse(TINY, f"--workdir={tmp_path}")
+
+
+def test_a_configuration_is_asked_for():
+    with pytest.raises(UserError, match=r"--config is missing: give a file, .*base\.py\.$"):
+        parse("--config.steps=3", "--workdir=run")
+    with pytest.raises(UserError, match=r"--config is missing.*, or --workdir=DIR of a run\.$"):
+        parse(run_is_enough=True)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("ner.py:foo", "Unknown set 'foo'. Available: conll2003, wnut17, wikigold."),
+        ("squad.py:v3", "Unknown version 'v3'. Available: v1, v2."),
+        ("glue.py:foo", "Unknown GLUE task 'foo'. Available: cola, sst2, mrpc, stsb, qqp, mnli,"),
+        ("chinese.py:foo", "Unknown set 'foo'. Available: xnli, chnsenticorp, lcqmc, msra_ner,"),
+        ("tagging.py:foo", "Unknown tags 'foo'. Available: entities, words."),
+    ],
+)
+def test_an_argument_that_a_configuration_does_not_have(name, message):
+    with pytest.raises(UserError) as error:
+        parse(f"--config=configs/{name}", "--config.seed=1")
+    assert str(error.value).startswith(f"--config=configs/{name}: {message}")
+
+
+def test_configurations_are_looked_up_here_and_then_in_the_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert parse("--config=configs/tiny.py").model.num_layers == 2
+    assert parse("--config=configs/glue.py:rte").data.published == "rte"
+    assert parse("--config=glue:rte").data.published == "rte"
+    (tmp_path / "configs").mkdir()
+    mine = "from configs import base\n\ndef get_config():\n    return base.get_config()\n"
+    (tmp_path / "configs" / "tiny.py").write_text(mine)
+    assert parse("--config=configs/tiny.py").model.num_layers == 12
+    with pytest.raises(UserError) as error:
+        parse("--config=configs/mine.py")
+    assert str(error.value) == (
+        "--config=configs/mine.py: there is no such file, neither in the current directory nor in"
+        f" the installed package ({REPOSITORY / 'configs'})."
+    )
+    with pytest.raises(UserError, match=r"--config=tiny.py: there is no such file\.$"):
+        parse("--config=tiny.py")
+
+
+# ------------------------------------------------------------------ processes
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (UserError("x=1\nis wrong."), 2, "error: x=1 is wrong.\n"),
+        (IsADirectoryError(21, "Is a directory", "/tmp"), 2, "error: /tmp: Is a directory\n"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_what_the_user_can_correct_is_one_line(error, code, message, capsys):
+    def main(words):
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        command_line.run(main)
+    assert (end.value.code, capsys.readouterr().err) == (code, message)
+
+
+def test_a_defect_keeps_its_traceback():
+    def main(words):
+        raise ValueError("not ours")
+
+    with pytest.raises(ValueError, match="not ours"):
+        command_line.run(main)
