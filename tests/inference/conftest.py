@@ -17,10 +17,6 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
-from bert_jax.devices.trees import flatten
-from bert_jax.formats.model_configs import BERT
-from bert_jax.formats.names import bert as bert_names
-from bert_jax.formats.weight_table import export_params
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
@@ -187,13 +183,7 @@ def workdir(make_workdir) -> str:
 @pytest.fixture(scope="session")
 def torch_twin(workdir) -> Any:
     """BertForPreTraining of transformers with the weights of `workdir`."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from tests.twins import make_twin
+
     model = open_model(workdir).model
-    values = {**BERT.keys(dataclasses.asdict(model.encoder)), "hidden_act": "gelu_new"}
-    config = transformers.BertConfig(**values, attn_implementation="eager")
-    twin = transformers.BertForPreTraining(config).eval()
-    params = flatten(jax.device_get(model.params))
-    tensors = export_params(params, bert_names.HUGGINGFACE, "huggingface")
-    state = {name: torch.tensor(np.array(array)) for name, array in tensors.items()}
-    assert not twin.load_state_dict(state, strict=False)[1]
-    return twin
+    return make_twin("BertForPreTraining", model.encoder, jax.device_get(model.params))

@@ -1,24 +1,14 @@
 """GPT fine-tuned on multiple choice with its auxiliary loss, against OpenAIGPTDoubleHeadsModel."""
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from bert_jax.config.groups import HeadConfig
 from bert_jax.models.gpt import GptConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.training.state import TrainState
-from bert_jax.training.step import train_step
-from tests.parity.conftest import random_params
-from tests.parity.test_gpt import to_theirs
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+from tests.parity.pairs import assert_same_gradients, loss_and_gradient, random_params
+from tests.twins import make_twin, to_theirs, torch
 
 LM_WEIGHT, CHOICES = 0.5, 2
 MODEL = GptConfig(
@@ -32,43 +22,6 @@ MODEL = GptConfig(
     attention_dropout_rate=0.0,
 )
 HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, lm_weight=1.0)
-
-
-def their_arrays(tree):
-    """{their name: array} of our parameters or gradients."""
-    arrays = to_theirs({"gpt": tree["gpt"]})
-    arrays["multiple_choice_head.summary.weight"] = np.array(tree["classifier"]["kernel"].T)
-    arrays["multiple_choice_head.summary.bias"] = np.array(tree["classifier"]["bias"])
-    assert sum(array.size for array in arrays.values()) == sum(
-        a.size for a in jax.tree.leaves(tree)
-    )
-    return arrays
-
-
-@pytest.fixture(scope="module")
-def both():
-    """Our task, its random parameters, and their model with the same."""
-    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(MODEL, HEAD))
-    params = random_params(task)
-    theirs = transformers.OpenAIGPTDoubleHeadsModel(
-        transformers.OpenAIGPTConfig(
-            vocab_size=MODEL.vocab_size,
-            n_positions=MODEL.max_position_embeddings,
-            n_embd=MODEL.hidden_size,
-            n_layer=MODEL.num_layers,
-            n_head=MODEL.num_heads,
-            layer_norm_epsilon=MODEL.layer_norm_epsilon,
-            num_labels=1,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            summary_first_dropout=0.0,
-        )
-    ).eval()
-    state = {name: torch.tensor(array) for name, array in their_arrays(params).items()}
-    missing, unexpected = theirs.load_state_dict(state, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}  # tied
-    return task, params, theirs
 
 
 def make_batch(lengths):
@@ -113,15 +66,12 @@ def their_losses(model, batch):
 
 
 @pytest.mark.parametrize(
-    "lengths",
-    [
-        (48, 17, 5, 31, 2, 9),
-        pytest.param((48,) * 4, marks=pytest.mark.slow),
-        pytest.param((11,) * 6, marks=pytest.mark.slow),
-    ],
+    "lengths", [(48, 17, 5, 31, 2, 9), pytest.param((11,) * 6, marks=pytest.mark.slow)]
 )
-def test_logits_losses_and_gradients_are_the_same(both, lengths):
-    task, params, theirs = both
+def test_logits_losses_and_gradients_are_the_same(lengths):
+    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(MODEL, HEAD))
+    params = random_params(task)
+    theirs = make_twin("OpenAIGPTDoubleHeadsModel", MODEL, params, num_labels=1)
     batch = make_batch(lengths)
     lm_logits, choice_logits, lm_loss, choice_loss = their_losses(theirs, batch)
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
@@ -131,18 +81,9 @@ def test_logits_losses_and_gradients_are_the_same(both, lengths):
     np.testing.assert_allclose(logits[is_token], expected[is_token], atol=1e-5)
     np.testing.assert_allclose(outputs.logits, choice_logits.detach().numpy(), atol=1e-5)
 
-    tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))  # keeps the gradient
-    key, zero = jax.random.key(0), jnp.zeros((), jnp.int32)
-    step = jax.jit(functools.partial(train_step, task=task, tx=tx))
-    state = TrainState(zero, params, tx.init(params), zero)
-    state, metrics = step(state, batch, {"dropout": key, "masking": key})
-    found = {name: float(s.numerator / s.denominator) for name, s in metrics.sums.items()}
+    found, gradient = loss_and_gradient(task, params, batch)
     assert found["lm_loss"] == pytest.approx(lm_loss.item(), abs=1e-5)
     assert found["weighted_lm_loss"] == pytest.approx(LM_WEIGHT * lm_loss.item(), abs=1e-5)
     assert found["task_loss"] == pytest.approx(choice_loss.item(), abs=1e-5)
-
-    theirs.zero_grad()
     (choice_loss + LM_WEIGHT * lm_loss).backward()
-    gradients = {name: p.grad.numpy() for name, p in theirs.named_parameters()}
-    for name, array in their_arrays(state.opt_state[0].trace).items():
-        np.testing.assert_allclose(array, gradients[name], atol=1e-5, err_msg=name)
+    assert_same_gradients(to_theirs(gradient), theirs)

@@ -3,30 +3,23 @@
 Both start from the same encoder and the same head, and see the same batches in the same order.
 """
 
-import functools
 import importlib
 import random
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.config.store import parse
-from bert_jax.devices.trees import flatten
 from bert_jax.training.open import open_run
-from bert_jax.training.state import TrainState, init_params
-from bert_jax.training.step import train_step
+from bert_jax.training.state import init_params
 from tests import tiny
-from tests.parity.conftest import their_name
+from tests.parity.pairs import their_inputs, train
 from tests.training import labelled_files
 from tests.training.labelled_files import VOCABULARY, with_words, write_rows
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+from tests.twins import make_twin, torch, transformers
 
 NUM_STEPS, NUM_EXAMPLES, LENGTH = 50, 96, 24
-HEADS = {"classifier": "classifier", "span": "qa_outputs"}
 VALUES = tiny.make_overrides(
     model__vocab_size=len(VOCABULARY),
     model__initializer_range=0.1,
@@ -79,11 +72,11 @@ def labels_of_spans(batch):
 CASES = {
     "single texts": (
         *("classification", labelled_files.write_texts, {}),
-        *(transformers.BertForSequenceClassification, labels_of_rows),
+        *("BertForSequenceClassification", labels_of_rows),
     ),
     "pairs": (
         *("classification", write_pairs, {"data.text_b": "text_b"}),
-        *(transformers.BertForSequenceClassification, labels_of_rows),
+        *("BertForSequenceClassification", labels_of_rows),
     ),
     "numbers": (
         "classification",
@@ -94,23 +87,23 @@ CASES = {
             "metrics": ("pearson",),
             "checkpoint.best_metric": "pearson",
         },
-        transformers.BertForSequenceClassification,
+        "BertForSequenceClassification",
         labels_of_rows,
     ),
     "tags": (
         *("tagging", labelled_files.write_words, {}),
-        *(transformers.BertForTokenClassification, labels_of_words),
+        *("BertForTokenClassification", labels_of_words),
     ),
     "answers": (
         "span",
         write_questions,
         {"head.null_answers": True, "head.doc_stride": 8},
-        transformers.BertForQuestionAnswering,
+        "BertForQuestionAnswering",
         labels_of_spans,
     ),
     "choices": (
         *("multiple_choice", labelled_files.write_choices, {}),
-        *(transformers.BertForMultipleChoice, labels_of_rows),
+        *("BertForMultipleChoice", labels_of_rows),
     ),
 }
 
@@ -127,51 +120,6 @@ def make_run(task, write, changes, folder):
     return open_run(config, str(folder / "run"))
 
 
-def train_ours(run, params, batches):
-    tx, _ = run.optimizer()
-    task = run.task_at(run.phases[0])
-    key = jax.random.key(0)
-    step = jax.jit(functools.partial(train_step, task=task, tx=tx, steps=NUM_STEPS))
-    zero = jnp.zeros((), jnp.int32)
-    state, losses = TrainState(zero, params, tx.init(params), zero), []
-    for batch in batches:
-        state, metrics = step(state, batch, {"dropout": key, "masking": key})
-        loss = metrics.sums["task_loss"]
-        losses.append(float(loss.numerator / loss.denominator))
-    return losses
-
-
-def name_of(ours):
-    module, _, leaf = ours.rpartition("/")
-    if module in HEADS:
-        return f"{HEADS[module]}.{'weight' if leaf == 'kernel' else 'bias'}"
-    return their_name(ours)
-
-
-def make_theirs(model_class, run, params):
-    model = run.config.model
-    theirs = model_class(
-        transformers.BertConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.hidden_size,
-            num_hidden_layers=model.num_layers,
-            num_attention_heads=model.num_heads,
-            intermediate_size=model.intermediate_size,
-            max_position_embeddings=model.max_position_embeddings,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            num_labels=params["classifier"]["kernel"].shape[1] if "classifier" in params else 2,
-        )
-    )
-    arrays = {
-        name_of(name): torch.tensor(np.array(leaf.T if name.endswith("kernel") else leaf))
-        for name, leaf in flatten(params).items()
-    }
-    missing, unexpected = theirs.load_state_dict(arrays, strict=False)
-    assert not missing and not unexpected
-    return theirs
-
-
 def train_theirs(model, batches, make_labels):
     is_plain = lambda name: "LayerNorm" in name or name.endswith("bias")  # noqa: E731
     groups = [
@@ -185,16 +133,9 @@ def train_theirs(model, batches, make_labels):
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, 10, NUM_STEPS)
     losses = []
     for batch in batches:
-        inputs = {
-            "input_ids": batch["input_ids"],
-            "token_type_ids": batch["token_type_ids"],
-            "attention_mask": batch["example_ids"] > 0,
-            **make_labels(batch),
-        }
-        tensors = {name: torch.tensor(array) for name, array in inputs.items()}
-        loss = model(
-            **{n: t if t.is_floating_point() else t.long() for n, t in tensors.items()}
-        ).loss
+        labels = {name: torch.tensor(array) for name, array in make_labels(batch).items()}
+        labels = {n: t if t.is_floating_point() else t.long() for n, t in labels.items()}
+        loss = model(**their_inputs(model, batch), **labels).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -208,11 +149,14 @@ def train_theirs(model, batches, make_labels):
 def test_fifty_updates(name, tmp_path):
     task, write, changes, model_class, make_labels = CASES[name]
     run = make_run(task, write, changes, tmp_path)
-    params = init_params(run.task_at(run.phases[0]), jax.random.key(1))
+    task = run.task_at(run.phases[0])
+    params = init_params(task, jax.random.key(1))
     rows = run.training[0]
     batches = [rows.batch(n, 0, rows.batch_rows(n)) for n in range(NUM_STEPS)]
-    model = make_theirs(model_class, run, params)
-    losses = train_ours(run, params, batches)
+    labels = params["classifier"]["bias"].size if "classifier" in params else 2
+    model = make_twin(model_class, run.config.model, params, num_labels=labels)
+    losses, _ = train(task, params, batches, run.optimizer()[0])
+    losses = [of_step["task_loss"] for of_step in losses]
     expected = train_theirs(model, batches, make_labels)
     assert np.mean(losses[-10:]) < 0.97 * np.mean(losses[:10])  # it begins to learn
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-4)

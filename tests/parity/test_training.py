@@ -1,20 +1,12 @@
 """Fifty updates against a loop in torch whose optimizer is written out from its definition."""
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tasks.losses import loss_names
-from bert_jax.training.state import TrainState
-from bert_jax.training.step import train_step
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+from tests.parity.pairs import make_pair, make_rows, train
+from tests.twins import to_theirs, torch
 
 NUM_STEPS, WARMUP_STEPS = 50, 10
 BETA1, BETA2, EPSILON, DECAY, CLIP_NORM = 0.9, 0.999, 1e-6, 0.01, 1.0
@@ -34,17 +26,8 @@ def train_ours(task, params, batches, name, schedule, peak):
         encoder="bert",
     )
     tx, _ = make_optimizer(config, NUM_STEPS, WARMUP_STEPS)
-    key = jax.random.key(0)
-    keys = {"dropout": key, "masking": key}
-    step = jax.jit(functools.partial(train_step, task=task, tx=tx))
-    zero = jnp.zeros((), jnp.int32)
-    state = TrainState(zero, params, tx.init(params), zero)
-    losses = []
-    for batch in batches:
-        state, metrics = step(state, batch, keys)
-        sums = (metrics.sums[name] for name in loss_names(metrics.sums))
-        losses.append(sum(float(s.numerator / s.denominator) for s in sums))
-    return losses, state.params
+    losses, state = train(task, params, batches, tx)
+    return [of_step["total"] for of_step in losses], state.params
 
 
 def rate_of(step, schedule, peak):
@@ -108,9 +91,9 @@ def loss_of(model, batch):
         pytest.param("adamw", True, "linear", 2e-3, marks=pytest.mark.slow),
     ],
 )
-def test_fifty_updates(make_model, make_rows, to_theirs, name, corrects_bias, schedule, peak):
+def test_fifty_updates(name, corrects_bias, schedule, peak):
     sizes = dict(vocab_size=200, hidden_size=64, intermediate_size=256, sequence_length=48)
-    task, params, model = make_model(initial=True, **sizes)
+    task, params, model = make_pair(initial=True, **sizes)
     lengths = (48, 40, 31, 30, 22, 17, 12, 9)
     kinds = [make_rows(task.model, lengths, predictions=7, seed=seed) for seed in range(5)]
     batches = [kinds[step % len(kinds)] for step in range(NUM_STEPS)]
