@@ -36,8 +36,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 gc.set_threshold(100_000, 50, 100)
 # Its conftest.py imports the extra serve.
 collect_ignore = [] if importlib.util.find_spec("starlette") else ["tools/serve"]
-# Folders whose files share runs or slow imports -> their group, which one worker takes.
-_GROUPS = {"runs": "runs", "training": "training", "parity": "theirs", "convert": "theirs"}
+# Folders whose files share slow imports -> their group, which one worker takes.
+_GROUPS = {"parity": "theirs", "convert": "theirs"}
+# Folders of long tests.
+_FIRST = (*_GROUPS, "runs", "training")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,9 +57,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the long groups first: the last one that a worker takes should be short."""
-    order = list(_GROUPS)
     folder = lambda item: item.path.parent.name  # noqa: E731
-    items.sort(key=lambda item: order.index(folder(item)) if folder(item) in order else len(order))
+    items.sort(key=lambda x: _FIRST.index(folder(x)) if folder(x) in _FIRST else len(_FIRST))
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,35 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from tests.runs import conftest, test_killed_seeds
+from tests import tiny
+from tests.runs import conftest
 
 KILLS_OF_A_RUN = 5
+WORDS = "the a of moon river stone tree cloud leaf sand hill".split()
+FINETUNING = tiny.make_overrides(
+    model__vocab_size=len(WORDS) + 7,
+    model__num_layers=1,
+    init_from="",
+    seeds=2,
+    epochs=8.0,
+    max_length=24,
+    global_batch_size=8,
+    data__bucket_lengths=(24,),
+    head__tagging="crf",
+    optimizer__name="adamw",
+    optimizer__learning_rate=5e-3,
+    checkpoint__keep=20,
+)
+
+
+def write_sentences(path, rng, count):
+    """Persons among other words."""
+    sentences = [rng.choices([*WORDS, "ann", "bob"], k=rng.randint(3, 16)) for _ in range(count)]
+    lines = (
+        "\n".join(f"{word} {'B-PER' if word in ('ann', 'bob') else 'O'}" for word in sentence)
+        for sentence in sentences
+    )
+    path.write_text("\n\n".join(lines) + "\n")
 
 
 @dataclasses.dataclass
@@ -66,11 +92,11 @@ def programs(folder: pathlib.Path) -> dict[str, Program]:
     values = conftest.SMALL | {"data.source": f"text:{folder / 'corpus.txt'}"}
     small = [f"--config.{name}={value}" for name, value in values.items()]
     rng = random.Random(0)
-    test_killed_seeds.write_sentences(folder / "train.conll", rng, 60)
-    test_killed_seeds.write_sentences(folder / "eval.conll", rng, 11)
-    words = [*test_killed_seeds.tiny.SPECIAL, *test_killed_seeds.WORDS, "ann", "bob"]
+    write_sentences(folder / "train.conll", rng, 60)
+    write_sentences(folder / "eval.conll", rng, 11)
+    words = [*tiny.SPECIAL, *WORDS, "ann", "bob"]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    values = test_killed_seeds.SETTINGS | {
+    values = FINETUNING | {
         "data.train": folder / "train.conll",
         "data.eval": folder / "eval.conll",
         "data.vocab": folder / "vocab.txt",

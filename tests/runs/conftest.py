@@ -1,4 +1,17 @@
-"""Whole runs of the small model: on the 8 devices of this process, and as users run the program."""
+"""Whole runs of the small model: on the 8 devices of this process, and as users run the program.
+
+| property | file |
+| --- | --- |
+| learns, evaluates, predicts, and is reported, as a user would do it | test_end_to_end |
+| killed and stopped from outside: resumed bit for bit | test_killed |
+| stopped after any step, on meshes: resumed bit for bit; other settings and data | test_exactness |
+| non-finite losses: never applied, counted, the batch is kept | test_nonfinite |
+| in a bucket, on other machines, on two machines | test_buckets |
+| two and four processes train as one; one that fails or is missing | test_processes |
+| next-token prediction, GPT's vocabulary | test_causal_lm, test_gpt_vocabulary |
+| the end of ten million steps; listeners and losses of a program | test_long, test_listener |
+| a sweep that is killed; the tools that flip bits and kill programs | test_sweep, test_tools |
+"""
 
 import dataclasses
 import json

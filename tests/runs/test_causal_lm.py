@@ -13,12 +13,9 @@ from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
-from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.cli.score import write_scores
 from bert_jax.tools.listeners.make import evaluation_listener
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
@@ -165,22 +162,6 @@ def test_likely_texts_are_more_probable(run, tmp_path):
         assert sum(e["log_probability"] for e in score["log_probabilities"]) == expected
         assert score["unknown_tokens"] == 0
     assert [e["token"] for e in scores[0]["log_probabilities"]] == "the cat saw a tree .".split()
-
-
-def test_scores_are_written_with_their_name(run, tmp_path, capsys):
-    scorer = Scorer(Predictor(load_workdir(store.load(run.workdir), run.workdir)))
-    texts = [Text("the cat saw a tree."), Text("dog")]
-    write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
-    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
-    assert rows == list(scorer.score(map(scorer.row, texts)))
-    assert "all 7 tokens together: perplexity" in capsys.readouterr().out
-
-
-def test_it_gives_features(run):
-    predictor = Predictor(load_workdir(store.load(run.workdir), run.workdir))
-    extractor = FeatureExtractor(predictor, Choice(level="sentence", pooling="mean"))
-    ((_, features),) = extractor.run([extractor.row(Text("the cat"))])
-    assert features["embeddings"].shape == (16,)
 
 
 @pytest.mark.slow

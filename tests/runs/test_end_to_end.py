@@ -235,19 +235,11 @@ def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) ->
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def answer_all(predictor: TaskPredictor, texts: list[Text]) -> list[dict]:
-    return [answer for window in predictor.predict(texts) for answer in window]
-
-
-def probabilities(answer: dict) -> list[float]:
-    found = [c["probability"] for mask in answer["masks"] for c in mask["candidates"]]
-    return found + list((answer["next_sentence"] or {}).values())
-
-
 def test_masks_are_filled_with_the_word_of_the_context(predictor):
     asked = [(word, place) for word in TOPICS for place in range(5)]
     texts = [Text(sentence(word, mask=place)) for word, place in asked]
-    for (word, place), answer in zip(asked, answer_all(predictor, texts), strict=True):
+    answers = [answer for window in predictor.predict(texts) for answer in window]
+    for (word, place), answer in zip(asked, answers, strict=True):
         (mask,) = answer["masks"]
         assert mask["position"] == place + 1  # after [CLS]
         assert mask["candidates"][0]["token"] == word
@@ -283,46 +275,6 @@ def test_lines_are_answered_in_order_whatever_their_form(run, tmp_path):
     for answer in (answers[1], answers[3]):
         assert answer["next_sentence"].keys() == {"is_next", "random_next"}
         assert sum(answer["next_sentence"].values()) == pytest.approx(1, abs=1e-5)
-
-
-def test_other_rows_and_padding_do_not_change_an_answer(predictor):
-    text = Text(sentence("numu", mask=2), "lolo lolo .")
-    others = [Text(sentence("mumu", 1 + n % 19), ".") for n in range(70)]
-    (alone,) = answer_all(predictor, [text])
-    among = answer_all(predictor, [*others[:40], text, *others[40:]])[40]
-    assert probabilities(among) == pytest.approx(probabilities(alone), abs=1e-5)
-    assert [m["position"] for m in among["masks"]] == [m["position"] for m in alone["masks"]]
-
-
-def test_a_text_that_is_too_long_is_refused_not_truncated(predictor, run):
-    predictor.check(Text("kaka " * 30))  # with [CLS] and [SEP] exactly the 32 positions
-    with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
-        predictor.check(Text("kaka " * 31))
-    with pytest.raises(ValueError, match="33 tokens, special ones included, .* at most 32"):
-        run_command(["fill_mask", f"--workdir={run.workdir}", "[MASK] " * 31])
-
-
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        (b'{"text_a": "kaka"', "line 2: not a JSON object"),
-        (b'{"text": "kaka"}', "line 2: an object needs a string `text_a`.*its fields are text"),
-        (b"{}", "line 2: an object needs a string `text_a`.*its fields are none"),
-        (b'{"text_a": "kaka", "text_b": 3}', "line 2: .*`text_b` must be a string if given"),
-        (b"kaka \xff", "line 2: invalid UTF-8"),
-    ],
-)
-def test_an_invalid_line_is_named_and_nothing_is_written(line, message, run, tmp_path):
-    (tmp_path / "in.txt").write_bytes(b"kaka\n" + line + b"\n")
-    output = tmp_path / "out.jsonl"
-    with pytest.raises(ValueError, match=message):
-        predict(config_of(run), str(run.workdir), str(tmp_path / "in.txt"), str(output))
-    assert not output.exists()
-
-
-def test_a_missing_input_is_named(run, tmp_path):
-    with pytest.raises(ValueError, match="--input=nowhere.txt: there is no such file"):
-        predict(config_of(run), str(run.workdir), "nowhere.txt", str(tmp_path / "out"))
 
 
 def test_words_of_held_out_text_are_masked(run):

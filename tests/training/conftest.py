@@ -1,4 +1,22 @@
-"""Whole fine-tuning runs of the small model on files whose rule is easily learned."""
+"""Whole fine-tuning runs of the small model on files whose rule is easily learned.
+
+| property | file |
+| --- | --- |
+| a step: meshes, two programs, donation, shardings, non-finite steps, rounding | test_step |
+| what a model carries: by hand, microbatches, meshes, evaluation, checkpoints | test_carry |
+| checkpoints: intact or absent, corruption, what is kept and chosen | test_checkpoints |
+| fine-tuning: each kind of task learns; best checkpoint, review, resumption | test_finetuning |
+| scores do not depend on batches, padding or devices; frozen and new layers | test_finetuning |
+| heads with LSTMs, causal models and GPT, on meshes | test_finetuning_heads |
+| messages about settings, files and folders | test_finetuning_errors |
+| ELMo: phases, resumption, a tagger on the frozen encoder | test_elmo_runs |
+| initial parameters: taken over, new, refused | test_initial |
+| phrases as units of masking, resumption bit for bit | test_phrases |
+| several seeds; early stopping | test_seeds, test_early_stopping |
+| metrics; speed | test_metrics, test_clock |
+
+Runs of pre-training, killed and on several machines, are in tests/runs/.
+"""
 
 import contextlib
 import importlib

@@ -1,0 +1,15 @@
+"""What the tests of tasks prove.
+
+| property | file |
+| --- | --- |
+| losses, metrics and gradients in double precision | test_losses |
+| added losses: closed forms; gradients in microbatches and on a mesh | test_auxiliary |
+| masks: plain loops, shares, packed rows, meshes | test_masking, test_mask_units |
+| evaluations of pre-training have the same masks whatever training masks | test_pretraining |
+| answers and losses of heads on the device | test_device_side |
+| answers, predictions, scores | test_{classification,tagging,span,multiple_choice} |
+| language models: losses, probabilities, messages | test_{causal,bidirectional}_lm |
+| fields of config.head | test_heads |
+
+Messages about other settings of tasks are in tests/training/test_finetuning_errors.py.
+"""
