@@ -1,16 +1,13 @@
-"""The launchers: what they would run, the environment they make, several processes that train."""
+"""The launchers: what they would run, the environment they make, several processes."""
 
-import json
 import os
 import pathlib
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-import psutil
 import pytest
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "launch"
@@ -41,11 +38,6 @@ def test_scripts_are_bash(script, tmp_path):
 def test_shellcheck_finds_nothing(tmp_path):
     names = [script.name for script in SCRIPTS]
     subprocess.run(["shellcheck", "--external-sources", *names], cwd=LAUNCH, check=True)
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_stay_short(script):
-    assert len(script.read_text().splitlines()) <= 120
 
 
 @pytest.mark.parametrize("name", PASSING)
@@ -82,22 +74,18 @@ def test_the_checks_are_the_same_for_all(tmp_path):
     assert tests[:3] == ["python", "-m", "pytest"] and tests[-2:] == ["-m", "slow"]
 
 
-def test_the_quick_start_keeps_its_run_where_it_is_called(tmp_path):
-    output = run_script(
-        LAUNCH / "quickstart.sh", "--dry_run", "my run", "--config.steps=9", cwd=tmp_path
-    ).stdout
-    first = shlex.split(output.split("\n")[0])
-    config, workdir = (
-        f"--config={LAUNCH.parent}/configs/fast.py:tiny",
-        f"--workdir={tmp_path}/my run",
-    )
-    assert first[3:] == [workdir, config, "--config.steps=9"]
-
-
-def test_the_quick_start_takes_another_configuration(tmp_path):
-    paper = "--config=configs/tiny.py"
-    output = run_script(LAUNCH / "quickstart.sh", "--dry_run", paper, cwd=tmp_path).stdout
-    assert shlex.split(output.split("\n")[0])[3:] == [f"--workdir={tmp_path}/quickstart", paper]
+@pytest.mark.parametrize(
+    "words, folder, flags",
+    [
+        (["my run", "--config.steps=9"], "my run", ["--config=FAST", "--config.steps=9"]),
+        (["--config=configs/tiny.py"], "quickstart", ["--config=configs/tiny.py"]),
+    ],
+)
+def test_the_quick_start_keeps_its_run_where_it_is_called(words, folder, flags, tmp_path):
+    output = run_script(LAUNCH / "quickstart.sh", "--dry_run", *words, cwd=tmp_path).stdout
+    fast = str(LAUNCH.parent / "configs/fast.py:tiny")
+    flags = [f"--workdir={tmp_path}/{folder}", *(flag.replace("FAST", fast) for flag in flags)]
+    assert shlex.split(output.split("\n")[0])[3:] == flags
 
 
 @pytest.mark.parametrize("name", ["gpu_server.sh", "slurm.sbatch", "Dockerfile"])
@@ -196,81 +184,56 @@ def test_an_old_interpreter_is_named(checkout):
     assert "PYTHON=..." in checkout.errors
 
 
-# ---- several processes, really
+# ---- several processes on this machine, with a stand-in for the program
 
-TINY = (
-    "model.vocab_size=256 model.hidden_size=16 model.num_layers=1 model.num_heads=2"
-    " model.intermediate_size=32 global_batch_size=8 phases=((32,1.0),) data.dupe_factor=1"
-    " data.num_processes=1 data.validation_share=0 prng_impl=threefry2x32 log.every=1"
-).split()
+# Process 0 gets the signal, and all processes stop at the same step; process 1 fails with CODE.
+PROGRAM = """#!/bin/bash
+[[ $* == *create_server* ]] && echo 1234 && exit
+echo "$*" >>words
+[[ -z ${CODE:-} || $* != *process_id=1* ]] || exit "$CODE"
+[[ $* != *process_id=0* ]] || trap 'touch stopped' TERM
+touch "started$BASHPID"
+until [[ -e stopped ]]; do sleep 0.05; done
+"""
 
 
 @pytest.fixture
 def start_two(tmp_path):
-    """Returns a function that starts two processes on text of its own, in an empty folder."""
-    words = "the a of list set item value returns holds each is not empty when called with".split()
-    sentences = [" ".join(words[(i * k) % len(words)] for k in range(1, 9)) for i in range(1, 200)]
-    documents = ["\n".join(sentences[i : i + 10]) for i in range(0, 190, 10)]
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    # Here there is an environment already: a checkout whose launcher finds it.
+    """Returns a function (**environment) that starts two processes of the stand-in."""
     launch = tmp_path / "launch"
     launch.mkdir()
     shutil.copy(LAUNCH / "local_multiprocess.sh", launch)
-    bin_folder = pathlib.Path(sys.executable).parent
-    (launch / "environment.sh").write_text(f"PATH={shlex.quote(str(bin_folder))}:$PATH\n")
+    (launch / "python").write_text(PROGRAM)
+    (launch / "python").chmod(0o755)
+    (launch / "environment.sh").write_text(f"PATH={shlex.quote(str(launch))}:$PATH\n")
     started = []
 
-    def start(*flags) -> subprocess.Popen:
-        overrides = [f"--config.{setting}" for setting in TINY]
-        command = ["bash", launch / "local_multiprocess.sh"]
-        command += [f"--config={LAUNCH.parent}/configs/tiny.py", f"--workdir={tmp_path}/run"]
-        command += [f"--config.data.source=text:{tmp_path}/text.txt", *overrides, *flags]
-        started.append(
-            subprocess.Popen(
-                command,
-                cwd=tmp_path,
-                env=os.environ | {"PROCESSES": "2"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-        )
+    def start(**environment) -> subprocess.Popen:
+        command = ["bash", launch / "local_multiprocess.sh", "--config=c.py", "--workdir=a run"]
+        env = os.environ | {"PROCESSES": "2"} | environment
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=env))
         return started[-1]
 
-    start.workdir = tmp_path / "run"
     yield start
+    (tmp_path / "stopped").touch()
     for process in started:
-        if process.poll() is None:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-            process.kill()
-        process.communicate()
+        process.kill()
+        process.wait()
 
 
-def steps_of(workdir) -> list[int]:
-    path = workdir / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["step"] for line in lines]
-
-
-def test_two_processes_stop_together_and_go_on(start_two):
-    process = start_two("--config.steps=100000", "--config.optimizer.warmup=10")
-    deadline = time.monotonic() + 100
-    while len(steps_of(start_two.workdir)) < 3 and process.poll() is None:
+def test_a_signal_to_the_launcher_stops_all_processes(start_two, tmp_path):
+    process = start_two()
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.glob("started*"))) < 2:
         assert time.monotonic() < deadline
-        time.sleep(0.2)
+        time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
-    assert "2 processes, mesh data=2" in output
-    assert "Stopped by SIGTERM after step" in output
-    last = steps_of(start_two.workdir)[-1]
-    assert f"after step {last}," in output
-    assert (start_two.workdir / "checkpoints" / f"{last}.sha256.json").exists()
+    assert process.wait(timeout=30) == 0
+    words = sorted((tmp_path / "words").read_text().splitlines())
+    expected = "-m bert_jax.main --coordinator=localhost:1234 --num_processes=2"
+    flags = "--config=c.py --workdir=a run"
+    assert words == [f"{expected} --process_id={i} {flags}" for i in range(2)]
 
 
 def test_a_process_that_fails_ends_the_others(start_two):
-    output, _ = (process := start_two("--config.steps=-1")).communicate(timeout=60)
-    assert process.returncode == 2
-    assert "error: config.steps=-1 must be above 0." in output
+    assert start_two(CODE="3").wait(timeout=30) == 3

@@ -96,6 +96,7 @@ EARLY_ERRORS = {
     "tokenize": "--vocab is missing: a vocab.txt, or a SentencePiece .model.",
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
     "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
+    "tokenize --vocab=vocab.txt text": "'text' is not a flag: flags begin with two dashes.",
     "features --workdir=DIR --input=in": "--output is missing: give --workdir=DIR --input=FILE",
     "score --workdir=DIR": "DIR holds no run",
     "attention x": "--workdir is missing: the folder of a trained run.",

@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -36,25 +34,6 @@ def squad(*questions: dict, **more) -> dict:
     return {"data": [{"paragraphs": [{"qas": list(questions)}]}], **more}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "bert_jax", "squad_metrics", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
-
-
-def test_the_command_prints_what_the_official_script_prints(write):
-    golden = GOLDEN["squad_v2"]
-    na_prob = write("na.json", golden["na_probs"])
-    files = write("data.json", golden["data"]), write("predictions.json", golden["predictions"])
-    done = run(*files, "--na_prob", na_prob)
-    assert (done.returncode, done.stderr) == (0, "")
-    printed = json.loads(done.stdout)
-    assert printed == pytest.approx(golden["scores_with_na_probs"])
-    assert list(printed) == list(golden["scores_with_na_probs"])
-    done = run(files[0], files[1] + "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {files[1]}x: No such file or directory\n"
-
-
 def scores_of(capsys, *arguments: str) -> dict:
     run_command(["squad_metrics", *arguments])
     return json.loads(capsys.readouterr().out)
@@ -72,12 +51,17 @@ def test_version_1_and_missing_predictions(write, capsys):
     )
 
 
-def test_a_threshold(write, capsys):
+@pytest.mark.parametrize(
+    "flags, name",
+    [([], "scores_with_na_probs"), (["--na_prob_thresh=0.5"], "scores_with_threshold")],
+)
+def test_version_2_prints_what_the_official_script_prints(flags, name, write, capsys):
     golden = GOLDEN["squad_v2"]
     files = write("data.json", golden["data"]), write("predictions.json", golden["predictions"])
-    na_prob = "--na_prob=" + write("na.json", golden["na_probs"])
-    printed = scores_of(capsys, *files, na_prob, "--na_prob_thresh=0.5")
-    assert printed == pytest.approx(golden["scores_with_threshold"]["0.5"])
+    printed = scores_of(capsys, *files, "--na_prob", write("na.json", golden["na_probs"]), *flags)
+    expected = golden[name]["0.5"] if flags else golden[name]
+    assert printed == pytest.approx(expected)
+    assert list(printed) == list(expected)
 
 
 @pytest.mark.parametrize(
@@ -117,65 +101,41 @@ def test_a_byte_order_mark_is_no_error(write, capsys):
     assert scores_of(capsys, data, predictions) == {"exact_match": 100, "f1": 100}
 
 
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        (b'{"data":\n [,]}', "data.json, line 2: not JSON"),
-        (b"", "data.json, line 1: not JSON"),
-        (b'{"data": "\xff"}', "data.json is not UTF-8 (byte 10)"),
-        ({"paragraphs": []}, "data.json is not in SQuAD's format (data > paragraphs > qas), nor"),
-        ({"data": [{"paragraphs": [{}]}]}, "data.json is not in SQuAD's format"),
-        ("text", "data.json is not in SQuAD's format"),
-        (squad(), "data.json has no questions."),
-        (
-            squad({"id": "a"}),
-            'data.json: a question without an id, or without answers that have a text: {"id"',
-        ),
-        (squad({"answers": []}), "a question without an id"),
-        (
-            squad({"id": "a", "answers": [{"text": 3}]}),
-            "a question without an id, or without answers",
-        ),
-        (squad(QUESTION, QUESTION), "data.json: the id 'a' occurs twice."),
-    ],
-)
-def test_data_that_cannot_be_read_is_refused(data, message, write):
+GOOD = {"data": squad(QUESTION), "predictions": {"a": "yes"}, "na": {"a": -2}}
+BAD = [
+    ("data", b'{"data":\n [,]}', "data.json, line 2: not JSON"),
+    ("data", b'{"data": "\xff"}', "data.json is not UTF-8 (byte 10)"),
+    ("data", {"paragraphs": []}, "data.json is not in SQuAD's format (data > paragraphs > qas), n"),
+    ("data", {"data": [{"paragraphs": [{}]}]}, "data.json is not in SQuAD's format"),
+    ("data", "text", "data.json is not in SQuAD's format"),
+    ("data", squad(), "data.json has no questions."),
+    ("data", squad({"id": "a"}), 'without answers that have a text: {"id"'),
+    ("data", squad({"answers": []}), "a question without an id"),
+    ("data", squad({"id": "a", "answers": [{"text": 3}]}), "or without answers"),
+    ("data", squad(QUESTION, QUESTION), "data.json: the id 'a' occurs twice."),
+    ("predictions", b"{", "predictions.json, line 1: not JSON"),
+    ("predictions", ["yes"], "predictions.json must be a JSON object that maps ids to a text."),
+    ("predictions", {"a": ["yes"]}, "'a' must have a text, but has [\"yes\"]."),
+    ("predictions", {"a": None}, "'a' must have a text, but has null."),
+    *(
+        ("na", {"a": value}, "na.json: 'a' must have a finite number, but has")
+        for value in ("0.5", True, float("nan"), float("-inf"), 10**400)
+    ),
+]
+
+
+@pytest.mark.parametrize("name, content, message", BAD)
+def test_a_file_that_cannot_be_used_is_named(name, content, message, write):
+    files = {kind: write(f"{kind}.json", each) for kind, each in (GOOD | {name: content}).items()}
+    words = [files["data"], files["predictions"], "--na_prob", files["na"]]
     with pytest.raises(ValueError) as error:
-        files = write("data.json", data), write("predictions.json", {"a": "yes"})
-        run_command(["squad_metrics", *files])
+        run_command(["squad_metrics", *words])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "predictions, message",
-    [
-        (b"{", "predictions.json, line 1: not JSON"),
-        (["yes"], "predictions.json must be a JSON object that maps ids to a text."),
-        ({"a": ["yes"]}, "predictions.json: 'a' must have a text, but has [\"yes\"]."),
-        ({"a": None}, "'a' must have a text, but has null."),
-    ],
-)
-def test_predictions_that_cannot_be_read_are_refused(predictions, message, write):
-    with pytest.raises(ValueError) as error:
-        files = write("data.json", squad(QUESTION)), write("predictions.json", predictions)
-        run_command(["squad_metrics", *files])
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("value", ["0.5", True, float("nan"), float("-inf"), 10**400])
-def test_na_probs_must_be_numbers(value, write):
-    files = write("data.json", squad(QUESTION)), write("predictions.json", {"a": "yes"})
-    with pytest.raises(ValueError, match="na.json: 'a' must have a finite number, but has"):
-        run_command(["squad_metrics", *files, "--na_prob", write("na.json", {"a": value})])
-
-
-def test_flags_that_are_not_right_are_refused(write):
-    with pytest.raises(ValueError, match="arguments are required: PREDICTIONS .see --help"):
-        run_command(["squad_metrics", "data.json"])
+def test_na_probs_are_not_for_cmrc():
     with pytest.raises(ValueError, match="--na_prob is for SQuAD 2.0"):
-        run_command(
-            ["squad_metrics", "data.json", "predictions.json", "--cmrc", "--na_prob=na.json"]
-        )
+        run_command(["squad_metrics", "data.json", "predictions.json", "--cmrc", "--na_prob=x"])
 
 
 def test_real_questions_answered_with_the_gold_are_all_right(shared_data, write, capsys):
