@@ -4,11 +4,9 @@
     python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
     python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
     python -m bert_jax compile --config=configs/large.py --topology=h100:8
-    python -m bert_jax compile --config=configs/base.py --measure
 
 All numbers are those of one device. A corpus is not read, and nothing is executed or written.
-Without --topology the programs are compiled for the devices of this machine, and with --measure run
-once, with zeros instead of a corpus. The bound is the
+Without --topology the programs are compiled for the devices of this machine. The bound is the
 shortest time of a program by the peak rates of the device, and the largest MFU. The exit code is 1
 if a program does not fit into the memory. A slice of TPUs needs the extra tpu, NVIDIA GPUs (a100,
 h100, h200, b200) the extra nvidia.
@@ -22,14 +20,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.config.run import RunConfig
-from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
 
 FLAGS = (
     Flag("workdir", "", "Folder of a run, whose configuration is compiled."),
     Flag("topology", "", "Devices to compile for: v5e:4x4, h100:8."),
     Flag("largest_batch", False, "Search the largest microbatch of each phase that fits."),
-    Flag("measure", False, "Run each program once, with zeros, and print the memory it took."),
     Flag("json", False, "Print one JSON object instead of lines."),
     *CONFIG,
 )
@@ -39,21 +35,14 @@ def run(flags: argparse.Namespace) -> None:
     config = read_config(flags)
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
-        if flags.measure:
-            raise UserError("--measure runs programs: leave --topology out, on such devices.")
     from bert_jax.tools.compile import describe, target
-    from bert_jax.tools.compile.measure import measured_peak
 
     devices, all_fit, found = target.find(flags.topology), True, []
     for compiled in _compile(config, devices, flags):
-        fits = compiled.fits(devices.room)
-        all_fit = all_fit and fits
-        measured = measured_peak(compiled) if flags.measure and fits else 0
-        found.append(describe.as_json(compiled, devices, measured))
+        all_fit = all_fit and compiled.fits(devices.room)
+        found.append(describe.as_json(compiled, devices))
         if not flags.json:
             print("\n".join(describe.lines(compiled, devices)), flush=True)
-            if flags.measure and fits:
-                print(describe.measured_line(compiled, measured), flush=True)
     if flags.json:
         print(json.dumps({"programs": found}, indent=2), flush=True)
     if not all_fit:
@@ -62,9 +51,8 @@ def run(flags: argparse.Namespace) -> None:
 
 def _compile(config: RunConfig, target: Any, flags: argparse.Namespace) -> Iterator[Any]:
     """Yields what was compiled, as soon as it is."""
-    from bert_jax.tools.compile.largest import largest_microbatch
     from bert_jax.tools.compile.plan import plan, programs
-    from bert_jax.tools.compile.program import compile_program
+    from bert_jax.tools.compile.program import compile_program, largest_microbatch
     from bert_jax.training.run import make_checked_mesh
 
     def show(line: str) -> None:

@@ -45,15 +45,7 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
         )
 
 
-def measured_line(compiled: Compiled, measured: int) -> str:
-    """Returns the line of a run's peak, in bytes on each device; 0: not measured."""
-    if not measured:
-        return "  measured     nothing: this system does not say what a program takes"
-    share = f"{measured / compiled.peak:.0%} of the compiler's" if compiled.peak else ""
-    return f"  measured     {measured / _GIB:.2f} GiB at the peak of a run, {share}"
-
-
-def as_json(compiled: Compiled, target: Target, measured: int = 0) -> dict[str, Any]:
+def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:
     """Returns the same as a JSON object; bytes and FLOPs of one device."""
     program, num_devices, moved = compiled.program, len(target.devices), compiled.moved
     limits = bound(compiled, target.chip, num_devices) if target.chip and program.flops else None
@@ -73,7 +65,6 @@ def as_json(compiled: Compiled, target: Target, measured: int = 0) -> dict[str, 
             "peak": compiled.peak,
             "accessed": compiled.accessed,
             "off_chip": moved.off_chip,
-            **({"measured": measured} if measured else {}),
         },
         "flops": compiled.flops,
         "model_flops": program.flops / num_devices,

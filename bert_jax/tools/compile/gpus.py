@@ -31,9 +31,8 @@ class Gpu:
       core_count, fpus_per_core: multiprocessors, and float32 units of each.
       clock_rate_ghz: at most.
       device_memory_size: bytes that programs can use.
-      memory_bandwidth: in bytes/s.
-      l2_cache_size: in bytes.
-      shared_memory_per_core: in bytes.
+      memory_bandwidth: in MB/s.
+      l2_cache_size, shared_memory_per_core: in KiB.
     """
 
     name: str
@@ -48,12 +47,17 @@ class Gpu:
 
     def description(self) -> str:
         """Returns XLA's message GpuTargetConfigProto, as text."""
+        shared = self.shared_memory_per_core << 10
         fields = _LIMITS | {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if name not in ("name", "capability")
+            "core_count": self.core_count,
+            "fpus_per_core": self.fpus_per_core,
+            "clock_rate_ghz": self.clock_rate_ghz,
+            "device_memory_size": self.device_memory_size,
+            "memory_bandwidth": self.memory_bandwidth * 10**6,
+            "l2_cache_size": self.l2_cache_size << 10,
+            "shared_memory_per_core": shared,
+            "shared_memory_per_block_optin": shared - _RESERVED,
         }
-        fields["shared_memory_per_block_optin"] = self.shared_memory_per_core - _RESERVED
         lines = "".join(f"  {name}: {value}\n" for name, value in fields.items())
         # From 9.0 on, the instructions of matrix products are those of this one architecture.
         features = " feature_extension: ACCELERATED_FEATURES" if self.capability >= 9 else ""
@@ -67,40 +71,8 @@ class Gpu:
 # Those that CUDA 13 compiles for. NVIDIA's white papers of the architectures, and what the driver
 # reports for memory, bandwidth and clock (also in XLA's target_config/specs).
 GPUS = {
-    "a100": Gpu(
-        "NVIDIA A100-SXM4-80GB",
-        8,
-        108,
-        64,
-        1.41,
-        85_100_068_864,
-        2_039_040_000_000,
-        40 << 20,
-        164 << 10,
-    ),
-    "h100": Gpu(
-        "NVIDIA H100 80GB HBM3",
-        9,
-        132,
-        128,
-        1.98,
-        84_942_979_072,
-        3_352_320_000_000,
-        50 << 20,
-        228 << 10,
-    ),
-    "h200": Gpu(
-        "NVIDIA H200", 9, 132, 128, 1.98, 151_397_597_184, 4_800_000_000_000, 50 << 20, 228 << 10
-    ),
-    "b200": Gpu(
-        "NVIDIA B200",
-        10,
-        148,
-        128,
-        1.965,
-        191_514_411_008,
-        7_672_320_000_000,
-        132_644_864,
-        228 << 10,
-    ),
+    "a100": Gpu("NVIDIA A100-SXM4-80GB", 8, 108, 64, 1.41, 85_100_068_864, 2_039_040, 40_960, 164),
+    "h100": Gpu("NVIDIA H100 80GB HBM3", 9, 132, 128, 1.98, 84_942_979_072, 3_352_320, 51_200, 228),
+    "h200": Gpu("NVIDIA H200", 9, 132, 128, 1.98, 151_397_597_184, 4_800_000, 51_200, 228),
+    "b200": Gpu("NVIDIA B200", 10, 148, 128, 1.965, 191_514_411_008, 7_672_320, 129_536, 228),
 }

@@ -6,17 +6,21 @@ than half of it, since operands are copied to the memory on the chip before they
 
 import collections
 import dataclasses
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from bert_jax.tools.compile.instructions import Computations, Instruction, parse, turns_of
+from bert_jax.tools.compile.instructions import (
+    Computation,
+    Computations,
+    Instruction,
+    arrays,
+    parse,
+    root_of,
+    trip_count,
+)
 
 # Operations that move data between devices.
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-_ARRAY = re.compile(r"\b(pred|[a-z]+[0-9]+(?:e\dm\d\w*)?)\[([\d,]*)\](\{[^}]*\})?")
-# Layouts end with the memory: none or S(0) is that of the device, all others are on the chip.
-_ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 # They move nothing, or what they call does.
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id"
@@ -51,7 +55,7 @@ class Totals:
       off_chip: bytes that operations read from the device's memory and write to it.
       collectives: by kind.
       loops: with matrix products, whose FLOPs the compiler's own count has once.
-      endless: loops whose number of turns the compiler does not know; they count once here too.
+      endless: loops whose trip count is not known; they count once here too.
     """
 
     off_chip: int = 0
@@ -69,23 +73,23 @@ def totals(text: str) -> Totals:
     todo = [(entry, 1, True)]
     while todo:
         name, times, moves = todo.pop()
-        shapes = {i.name: i.shape for i in computations[name]}
-        for instruction in computations[name]:
+        computation = computations[name]
+        for instruction in computation.values():
             operation = instruction.operation
             kind = operation.removesuffix("-start")
             if kind in COLLECTIVES:
                 found[kind][0] += times
                 found[kind][1] += times * _result_bytes(instruction)
             if moves:
-                off_chip += times * _moved(instruction, shapes, computations)
-            turns = 1
+                off_chip += times * _moved(instruction, computation, computations)
+            trips = 1
             if operation == "while":
-                known = turns_of(instruction, computations[name], computations)
-                turns = 1 if known is None else known
+                known = trip_count(instruction, computation, computations)
+                trips = 1 if known is None else known
                 loops += any(_has_product(computations, c) for c in instruction.called)
                 endless += known is None
             inner = moves and operation in ("while", "conditional", "call")
-            todo += [(called, times * turns, inner) for called in instruction.called]
+            todo += [(called, times * trips, inner) for called in instruction.called]
     kinds = {kind: Collective(*found[kind]) for kind in COLLECTIVES if kind in found}
     return Totals(off_chip, kinds, loops, endless)
 
@@ -94,64 +98,67 @@ def _has_product(computations: Computations, name: str) -> bool:
     return any(
         instruction.operation in _PRODUCTS
         or any(_has_product(computations, called) for called in instruction.called)
-        for instruction in computations[name]
+        for instruction in computations[name].values()
     )
 
 
-def _moved(instruction: Instruction, shapes: dict[str, str], computations: Computations) -> int:
+def _moved(instruction: Instruction, computation: Computation, computations: Computations) -> int:
     """Returns the bytes that an instruction reads from the device's memory and writes to it."""
-    operation, operands = instruction.operation, instruction.operands
+    operation = instruction.operation
     if operation in _FREE or operation.endswith(("-done", "-update")):
         return 0
     if operation in _COPIES:  # (source, result, context): of the source, as much as of the result
-        source, (size, on_chip), *_ = _sizes(instruction.shape)
+        source, (size, on_chip), *_ = arrays(instruction.shape)
         return size * ((not source[1]) + (not on_chip))
     if operation.endswith("-start") and operation != "all-reduce-start":
-        return _off_chip(instruction.shape)  # of operands and results
-    fusion = computations[instruction.called[0]] if operation == "fusion" else []
-    moved = _written(instruction, shapes, fusion)
-    for index, operand in enumerate(operands):
-        whole = _off_chip(shapes.get(operand, ""))
+        return instruction.off_chip  # of operands and results
+    fusion = computations[instruction.called[0]] if operation == "fusion" else {}
+    moved = _written(instruction, fusion or computation)
+    for index, name in enumerate(instruction.operands):
+        whole = computation[name].off_chip if name in computation else 0
         if whole and fusion:
             whole = _read(fusion, index, whole, computations)
-        elif whole and operation in _SLICES and index == 0:
-            whole = min(whole, sum(size for size, _ in _sizes(instruction.shape)))
+        elif operation in _SLICES and index == 0:
+            whole = min(whole, instruction.bytes)
         elif operation == _UPDATE and index == 0:
             whole = 0
         moved += whole
     return moved
 
 
-def _written(instruction: Instruction, shapes: dict[str, str], fusion: list[Instruction]) -> int:
-    """Returns the bytes that an instruction writes; of an array updated in place, its new part."""
-    if not fusion and instruction.operation != _UPDATE:
-        return _off_chip(instruction.shape)
+def _written(instruction: Instruction, inside: Computation) -> int:
+    """Returns the bytes that an instruction writes; of an array updated in place, its new part.
+
+    Args:
+      instruction: any.
+      inside: the computation of a fusion; of another instruction, the one that has it.
+    """
     results = [instruction]
-    if fusion:
-        by_name = {i.name: i for i in fusion}
-        shapes = {i.name: i.shape for i in fusion}
-        root = next(i for i in fusion if i.root)
-        results = [by_name[o] for o in root.operands] if root.operation == "tuple" else [root]
-        results = [by_name[i.operands[0]] if i.operation == "bitcast" else i for i in results]
-    sizes = list(_sizes(instruction.shape))
+    if instruction.operation == "fusion":
+        root = root_of(inside)
+        results = [inside[o] for o in root.operands] if root.operation == "tuple" else [root]
+        results = [inside[i.operands[0]] if i.operation == "bitcast" else i for i in results]
+    sizes = list(arrays(instruction.shape))
     if len(sizes) != len(results):  # one operation with several results
-        return _off_chip(instruction.shape)
+        return instruction.off_chip
     written = 0
     for result, (size, on_chip) in zip(results, sizes, strict=True):
         if result.operation == _UPDATE:
-            size = sum(size for size, _ in _sizes(shapes.get(result.operands[1], "")))
+            size = inside[result.operands[1]].bytes
         written += 0 if on_chip else size
     return written
 
 
-def _read(fusion: list[Instruction], index: int, whole: int, computations: Computations) -> int:
+def _read(fusion: Computation, index: int, whole: int, computations: Computations) -> int:
     """Returns how many of the `whole` bytes of a parameter a fusion reads: those of slices, none of
     an array that is updated in place, otherwise all."""
     names = {
-        i.name for i in fusion if i.operation == "parameter" and i.rest.startswith(f"{index})")
+        name
+        for name, i in fusion.items()
+        if i.operation == "parameter" and i.rest.startswith(f"{index})")
     }
     read = 0
-    for instruction in fusion:
+    for instruction in fusion.values():
         operands = instruction.operands
         if not names.intersection(operands):
             continue
@@ -159,7 +166,7 @@ def _read(fusion: list[Instruction], index: int, whole: int, computations: Compu
         if first and instruction.operation == "bitcast":
             names.add(instruction.name)
         elif first and instruction.operation in _SLICES:
-            read += sum(size for size, _ in _sizes(instruction.shape))
+            read += instruction.bytes
         elif instruction.operation == "fusion":
             inner = computations[instruction.called[0]]
             places = (place for place, name in enumerate(operands) if name in names)
@@ -171,22 +178,8 @@ def _read(fusion: list[Instruction], index: int, whole: int, computations: Compu
 
 def _result_bytes(instruction: Instruction) -> int:
     """Returns the bytes of the results of a collective, without operands that it returns too."""
-    shape = instruction.shape
-    twice = instruction.operation in ("all-gather-start", "collective-permute-start")
-    if twice:  # operands, results, scalars of the context
-        shape = re.sub(r"\b[su]32\[\]", "", shape)
-    sizes = [size for size, _ in _sizes(shape)]
-    return sum(sizes[len(sizes) // 2 :] if twice else sizes)
-
-
-def _off_chip(shape: str) -> int:
-    return sum(size for size, on_chip in _sizes(shape) if not on_chip)
-
-
-def _sizes(shape: str) -> Iterator[tuple[int, bool]]:
-    """Yields the bytes of the arrays of "f32[768,3072]{1,0:T(8,128)S(1)}" or of a tuple of such,
-    and whether they are on the chip."""
-    for dtype, dimensions, layout in _ARRAY.findall(shape):
-        count = math.prod(int(size) for size in dimensions.split(",") if size)
-        bits = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
-        yield count * bits // 8, bool(_ON_CHIP.search(layout))
+    if instruction.operation not in ("all-gather-start", "collective-permute-start"):
+        return instruction.bytes
+    # Operands, results, scalars of the context.
+    sizes = [size for size, _ in arrays(re.sub(r"\b[su]32\[\]", "", instruction.shape))]
+    return sum(sizes[len(sizes) // 2 :])

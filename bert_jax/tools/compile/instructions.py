@@ -1,9 +1,10 @@
-"""XLA's text of an optimized program, as instructions, and how often its loops turn."""
+"""XLA's text of an optimized program, as instructions, and the trip counts of its loops."""
 
 import dataclasses
 import functools
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
@@ -14,6 +15,9 @@ _CALLED = re.compile(
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _LOOP = re.compile(r"condition=%?([\w.\-]+), body=%?([\w.\-]+)")
 _INDEX = re.compile(r"\bindex=(\d+)")
+_ARRAY = re.compile(r"\b(pred|[a-z]+[0-9]+(?:e\dm\d\w*)?)\[([\d,]*)\](\{[^}]*\})?")
+# Layouts end with the memory: none or S(0) is that of the device, all others are on the chip.
+_ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +44,28 @@ class Instruction:
             found += [one] if one else re.findall(r"[\w.\-]+", many)
         return found
 
+    @property
+    def bytes(self) -> int:
+        """Of all its results."""
+        return sum(size for size, _ in arrays(self.shape))
 
-Computations = dict[str, list[Instruction]]
+    @property
+    def off_chip(self) -> int:
+        """Bytes of its results that are in the device's memory."""
+        return sum(size for size, on_chip in arrays(self.shape) if not on_chip)
+
+
+def arrays(shape: str) -> Iterator[tuple[int, bool]]:
+    """Yields the bytes of the arrays of "f32[768,3072]{1,0:T(8,128)S(1)}" or of a tuple of such,
+    and whether they are on the chip."""
+    for dtype, dimensions, layout in _ARRAY.findall(shape):
+        count = math.prod(int(size) for size in dimensions.split(",") if size)
+        bits = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
+        yield count * bits // 8, bool(_ON_CHIP.search(layout))
+
+
+Computation = dict[str, Instruction]  # by name, in order
+Computations = dict[str, Computation]
 
 
 def parse(text: str) -> tuple[Computations, str]:
@@ -50,22 +74,25 @@ def parse(text: str) -> tuple[Computations, str]:
     entry, current = "", None
     for line in text.splitlines():
         if match := _COMPUTATION.match(line):
-            current = computations[match[2]] = []
+            current = computations[match[2]] = {}
             entry = match[2] if match[1] else entry
         elif line.rstrip() == "}":  # the configuration of a kernel has lines that begin with it
             current = None
         elif current is not None and (match := _INSTRUCTION.match(line)):
-            current.append(Instruction(*match.groups()))
+            current[match[2]] = Instruction(*match.groups())
     return computations, entry
 
 
-def turns_of(
-    loop: Instruction, outside: Sequence[Instruction], computations: Computations
-) -> int | None:
-    """Returns how often a loop turns; None: it is not known.
+def root_of(computation: Computation) -> Instruction:
+    """Returns the instruction whose result is that of its computation."""
+    return next(instruction for instruction in computation.values() if instruction.root)
 
-    The compiler for TPUs does not say. Loops of jax count up from a constant while they are below
-    another, which is what is looked for.
+
+def trip_count(loop: Instruction, outside: Computation, computations: Computations) -> int | None:
+    """Returns the trip count of a loop; None: it is not known.
+
+    The compiler for TPUs does not write it. Loops of jax count up from a constant while they are
+    below another, which is what is looked for.
 
     Args:
       loop: a `while`.
@@ -74,20 +101,21 @@ def turns_of(
     """
     if trips := _TRIPS.search(loop.rest):
         return int(trips[1])
-    condition, body = (_by_name(computations[name]) for name in _LOOP.findall(loop.rest)[0])
-    before, test = _by_name(outside), _root(condition)
+    condition, body = (computations[name] for name in _LOOP.findall(loop.rest)[0])
+    test = root_of(condition)
     if test.operation != "compare" or "direction=LT" not in test.rest:
         return None
     counter, end = _copied(condition, test.operands[0]), _constant(condition, test.operands[1])
-    place = _INDEX.search(counter.rest)
-    if end is None or not place:
+    index = _INDEX.search(counter.rest)
+    if end is None or not index:
         return None
-    start = _constant(before, before[loop.operands[0]].operands[int(place[1])])
-    step = _step(body, _root(body).operands[int(place[1])], int(place[1]))
+    place = int(index[1])
+    start = _constant(outside, outside[loop.operands[0]].operands[place])
+    step = _step(body, root_of(body).operands[place], place)
     return None if start is None or not step else max(0, -(-(end - start) // step))
 
 
-def _step(body: Mapping[str, Instruction], name: str, place: int) -> int | None:
+def _step(body: Computation, name: str, place: int) -> int | None:
     """Returns what is added to the element `place` of the loop's state; None: something else."""
     new = body[name]
     if new.operation != "add":
@@ -98,21 +126,13 @@ def _step(body: Mapping[str, Instruction], name: str, place: int) -> int | None:
     return _constant(body, new.operands[is_old.index(False)])
 
 
-def _constant(by_name: Mapping[str, Instruction], name: str) -> int | None:
-    found = _copied(by_name, name)
+def _constant(computation: Computation, name: str) -> int | None:
+    found = _copied(computation, name)
     digits = re.match(r"-?\d+", found.rest) if found.operation == "constant" else None
     return int(digits[0]) if digits else None
 
 
-def _copied(by_name: Mapping[str, Instruction], name: str) -> Instruction:
+def _copied(computation: Computation, name: str) -> Instruction:
     """Returns what is copied, if the instruction is a copy, or else the instruction."""
-    found = by_name[name]
-    return _copied(by_name, found.operands[0]) if found.operation == "copy" else found
-
-
-def _by_name(instructions: Sequence[Instruction]) -> dict[str, Instruction]:
-    return {instruction.name: instruction for instruction in instructions}
-
-
-def _root(by_name: Mapping[str, Instruction]) -> Instruction:
-    return next(instruction for instruction in by_name.values() if instruction.root)
+    found = computation[name]
+    return _copied(computation, found.operands[0]) if found.operation == "copy" else found

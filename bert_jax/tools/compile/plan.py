@@ -28,11 +28,7 @@ from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.feed import host_batch, shapes
 from bert_jax.training.open import open_run
-from bert_jax.training.run import (
-    Run,
-    flops_per_token,
-    make_task_data,
-)
+from bert_jax.training.run import Run, flops_per_token, make_task_data
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import make_train_step
 
@@ -56,8 +52,8 @@ class Program:
       microbatches: that a step goes through one after the other.
       flops: of the matrix products of the model, over all devices; 0: none.
       sizes: bytes on each device of what it reads, by name.
-      step: jitted.
-      arguments: of `step`, shapes with their shardings.
+      function: jitted.
+      arguments: of `function`, shapes with their shardings.
     """
 
     name: str
@@ -67,12 +63,8 @@ class Program:
     microbatches: int
     flops: float
     sizes: dict[str, int]
-    step: Any
+    function: Any
     arguments: tuple[Any, ...]
-
-    def lower(self) -> Any:
-        """Returns jax's lowered program."""
-        return self.step.lower(*self.arguments)
 
 
 def plan(config: RunConfig, mesh: Mesh) -> Run:
@@ -132,11 +124,11 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
     found = []
     for phase in run.phases:
         if phase.share:
-            found += [*_updates(run, phase), _evaluation(run, phase)]
+            found += [*_steps(run, phase), _evaluation(run, phase)]
     return found
 
 
-def _updates(run: Run, phase: Phase) -> list[Program]:
+def _steps(run: Run, phase: Phase) -> list[Program]:
     batch = _training_batch(run, phase)
     rows, length = batch["input_ids"].shape
     step = make_train_step(run, phase, warmup_steps=_WARMUP)

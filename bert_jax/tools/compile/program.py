@@ -1,16 +1,21 @@
 """What a compiled program needs: memory, FLOPs, bytes of memory that it reads and writes, and what
 the devices send each other."""
 
+import bisect
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import jax
 
+from bert_jax.config.phases import Phase
+from bert_jax.devices import sharding
 from bert_jax.devices.chips import Chip
 from bert_jax.devices.memory import peak_of_program
+from bert_jax.files.errors import UserError
 from bert_jax.tools.compile.hlo import Totals, totals
-from bert_jax.tools.compile.plan import Program
+from bert_jax.tools.compile.plan import Program, programs
+from bert_jax.training.run import Run
 
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
 
@@ -29,7 +34,6 @@ class Compiled:
         0: the compiler does not say.
       moved: between the device's memory and the chip, and between devices.
       no_room: why it does not fit, in the compiler's words; empty if it does.
-      executable: jax's compiled program; None if it does not fit.
     """
 
     program: Program
@@ -40,7 +44,6 @@ class Compiled:
     accessed: float = 0.0
     moved: Totals = dataclasses.field(default_factory=Totals)
     no_room: str = ""
-    executable: Any = None
 
     def fits(self, room: int) -> bool:
         """Returns whether it fits into `room` bytes; 0: into what the compiler knows of."""
@@ -49,14 +52,16 @@ class Compiled:
 
 def compile_program(program: Program) -> Compiled:
     """Compiles a program, and returns what the compiler says; also if it does not fit."""
-    lowered = program.lower()
+    lowered = program.function.lower(*program.arguments)
     started = time.perf_counter()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         if not any(words in str(error) for words in _NO_ROOM):
             raise
-        return Compiled(program, time.perf_counter() - started, no_room=_reason(str(error)))
+        # The first line has the numbers.
+        reason = str(error).splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
+        return Compiled(program, time.perf_counter() - started, no_room=reason)
     seconds = time.perf_counter() - started
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
     return Compiled(
@@ -67,13 +72,49 @@ def compile_program(program: Program) -> Compiled:
         costs.get("flops", 0.0),
         costs.get("bytes accessed", 0.0),
         totals(compiled.as_text()),
-        executable=compiled,
     )
 
 
-def _reason(message: str) -> str:
-    """Returns the first line of the compiler's message, which has the numbers."""
-    return message.splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
+def largest_microbatch(
+    run: Run, phase: Phase, room: int, report: Callable[[str], None]
+) -> Compiled:
+    """Returns the step with the largest microbatch of a phase that fits.
+
+    The memory grows with the microbatch, so that the divisors of the batch are bisected.
+
+    Args:
+      run: from `plan`.
+      phase: of the run.
+      room: bytes of memory of a device; see `Compiled.fits`.
+      report: gets a line for each program.
+
+    Raises:
+      UserError: none fits.
+    """
+    fitting: list[Compiled] = []  # ascending, as a bisection finds them
+
+    def is_too_large(size: int) -> bool:
+        step = next(program for program in programs(run, size) if program.phase == phase)
+        found = compile_program(step)
+        fits = found.fits(room)
+        report(f"  microbatch of {size:,} rows: {'fits' if fits else 'does not fit'}")
+        if fits:
+            fitting.append(found)
+        return not fits
+
+    sizes = [*microbatches(phase.batch_size, sharding.batch_shards(run.mesh))]
+    bisect.bisect_left(sizes, True, key=is_too_large)
+    if not fitting:
+        raise UserError(
+            f"No microbatch of {phase.sequence_length} tokens fits: use more devices,"
+            " config.mesh.fsdp, or config.model.remat=True."
+        )
+    return fitting[-1]
+
+
+def microbatches(batch_size: int, shards: int) -> Iterator[int]:
+    """Yields the numbers of rows that divide a batch and that the mesh can split, ascending."""
+    return (n for n in range(shards, batch_size + 1, shards) if batch_size % n == 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Configurations of each model at the smallest size that eight devices can share."""
 
+import functools
 import importlib
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
-from bert_jax.tools.compile.plan import plan
+from bert_jax.tools.compile.plan import plan, programs
+from bert_jax.tools.compile.program import compile_program
 from bert_jax.training.run import make_checked_mesh
 
 SMALL = {
@@ -66,3 +68,9 @@ def make_plan():
         return plan(config, make_checked_mesh(config))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def compiled(make_plan):
+    """Returns a function (name of a configuration) -> its compiled programs."""
+    return functools.cache(lambda name: [*map(compile_program, programs(make_plan(name)))])

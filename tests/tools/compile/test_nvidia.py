@@ -25,7 +25,7 @@ needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs the extra 
 def test_each_gpu_has_its_peak_rates(kind):
     gpu = GPUS[kind]
     chip = find_chip(gpu.name)
-    assert chip.bandwidth == pytest.approx(gpu.memory_bandwidth, rel=0.05)
+    assert chip.bandwidth == pytest.approx(gpu.memory_bandwidth * 1e6, rel=0.05)
     assert chip.flops and chip.interconnect
 
 
