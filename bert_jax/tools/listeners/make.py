@@ -1,6 +1,6 @@
 """The listeners of the commands train and evaluate."""
 
-from bert_jax.tools.listeners.review import Review
+from bert_jax.tools.listeners.reviews import Review
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import EvaluationTerminal, Terminal
 from bert_jax.training.listener import Listener, Listeners

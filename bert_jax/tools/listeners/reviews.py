@@ -1,10 +1,13 @@
-"""Reviews: what a reader of an evaluation wants to see, by the class of the task's host side.
+"""evaluation.json: what the newest evaluation found, for a reader and for the report.
+
+A review is what a reader wants to see, by the class of the task's host side.
 
 review_parts.py describes the parts. `examples` are labelled, `predictions` those that the task's
 collector returned for them, in the same order; `errors` are sorted, the worst first.
 """
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +16,7 @@ import numpy as np
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.data.labelled.tags import as_iob2
+from bert_jax.files.atomic import write_json
 from bert_jax.scores import classification as scores
 from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
@@ -22,8 +26,31 @@ from bert_jax.tasks.span import SpanData
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.tasks.task import Prediction
 from bert_jax.tools.listeners import review_parts as review
+from bert_jax.tools.listeners.verdicts import verdict
+from bert_jax.training.listener import Evaluation, Listener
+from bert_jax.training.run import Run
 
 Parts = dict[str, Any]
+EVALUATION = "evaluation.json"
+
+
+class Review(Listener):
+    """Writes evaluation.json for the checkpoint that config.checkpoint.use selects so far."""
+
+    def evaluation(
+        self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
+    ) -> None:
+        """Writes health verdict, layer weights and what review_parts.py describes."""
+        if not is_chosen:
+            return
+        rows = run.evaluation_rows(run.phase_at(step - 1))[0]
+        content = {
+            "step": step,
+            "verdict": verdict(run, step, evaluation.values),
+            "layer_weights": evaluation.layer_weights,
+            **make_review(run.data, rows, evaluation.predictions),
+        }
+        write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
 
 
 def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:
@@ -36,7 +63,8 @@ def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Part
     """
     if not isinstance(rows, LabelledRows):
         return {"examples": rows.rows_per_epoch}
-    parts = _REVIEWS.get(type(data), _nothing)(data, rows.examples, predictions)
+    make = _REVIEWS.get(type(data))
+    parts = make(data, rows.examples, predictions) if make else {}
     errors = parts.pop("errors", [])
     return {
         "examples": len(rows.examples),
@@ -44,10 +72,6 @@ def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Part
         "wrong": len(errors),
         "errors": errors[: review.MOST_ERRORS],
     }
-
-
-def _nothing(data: Any, examples: Sequence[Any], predictions: Sequence[Prediction]) -> Parts:
-    return {}
 
 
 # ------------------------------------------------------------------ classification
@@ -64,8 +88,7 @@ def review_classification(
     elif data.kind == "multi":
         wrongness = (gold != found).sum(axis=1).astype(float)
         counts = scores.multi_label_counts(gold, found)
-        named = {data.labels[number]: count for number, count in counts.items()}
-        parts = {"classes": review.class_rows(named)}
+        parts = {"classes": review.class_rows({data.labels[i]: n for i, n in counts.items()})}
     else:
         sure = np.array([max(p["probabilities"].values()) for p in predictions])
         wrongness = (gold != found) * sure
@@ -124,24 +147,17 @@ def _wrong_tags(
     data: TaggingData, example: TaggedExample, prediction: Prediction
 ) -> tuple[int, Parts]:
     """Returns the number of errors in a sentence, and the sentence with its spans."""
-    between = data.between_words
-    starts = list(itertools.accumulate(len(word) + len(between) for word in example.words))
-    starts = [0, *starts]
+    between, words = data.between_words, example.words
+    ends = [*itertools.accumulate(map(len, words), lambda end, size: end + len(between) + size)]
 
     def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-        found = (
-            entity_scores.entities(as_iob2(tags))
-            if data.entities
-            else {(tag, i, i) for i, tag in enumerate(tags)}
-        )
-        return {
-            (starts[first], starts[last] + len(example.words[last]), kind)
-            for kind, first, last in found
-        }
+        singles = {(tag, i, i) for i, tag in enumerate(tags)}
+        found = entity_scores.entities(as_iob2(tags)) if data.entities else singles
+        return {(ends[first] - len(words[first]), ends[last], kind) for kind, first, last in found}
 
     true, guessed = spans(example.tags or ()), spans(prediction["tags"])
     shown = (true, guessed) if data.entities else (true - guessed, guessed - true)
-    texts = [review.text("", between.join(example.words), review.marked(*shown))]
+    texts = [review.text("", between.join(words), review.marked(*shown))]
     what = "entities" if data.entities else "other tags"
     counts = [f"{len(some)} {what}" for some in shown]
     return len(true ^ guessed), review.error(example.id, counts[0], counts[1], texts)

@@ -95,11 +95,11 @@ def parameter_table(params: Any) -> Iterable[str]:
         )
         for path, leaf in leaves
     ]
-    header = ("parameter", "shape", "dtype", "sharding", "size")
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for row in [header, *rows]:
-        *left, last = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        yield "  ".join([*left, last.strip().rjust(widths[-1])])
+    rows.insert(0, ("parameter", "shape", "dtype", "sharding", "size"))
+    *widths, last = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for *cells, size in rows:
+        left = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield "  ".join([*left, size.rjust(last)])
     yield f"{sum(leaf.size for _, leaf in leaves):,} parameters"
 
 
@@ -123,12 +123,17 @@ def named_values(values: Mapping[str, float]) -> list[str]:
     return [f"{_short(name)} {_number(name, value)}" for name, value in values.items()]
 
 
+_SHORT = {
+    "masked_lm": "MLM",
+    "causal_lm": "LM",
+    "bidirectional_lm": "biLM",
+    "next_sentence": "NSP",
+    "learning_rate": "lr",
+}
+
+
 def _short(name: str) -> str:
-    words = {
-        **{"masked_lm": "MLM", "causal_lm": "LM", "bidirectional_lm": "biLM"},
-        **{"next_sentence": "NSP", "learning_rate": "lr"},
-    }
-    for long, short in words.items():
+    for long, short in _SHORT.items():
         name = name.replace(long, short)
     return name.replace("_", " ")
 

@@ -47,13 +47,9 @@ def test_a_report_is_one_line():
     )
 
 
-def test_unknown_values_are_left_out():
+def test_unknown_values_are_left_out_and_long_durations_have_hours():
     line = terminal.progress_line(1000, 1000, VALUES, SPEED)
-    assert "MFU" not in line
-    assert "ETA" not in line
-
-
-def test_durations_above_an_hour_have_hours():
+    assert "MFU" not in line and "ETA" not in line
     assert terminal.progress_line(0, 7200, {}, SPEED).endswith("ETA 1:00:00")
 
 
@@ -75,21 +71,14 @@ def test_the_table_has_a_row_for_each_parameter_and_their_sum():
     assert total == "1,218 parameters"
 
 
-def test_without_a_terminal_there_is_no_bar(capsys):
-    screen = Terminal()
-    screen.progress(3, 10)
-    screen.line("a line")
-    assert capsys.readouterr().out == "a line\n"
-
-
-def test_on_a_terminal_a_bar_shows_the_progress(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_bar_shows_the_progress_on_a_terminal_only(capsys, monkeypatch, is_terminal):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
     screen = Terminal()
     screen.progress(5, 10)
     screen.line("a line")
-    bar, line = capsys.readouterr().out.split("\r\x1b[K")[1:]
-    assert bar == f"[{'#' * 20}{'-' * 20}] 5/10"
-    assert line == "a line\n"
+    bar = f"\r\x1b[K[{'#' * 20}{'-' * 20}] 5/10\r\x1b[K" if is_terminal else ""
+    assert capsys.readouterr().out == f"{bar}a line\n"
 
 
 def test_events_of_a_resumed_run_have_each_step_once(tmp_path):
@@ -113,9 +102,8 @@ def test_lines_say_what_a_head_reads_and_which_losses_are_added():
     head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
     plain = MultipleChoiceData(max_sequence_length=8, columns=ChoiceColumns())
     assert list(describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
-    assert list(
-        describe_head(dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001)))
-    ) == [
+    changed = dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001))
+    assert list(describe_head(changed)) == [
         "head       mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders",
         "loss       the loss of the task + 0.5 x the loss of the next token"
         " + 0.001 x the squares of the mix's weights",

@@ -6,12 +6,11 @@ import pytest
 from bert_jax.tools.listeners import review_parts as review
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_confusion_and_calibration_agree_with_scikit_learn(seed):
+def test_confusion_and_calibration_agree_with_scikit_learn():
     sklearn = pytest.importorskip("sklearn.metrics")
     from sklearn.calibration import calibration_curve
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     gold, predicted = rng.integers(5, size=(2, 200))
     expected = sklearn.confusion_matrix(gold, predicted, labels=range(6))
     assert review.confusion(gold, predicted, 6) == expected.tolist()
