@@ -357,33 +357,25 @@ def in_array(values: str) -> dict[str, str]:
     ("words", "array", "added"),
     [
         (["evaluate", "--workdir=a folder"], "", []),
-        (["predict", "--workdir=a folder", "--input=i", "--output=o"], "", []),
         (["prepare", "--data_dir=d"], "", []),
         (["prepare", "--data_dir=d"], "5 8 0 1", ["--task=5/8"]),
         (["prepare", "--data_dir=d"], "14 3 10 2", ["--task=2/3"]),
+        (["sweep", "--workdir=d"], "", []),
+        (["sweep", "--workdir=d", "--stage=1"], "5 8 0 1", ["--number=5"]),
+        (["sweep", "--workdir=d", "--stage", "1"], "14 3 10 2", ["--number=14"]),
     ],
     ids=str,
 )
-def test_a_job_of_an_array_takes_its_share_of_the_preparation(words, array, added, play):
-    done, _ = play(*COMMAND, *words, env=in_array(array))
-    assert shlex.split(done.stdout) == ["python", "-m", "bert_jax", *words, *added]
-
-
-@pytest.mark.parametrize(
-    ("words", "array", "added"),
-    [
-        (["--workdir=d"], "", []),
-        (["--workdir=d", "--stage=1"], "5 8 0 1", ["--number=5"]),
-        (["--workdir=d", "--stage", "1"], "14 3 10 2", ["--number=14"]),
-    ],
-    ids=str,
-)
-def test_a_job_of_an_array_takes_its_run_of_a_sweep_and_may_be_requeued(words, array, added, play):
-    done, _ = play(*COMMAND, "sweep", *words, env=in_array(array) | {"SLURM_JOB_ID": "77"})
-    first, second = done.stdout.splitlines()
-    command = ["python", "-m", "bert_jax", "sweep", *words, *added]
-    assert shlex.split(first) == ["srun", "--ntasks=1", *command]
-    assert second.split() == ["scontrol", "requeue", "77"]
+def test_a_job_of_an_array_takes_its_share_and_that_of_a_sweep_is_requeued(
+    words, array, added, play
+):
+    done, _ = play(*COMMAND, *words, env=in_array(array) | {"SLURM_JOB_ID": "77"})
+    lines = [shlex.split(line) for line in done.stdout.splitlines()]
+    command = ["python", "-m", "bert_jax", *words, *added]
+    if words[0] == "sweep":
+        assert lines == [["srun", "--ntasks=1", *command], ["scontrol", "requeue", "77"]]
+    else:
+        assert lines == [command]
 
 
 @pytest.mark.parametrize("code, is_requeued", [(0, False), (1, False), (143, True)])

@@ -194,17 +194,14 @@ def parse(
         overrides = {match[1]: match[2] for match in map(_OVERRIDE.fullmatch, words) if match}
         words = [word for word in words if not _OVERRIDE.fullmatch(word)]
     parsed, rest = parser.parse_known_intermixed_args(words)
-    for flag in flags:
-        value = getattr(parsed, flag.attribute)
-        if flag.name.isupper() and flag.default == []:  # texts, which may look like addresses
-            value, after = [*value, *after], []
-        else:
-            value = _local(flag.name, value)
-        setattr(parsed, flag.attribute, value)
-    if rest := [*rest, *after]:
+    texts = [flag.attribute for flag in flags if flag.name.isupper() and flag.default == []]
+    (getattr(parsed, texts[0]) if texts else rest).extend(after)
+    if rest:
         raise UserError(_describe_unknown(rest[0], flags))
     for flag in flags:
         value = getattr(parsed, flag.attribute)
+        if flag.attribute not in texts:  # which may look like addresses
+            setattr(parsed, flag.attribute, _local(flag.name, value))
         if flag.missing and not value:
             raise UserError(f"--{flag.name} is missing: {flag.missing}.")
         if flag.least is not None and value < flag.least:
