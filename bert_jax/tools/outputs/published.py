@@ -12,10 +12,10 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.data.labelled.published_sets import GLUE, TextTask, number_of
+from bert_jax.data.labelled.published_sets import GLUE, TextTask
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.outputs import tables
@@ -27,73 +27,40 @@ def _read(lines_path: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _write_glue(data: Any, lines_path: str, path: str) -> None:
-    predictions = (
-        (row["id"], row["label"] if "label" in row else str(row["value"]))
-        for row in _read(lines_path)
-    )
-    write_submission(os.path.dirname(path), data.published, _glue_split(data, path), predictions)
-
-
-def _glue_split(data: Any, path: str) -> str:
-    """Returns the split that a file name denotes.
-
-    Raises:
-      UserError: GLUE takes no file of that name for the task.
-    """
-    is_glue = data.published in GLUE.values()
-    splits = {file: split for split, file in data.published.submissions.items()} if is_glue else {}
-    if (name := os.path.basename(path)) not in splits:
-        known = f"those of this task are {', '.join(splits)}" if splits else "this run is none"
+def _check_glue(data: Any, path: str) -> None:
+    """Raises UserError if GLUE takes no file of that name for the task."""
+    names = data.published.submissions.values() if data.published in GLUE.values() else ()
+    if os.path.basename(path) not in names:
+        known = f"those of this task are {', '.join(names)}" if names else "this run is none"
         raise UserError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
-    return splits[name]
 
 
-def write_submission(
-    folder: str, task: TextTask, split: str, predictions: Iterable[tuple[str, str]]
-) -> str:
-    """Writes the file that the GLUE server takes: a header, then id and prediction of each row.
+def _write_glue(data: Any, lines_path: str, path: str) -> None:
+    """A header, then the id and the prediction of each row, which GLUE would not take twice.
 
-    Args:
-      folder: for the file.
-      task: the set.
-      split: of it.
-      predictions: (id, label or, for a regression, number as text) in the file's order. Numbers are
-        clipped to the task's limits and written with 3 decimals.
-
-    Returns:
-      The path of the file.
-
-    Raises:
-      UserError: there is no submission for that split, an id is repeated, or a label is unknown.
+    Numbers are clipped to the task's limits and have 3 decimals. Labels are those of the training
+    files: numbers where these have numbers.
     """
-    if split not in task.submissions:
-        raise UserError(
-            f"There is no submission for {split!r}, only for"
-            f" {', '.join(task.submissions) or 'no split'}."
-        )
-    # GLUE takes labels as its training files write them: by number where these have numbers.
-    written = {label: alias for alias, label in task.aliases.items()}
-    path, seen = os.path.join(folder, task.submissions[split]), set()
+    task: TextTask = data.published
+    written = {label: label for label in task.labels}
+    written |= {label: alias for alias, label in task.aliases.items()}
+    seen = set()
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write("index\tprediction\n")
-        for id, prediction in predictions:
+        for row in _read(lines_path):
+            id, prediction = row["id"], row["label"] if task.limits is None else row["value"]
             if id in seen:
-                raise UserError(f"The id {id!r} has two predictions for {task.submissions[split]}.")
+                name = os.path.basename(path)
+                raise UserError(f"The id {id!r} has two predictions for {name}.")
             seen.add(id)
             if task.limits is not None:
+                if not math.isfinite(prediction):
+                    raise UserError(f"The id {id!r} has {prediction!r}, which is not a number.")
                 low, high = task.limits
-                prediction = f"{min(max(_finite(prediction, id), low), high):.3f}"
-            elif prediction not in task.labels:
+                shown = f"{min(max(prediction, low), high):.3f}"
+            elif (shown := written.get(prediction)) is None:
                 raise UserError(f"The id {id!r} has the unknown label {prediction!r}.")
-            file.write(f"{id}\t{written.get(prediction, prediction)}\n")
-    return path
-
-
-def _finite(prediction: str, id: str) -> float:
-    if not math.isfinite(number := number_of(prediction)):
-        raise UserError(f"The id {id!r} has {prediction!r}, which is not a number.")
-    return number
+            file.write(f"{id}\t{shown}\n")
 
 
 def _write_squad(data: Any, lines_path: str, path: str) -> None:
@@ -118,8 +85,8 @@ def _write_conll(data: Any, lines_path: str, path: str) -> None:
 
 
 # Of each task: the ending, the function that checks (host side, path), and the one that writes.
-_FORMS: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[Any, str, str], None]]] = {
-    "classification": (".tsv", _glue_split, _write_glue),
+_FORMS: dict[str, tuple[str, Callable[[Any, str], None], Callable[[Any, str, str], None]]] = {
+    "classification": (".tsv", _check_glue, _write_glue),
     "span": (".json", lambda data, path: None, _write_squad),
     "tagging": (".conll", lambda data, path: None, _write_conll),
 }

@@ -1,47 +1,60 @@
 """Files that the GLUE server takes."""
 
-import pathlib
+import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
-from bert_jax.tools.outputs.published import write_submission
+from bert_jax.tools.outputs.published import make_writer
+
+
+def write(folder, name, file, rows):
+    """Returns what is written of rows (id, prediction)."""
+    data: Any = SimpleNamespace(published=GLUE[name])
+    key = "label" if GLUE[name].limits is None else "value"
+    lines = [json.dumps({"id": id, key: prediction}) for id, prediction in rows]
+    (folder / "lines").write_text("\n".join(lines))
+    make = make_writer("classification", data, "in.tsv", str(folder / file))
+    assert make is not None
+    make(str(folder / "lines"), str(folder / file))
+    return (folder / file).read_text()
 
 
 @pytest.mark.parametrize(
-    "name, split, prediction, file, written",
+    "name, file, prediction, written",
     [
-        ("cola", "test", "acceptable", "CoLA.tsv", "1"),
-        ("sst2", "test", "negative", "SST-2.tsv", "0"),
-        ("mrpc", "test", "equivalent", "MRPC.tsv", "1"),
-        ("qqp", "test", "not_duplicate", "QQP.tsv", "0"),
-        ("stsb", "test", "5.25", "STS-B.tsv", "5.000"),
-        ("stsb", "test", "1.23456", "STS-B.tsv", "1.235"),
-        ("mnli", "test_matched", "neutral", "MNLI-m.tsv", "neutral"),
-        ("mnli", "test_mismatched", "contradiction", "MNLI-mm.tsv", "contradiction"),
-        ("qnli", "test", "entailment", "QNLI.tsv", "entailment"),
-        ("rte", "test", "not_entailment", "RTE.tsv", "not_entailment"),
-        ("wnli", "test", "entailment", "WNLI.tsv", "1"),
-        ("mnli", "test_diagnostic", "neutral", "AX.tsv", "neutral"),
-        ("ax", "test", "neutral", "AX.tsv", "neutral"),
+        ("cola", "CoLA.tsv", "acceptable", "1"),
+        ("sst2", "SST-2.tsv", "negative", "0"),
+        ("mrpc", "MRPC.tsv", "equivalent", "1"),
+        ("qqp", "QQP.tsv", "not_duplicate", "0"),
+        ("stsb", "STS-B.tsv", 5.25, "5.000"),
+        ("stsb", "STS-B.tsv", 1.23456, "1.235"),
+        ("mnli", "MNLI-m.tsv", "neutral", "neutral"),
+        ("mnli", "MNLI-mm.tsv", "contradiction", "contradiction"),
+        ("qnli", "QNLI.tsv", "entailment", "entailment"),
+        ("rte", "RTE.tsv", "not_entailment", "not_entailment"),
+        ("wnli", "WNLI.tsv", "entailment", "1"),
+        ("mnli", "AX.tsv", "neutral", "neutral"),
+        ("ax", "AX.tsv", "neutral", "neutral"),
     ],
 )
-def test_submissions(tmp_path, name, split, prediction, file, written):
-    path = write_submission(str(tmp_path), GLUE[name], split, [("3", prediction)])
-    assert pathlib.Path(path) == tmp_path / file
-    assert pathlib.Path(path).read_text() == f"index\tprediction\n3\t{written}\n"
+def test_submissions(tmp_path, name, file, prediction, written):
+    found = write(tmp_path, name, file, [("3", prediction)])
+    assert found == f"index\tprediction\n3\t{written}\n"
 
 
 @pytest.mark.parametrize(
-    "name, split, rows, message",
+    "name, file, rows, message",
     [
-        ("rte", "validation", [], "There is no submission for 'validation', only for test"),
-        ("rte", "test", [("1", "entailment")] * 2, "id '1' has two predictions for RTE.tsv"),
-        ("rte", "test", [("1", "neutral")], "id '1' has the unknown label 'neutral'"),
-        ("stsb", "test", [("1", "nan")], "id '1' has 'nan', which is not a number"),
+        ("rte", "MRPC.tsv", [], ".tsv is for what GLUE takes, and those of this task are RTE.tsv;"),
+        ("rte", "RTE.tsv", [("1", "entailment")] * 2, "id '1' has two predictions for RTE.tsv"),
+        ("rte", "RTE.tsv", [("1", "neutral")], "id '1' has the unknown label 'neutral'"),
+        ("stsb", "STS-B.tsv", [("1", float("nan"))], "id '1' has nan, which is not a number"),
     ],
 )
-def test_submissions_that_the_server_would_refuse(tmp_path, name, split, rows, message):
+def test_submissions_that_the_server_would_refuse(tmp_path, name, file, rows, message):
     with pytest.raises(ValueError, match=message):
-        write_submission(str(tmp_path), GLUE[name], split, rows)
-    assert not list(tmp_path.iterdir())
+        write(tmp_path, name, file, rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["lines"]

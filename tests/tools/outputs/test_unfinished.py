@@ -64,9 +64,7 @@ def test_it_resumes_after_the_last_complete_window(
     assert [path.name for path in output.parent.iterdir()] == ["output.jsonl"]
 
 
-@pytest.mark.parametrize(
-    "change", ["input", "settings", "case", "parameters", "candidates", "lost"]
-)
+@pytest.mark.parametrize("change", ["input", "settings", "parameters", "candidates", "lost"])
 def test_predictions_of_something_else_are_not_kept(
     make_run, tmp_path, monkeypatch, small_windows, capsys, change
 ):
@@ -78,8 +76,6 @@ def test_predictions_of_something_else_are_not_kept(
         (tmp_path / "input.txt").write_text("\n".join(make_texts(18, seed=1)))
     elif change == "settings":
         config = config.replace({"head.n_best": 3})
-    elif change == "case":
-        config = config.replace({"data.lowercase": False})
     elif change == "parameters":  # trained again in the same folder, for the same number of steps
         sums = pathlib.Path(workdir, "checkpoints", "0.sha256.json")
         sums.write_text(sums.read_text().replace('"metrics": {}', '"metrics": {"loss": 1.0}'))
