@@ -102,24 +102,23 @@ def test_a_sum_reads_its_operands_and_writes_its_result():
     assert compiled(lambda x, y: x + jnp.exp(y), x, x).off_chip == 3 * 4 * 50_000
 
 
-@pytest.mark.parametrize("turns", [3, 11])
-def test_loops_count_as_often_as_they_turn(make_plan, turns):
-    mesh = make_plan().mesh
+def test_loops_count_once_for_each_trip(make_plan):
+    mesh, trips = make_plan().mesh, 11
     split = NamedSharding(mesh, PartitionSpec(None, None, ("data", "fsdp", "tensor")))
     rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp", "tensor"), None))
-    x = jax.ShapeDtypeStruct((turns, 32, 64), jnp.float32, sharding=split)
+    x = jax.ShapeDtypeStruct((trips, 32, 64), jnp.float32, sharding=split)
     y = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=rows)
     found = compiled(lambda x, y: jax.lax.map(lambda x: jnp.sin(x) @ y, x), x, y)
-    assert found.collectives == {"all-reduce": Collective(turns, turns * 32 * 16 * 4)}
+    assert found.collectives == {"all-reduce": Collective(trips, trips * 32 * 16 * 4)}
     assert (found.loops, found.endless) == (1, 0)
 
 
 def test_a_loop_writes_its_results_once():
-    """Although each turn has the array of all results."""
-    turns, size = 50, 1000
-    x = jax.ShapeDtypeStruct((turns, size), jnp.float32)
+    """Although each trip has the array of all results."""
+    trips, size = 50, 1000
+    x = jax.ShapeDtypeStruct((trips, size), jnp.float32)
     found = compiled(lambda x: jax.lax.map(jnp.cumsum, x), x)
-    whole = turns * size * 4
+    whole = trips * size * 4
     assert 2 * whole <= found.off_chip < 30 * whole  # logarithmically many passes, not 50
 
 
@@ -131,7 +130,7 @@ LOOP = """
   ROOT %lt = pred[]{:T(512)} compare(%count, %end), direction=LT
 }
 
-%turn (state.1: (s32[], f32[8])) -> (s32[], f32[8]) {
+%trip (state.1: (s32[], f32[8])) -> (s32[], f32[8]) {
   %state.1 = (s32[]{:T(128)}, f32[8]{0}) parameter(0)
   %count.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
   %x = f32[8]{0} get-tuple-element(%state.1), index=1
@@ -147,19 +146,19 @@ ENTRY %main (x.1: f32[8]) -> (s32[], f32[8]) {
   %zero = s32[]{:T(128)} constant(START)
   %start = s32[]{:T(128)} copy(%zero)
   %all = (s32[]{:T(128)}, f32[8]{0}) tuple(%start, %x.1)
-  ROOT %while = (s32[]{:T(128)}, f32[8]{0}) while(%all), condition=%below, body=%turn
+  ROOT %while = (s32[]{:T(128)}, f32[8]{0}) while(%all), condition=%below, body=%trip
 }
 """
 
 
 @pytest.mark.parametrize(
-    ("start", "step", "end", "turns"), [(0, 1, 12, 12), (4, 1, 12, 8), (0, 5, 12, 3), (3, 1, 2, 0)]
+    ("start", "step", "end", "trips"), [(0, 1, 12, 12), (4, 1, 12, 8), (0, 5, 12, 3), (3, 1, 2, 0)]
 )
-def test_the_turns_of_a_loop_follow_from_its_counter(start, step, end, turns):
+def test_the_trip_count_of_a_loop_follows_from_its_counter(start, step, end, trips):
     """The compiler for TPUs does not write them."""
     text = LOOP.replace("START", str(start)).replace("STEP", str(step)).replace("END", str(end))
     found = totals(text)
-    assert found.collectives == {"all-reduce": Collective(turns, turns * 32)}
+    assert found.collectives == {"all-reduce": Collective(trips, trips * 32)}
     assert not found.endless
 
 
@@ -172,15 +171,7 @@ def test_the_turns_of_a_loop_follow_from_its_counter(start, step, end, turns):
         ("direction=LT", "direction=NE"),
     ],
 )
-def test_the_turns_of_other_loops_are_not_known(old, new):
+def test_the_trip_count_of_other_loops_is_not_known(old, new):
     assert old in LOOP
     found = totals(re.sub("START|STEP|END", "7", LOOP.replace(old, new)))
     assert found.endless == 1 and found.collectives["all-reduce"].count == 1
-
-
-def test_loops_of_unknown_length_count_once():
-    def function(x):
-        return jax.lax.while_loop(lambda x: x.sum() < 100, lambda x: 2 * x, x)
-
-    found = compiled(function, jax.ShapeDtypeStruct((1000,), jnp.float32))
-    assert (found.loops, found.endless) == (0, 1)

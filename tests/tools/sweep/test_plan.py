@@ -14,11 +14,6 @@ F1 = (Column("ner", "f1"),)
 ROWS = {"bert": "BERT"}
 
 
-def test_a_run_needs_what_it_names():
-    overrides = {"data.vocab": "{data:a}/vocab.txt", "data.train": "{run:b}/x", "steps": 3}
-    assert Run("x", "c", overrides, after="c").needs() == {"a", "b", "c"}
-
-
 def with_table(*table, runs=(BERT, NER), **options):
     return lambda: Sweep("S", runs, (Table("T", *table, **options),))
 
