@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bert_jax.tools.pages import scales, tables
+from bert_jax.tools.pages import scales
 from bert_jax.tools.pages.markup import Content, Markup, tag
-from bert_jax.tools.pages.plot import cut, figure
+from bert_jax.tools.pages.tables import cut, figure, table
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
 _MOST_CELLS = 24  # classes of a drawn confusion matrix
@@ -61,7 +61,7 @@ def bar_chart(
         ]
     spoken = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
     picture = _picture(parts, len(values) * _ROW, f"{title}: {spoken}")
-    data = tables.table(["name", "value"], list(values.items()), caption=title, copy=True)
+    data = table(["name", "value"], list(values.items()), caption=title, copy=True)
     return figure(title, None, picture, data, note=note)
 
 
@@ -92,7 +92,7 @@ def histogram(title: str, counts: Sequence[int], width: int) -> Markup:
     rows = list(zip(ranges, counts, strict=True))
     spoken = ", ".join(f"{name}: {count}" for name, count in rows if count)
     picture = _picture(parts, bottom + 22, f"{title}: {spoken}")
-    data = tables.table(["range", "number"], rows, caption=title, copy=True)
+    data = table(["range", "number"], rows, caption=title, copy=True)
     return figure(title, None, picture, data)
 
 
@@ -132,8 +132,8 @@ def dot_plot(title: str, rows: Sequence[Dots], *, note: Content = None) -> Marku
         for row in rows
         for run, value in row.values.items()
     ]
-    table = tables.table(header, data, caption=title, text_columns=2, copy=True)
-    return figure(title, _dots_legend(rows), picture, table, note=note)
+    grid = table(header, data, caption=title, text_columns=2, copy=True)
+    return figure(title, _dots_legend(rows), picture, grid, note=note)
 
 
 def _dots(row: Dots, scale: scales.Scale, y: float) -> Iterator[Content]:
@@ -183,7 +183,7 @@ def heat_map(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) 
       counts: [gold][predicted].
     """
     rows = [[name, *row] for name, row in zip(names, counts, strict=True)]
-    data = tables.table(["gold \\ predicted", *names], rows, caption=title, copy=True)
+    data = table(["gold \\ predicted", *names], rows, caption=title, copy=True)
     if len(names) > _MOST_CELLS:
         return figure(title, None, data, None)
     left, width = 96, (_WIDTH - 96) / len(names)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_jax.tools.pages import scales, tables
-from bert_jax.tools.pages.markup import Content, Markup, render, tag
+from bert_jax.tools.pages.markup import Content, Markup, tag
 from bert_jax.tools.pages.scales import Scale
 
 COLORS = 8  # of plot.css
@@ -97,7 +97,7 @@ def line_plot(
     legend = _legend(drawn) if len(drawn) > 1 or drawn[0].has_points else None
     thinned = any(len(a.y) < len(b.y) for a, b in zip(drawn, lines, strict=True))
     remark = "Each point is the mean of several reports." if thinned else None
-    return figure(title, legend, picture, _table(title, drawn), note=[note, " ", remark])
+    return tables.figure(title, legend, picture, _table(title, drawn), note=[note, " ", remark])
 
 
 def standalone(title: str, lines: Sequence[Line]) -> str:
@@ -127,21 +127,6 @@ def standalone(title: str, lines: Sequence[Line]) -> str:
         viewBox=f"0 0 {_WIDTH} {_HEIGHT + top}",
     )
     return f"{whole}\n"
-
-
-def figure(
-    title: str, legend: Content, picture: Content, data: Content, *, note: Content = None
-) -> Markup:
-    """Returns a plot with everything around it."""
-    text = Markup(render(note).strip())
-    small = tag("p.note", text) if text else None
-    shown = tables.opened("Data", data) if data else None
-    return tag("figure", tag("figcaption", title), legend, picture, small, shown)
-
-
-def cut(name: str, most: int) -> str:
-    """Returns a name of at most so many characters."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _first_by_color(lines: Sequence[Line]) -> list[Line]:
@@ -245,7 +230,7 @@ def _along(
         anchor = "end" if x > _RIGHT - 12 else "middle"
         yield tag("text", label, x=x, y=_BOTTOM + 18, text_anchor=anchor)
     middle = (_LEFT + _RIGHT) / 2
-    yield tag("text.unit", cut(unit, _NAME), x=middle, y=_HEIGHT - 8, text_anchor="middle")
+    yield tag("text.unit", tables.cut(unit, _NAME), x=middle, y=_HEIGHT - 8, text_anchor="middle")
     for mark in marks:
         if axis in mark.x:
             yield _mark(mark, scale.place(mark.x[axis] / size))

@@ -1,8 +1,8 @@
-"""Tables that scroll where they are too wide, and the data behind a plot, to open and to copy."""
+"""Tables that scroll where they are too wide, and what stands around a plot: its data, to open."""
 
 from collections.abc import Sequence
 
-from bert_jax.tools.pages.markup import Content, Markup, tag
+from bert_jax.tools.pages.markup import Content, Markup, render, tag
 
 
 def table(
@@ -39,6 +39,21 @@ def table(
 def opened(summary: str, *content: Content) -> Markup:
     """Returns content that is hidden until its summary is clicked."""
     return tag("details", tag("summary", summary), *content)
+
+
+def figure(
+    title: str, legend: Content, picture: Content, data: Content, *, note: Content = None
+) -> Markup:
+    """Returns a plot with everything around it."""
+    text = Markup(render(note).strip())
+    small = tag("p.note", text) if text else None
+    shown = opened("Data", data) if data else None
+    return tag("figure", tag("figcaption", title), legend, picture, small, shown)
+
+
+def cut(name: str, most: int) -> str:
+    """Returns a name of at most so many characters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def number(value: float) -> str:

@@ -139,17 +139,6 @@ def test_scores_over_seeds(root):
     assert f"Paper: Table 5 {HOSTILE}." in figure.text
 
 
-def test_the_lengths_of_rows(root):
-    figure = figure_of(root("pre"), "Rows by length (tokens), training, 64 tokens")
-    header, *rows = table_of(figure)
-    assert header == ["range", "number"]
-    assert rows[:3] == [["1 to 8", "0"], ["9 to 16", "0"], ["17 to 24", "10"]]
-    assert len(rows) == 8 and rows[-1] == ["57 to 64", "800"]
-    heights = [float(bar.attributes["height"]) for bar in figure.find("rect", class_="bar")]
-    shares = [800 * height / heights[-1] for height in heights]
-    assert shares == pytest.approx(STATISTICS["lengths"]["rows"], abs=0.5)
-
-
 def test_spans_of_gold_and_predictions(root):
     (error,) = root("fine").find("div", class_="text")
     marks = [(m.attributes.get("class", ""), m.text) for m in error.find("mark")]

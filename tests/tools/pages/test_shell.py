@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bert_jax.tools.pages import scales, tables
-from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map
+from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map, histogram
 from bert_jax.tools.pages.markup import Markup, render, tag
 from bert_jax.tools.pages.plot import Level, Line, line_plot
 from tests.tools.pages.made_runs import HOSTILE, figure_of, points_of, read_page, table_of
@@ -51,16 +51,19 @@ def test_a_logarithmic_scale():
     assert scale.place(1e9) == 100  # outside: at the end
 
 
-def test_a_scale_of_few_values():
-    scale = scales.at_values([3e-4, 3e-3, 1e-3, 3e-4], 0, 100)
-    assert scale.ticks == (3e-4, 1e-3, 3e-3) and scale.is_log
-    assert [scale.place(x) for x in scale.ticks] == pytest.approx([0, 52.29, 100], abs=0.01)
-    near = scales.at_values([16, 32, 48], 0, 100)
-    assert not near.is_log and near.place(32) == pytest.approx(50)
-    one = scales.at_values([16], 0, 100)
-    assert one.ticks == (16,) and one.place(16) == pytest.approx(50, abs=10)
-    zero = scales.at_values([0.0, 0.1], 0, 100)
-    assert not zero.is_log
+@pytest.mark.parametrize(
+    "values, is_log, places",
+    [
+        ([3e-4, 3e-3, 1e-3, 3e-4], True, [0, 52.29, 100]),
+        ([16, 32, 48], False, [0, 50, 100]),
+        ([16], False, [50]),
+        ([0.0, 0.1], False, [0, 100]),
+    ],
+)
+def test_a_scale_of_few_values_has_them_as_ticks(values, is_log, places):
+    scale = scales.at_values(values, 0, 100)
+    assert scale.ticks == tuple(sorted(set(values))) and scale.is_log == is_log
+    assert [scale.place(x) for x in scale.ticks] == pytest.approx(places, abs=0.01)
 
 
 def test_labels_and_units():
@@ -100,6 +103,15 @@ def test_bars_are_as_long_as_their_values():
     shares = read_page(bar_chart("t", {"a": 0.25}, percent=True))
     (bar,) = (b for b in shares.find("rect") if "data-tip" in b.attributes)
     assert float(bar.attributes["width"]) == 100 and bar.attributes["data-tip"] == "a: 25.0%"
+
+
+def test_columns_are_as_high_as_their_numbers():
+    figure = figure_of(read_page(histogram("t", [0, 10, 40, 800], 8)), "t")
+    header, *rows = table_of(figure)
+    assert header == ["range", "number"]
+    assert rows == [["1 to 8", "0"], ["9 to 16", "10"], ["17 to 24", "40"], ["25 to 32", "800"]]
+    heights = [float(bar.attributes["height"]) for bar in figure.find("rect", class_="bar")]
+    assert heights == pytest.approx([116 * n / 800 for n in (0, 10, 40, 800)], abs=0.01)
 
 
 def test_points_over_seeds_with_mean_and_paper():
