@@ -1,9 +1,26 @@
 """Names of weights and properties of vocabularies, against the released files."""
 
+import dataclasses
+
 import pytest
 
+from bert_jax.exchange.loaded import encoder_shapes, pretraining_shapes
+from bert_jax.formats import FORMATS
 from bert_jax.formats.foreign import is_lowercase
+from bert_jax.formats.names import NAMES
 from bert_jax.formats.names import bert as bert_names
+from bert_jax.models import MODELS
+from bert_jax.tasks import TASKS
+from tests import tiny
+
+# The programs with models that are fine-tuned for every task.
+WITH_ALL_HEADS = [("bert", "huggingface"), ("bert", "google")]
+# Their tables have names for more filters and highway layers than any model has.
+WITH_SPARE_NAMES = ["bilm"]
+# The models that transformers has with the head of masked tokens.
+WITH_MASKED_LM = ("bert", "modernbert")
+# Rows of a table for each layer, of which the first layer lacks these.
+LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}
 
 
 def test_google_names_are_those_of_the_released_program():
@@ -33,3 +50,29 @@ def test_google_names_are_those_of_the_released_program():
 )
 def test_the_case_of_the_released_vocabularies(shared_data, name, expected):
     assert is_lowercase((shared_data / "vocab" / name / "vocab.txt").read_bytes()) is expected
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_formats_of_a_model_exist_and_name_every_parameter(model):
+    config = TASKS["pretraining"].default_config()
+    if model != config.model.name:
+        names = {field.name for field in dataclasses.fields(MODELS[model].config)}
+        sizes = {name: value for name, value in tiny.SIZES.items() if name in names}
+        sizes |= {"next_sentence": False}
+        config = config.replace(tiny.rows_of(config, 8), model=MODELS[model].config(**sizes))
+    model_config = config.model
+    paths = set(encoder_shapes(model_config))
+    if model in WITH_MASKED_LM:
+        paths = set(pretraining_shapes(model_config, config.model.next_sentence))
+    heads = {
+        f"{row.head}/{leaf}" for row in TASKS.values() if row.head for leaf in ("kernel", "bias")
+    }
+    for format, table in NAMES[model].items():
+        assert format in FORMATS
+        rows = table.expand(model_config.num_layers)
+        named = {row.path for row in rows} - LACKING
+        assert len({(row.tensor, row.part) for row in rows}) == len(rows)
+        if format in WITH_SPARE_NAMES:
+            assert named > paths
+        else:
+            assert named == paths | (heads if (model, format) in WITH_ALL_HEADS else set())

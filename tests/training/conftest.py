@@ -34,7 +34,7 @@ from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate
 from tests import resuming, tiny
-from tests.tools.convert.conftest import make_workdir, random_params, save, theirs  # noqa: F401
+from tests.tools.convert.conftest import make_workdir, random_params  # noqa: F401
 from tests.training import labelled_files
 from tests.training.labelled_files import NUM_EVAL, NUM_TRAIN, VOCABULARY
 

@@ -1,7 +1,9 @@
 """Folders of runs without training, and folders of other programs, with random weights."""
 
+import functools
 import json
 import pathlib
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -80,29 +82,42 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     return make
 
 
-@pytest.fixture
-def save(tmp_path):
-    """Returns a function that saves a random model of transformers with its vocabulary."""
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """Returns a function that saves a random model of transformers with its vocabulary, once."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     from tests.tools.convert.hf_folders import SIZES, write_gpt_vocabulary
 
-    def save(name: str = "BertForPreTraining", dtype=torch.float32, **changes):
+    @functools.cache
+    def save(name, dtype, changes):
         torch.manual_seed(0)
         family = next(family for family in SIZES if name.startswith(family))
-        config = getattr(transformers, f"{family}Config")(**SIZES[family] | changes)
+        config = getattr(transformers, f"{family}Config")(**SIZES[family] | json.loads(changes))
         model = getattr(transformers, name)(config)
         for parameter in model.parameters():  # every bias and every scale is random
             parameter.data += 0.1 * torch.randn_like(parameter)
-        folder = tmp_path / "theirs"
-        model.to(dtype).save_pretrained(folder)
+        folder = tmp_path_factory.mktemp("saved")
+        model.to(getattr(torch, dtype)).save_pretrained(folder)
         if family == "OpenAIGPT":
-            for package in ("ftfy", "spacy"):
-                pytest.importorskip(package)
             write_gpt_vocabulary(folder, "vocab.json", "merges.txt")
         else:
             (folder / "vocab.txt").write_text(VOCABULARY)
         return folder, model.eval()
+
+    return save
+
+
+@pytest.fixture
+def save(tmp_path, saved):
+    """Returns a function that makes the folder of a random model of transformers."""
+
+    def save(name: str = "BertForPreTraining", dtype: str = "float32", **changes):
+        if name.startswith("OpenAIGPT"):
+            for package in ("ftfy", "spacy"):
+                pytest.importorskip(package)
+        folder, model = saved(name, dtype, json.dumps(changes))
+        return shutil.copytree(folder, tmp_path / "theirs", dirs_exist_ok=True), model
 
     return save
 
@@ -115,29 +130,53 @@ def theirs(save) -> pathlib.Path:
 
 @pytest.fixture
 def google(tmp_path, save):
-    """Returns a function that writes the same model in the format of google-research/bert."""
+    """Returns a function that writes the same model in the format of google-research/bert.
+
+    It returns the folder and the model that is imported from transformers' folder.
+    """
     from bert_jax.formats.names import bert as bert_names
     from bert_jax.formats.weight_table import export_params
+    from bert_jax.training.workdir import open_model
     from tests.tools.convert.bundle_writer import write_bundle
-    from tests.tools.convert.hf_folders import SIZES, from_hf
+    from tests.tools.convert.hf_folders import SIZES
 
-    def write(name="BertForPreTraining", **more):
-        folder, model = save(name, hidden_act="gelu_new", num_labels=3)
-        run = from_hf(folder)
-        (tmp_path / "out").rename(tmp_path / "from_hf")
-        theirs = export_params(run.params, bert_names.GOOGLE, "google")
+    def write(name="BertForPreTraining", dtype=np.float32, **more):
+        folder, _ = save(name, hidden_act="gelu_new", num_labels=3)
+        run = open_model(str(folder))
+        arrays = export_params(run.trained_params, bert_names.GOOGLE, "google")
+        arrays = {name: array.astype(dtype) for name, array in arrays.items()}
         slots = {
-            f"{name}/adam_{slot}": array for name, array in theirs.items() for slot in ("m", "v")
+            f"{name}/adam_{slot}": array for name, array in arrays.items() for slot in ("m", "v")
         }
         google = tmp_path / "google"
         google.mkdir()
-        write_bundle(google / "bert_model.ckpt", theirs | slots | more | {"global_step": 7}, 2)
+        write_bundle(google / "bert_model.ckpt", arrays | slots | more | {"global_step": 7}, 2)
         values = json.loads((folder / "config.json").read_text()) | {"hidden_act": "gelu"}
         kept = {
             k: v for k, v in values.items() if k in SIZES["Bert"] or "dropout" in k or "act" in k
         }
         (google / "bert_config.json").write_text(json.dumps(kept))
         (google / "vocab.txt").write_text(VOCABULARY)
-        return google, run, model
+        return google, run
 
     return write
+
+
+@pytest.fixture
+def openai(tmp_path) -> tuple[pathlib.Path, list[np.ndarray]]:
+    """A small GPT as it was released, all tensors flat in ten parts, and its tensors in order."""
+    for package in ("ftfy", "spacy"):
+        pytest.importorskip(package)
+    from tests.tools.convert.hf_folders import GPT_PIECES, layer_shapes, write_gpt_vocabulary
+
+    rng = np.random.default_rng(0)
+    shapes = [(40, 128), (len(GPT_PIECES), 128), *layer_shapes(128), *layer_shapes(128)]
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    folder = tmp_path / "released"
+    folder.mkdir()
+    flat = np.concatenate([array.ravel() for array in arrays])
+    for number, part in enumerate(np.array_split(flat, 10)):
+        np.save(folder / f"params_{number}.npy", part)
+    (folder / "params_shapes.json").write_text(json.dumps(shapes))
+    write_gpt_vocabulary(folder, "encoder_bpe_40000.json", "vocab_40000.bpe")
+    return folder, arrays

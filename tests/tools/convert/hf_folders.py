@@ -1,4 +1,4 @@
-"""Folders of transformers and their imports."""
+"""Folders of transformers and of the released GPT, and their imports."""
 
 import json
 import pathlib
@@ -44,18 +44,30 @@ SIZES = {
         "n_head": 2,
     },
 }
-CLASSES = {
-    "BertForPreTraining": ("pretraining", ["masked_lm", "next_sentence"]),
-    "BertForMaskedLM": ("pretraining", ["masked_lm"]),
-    "BertForNextSentencePrediction": ("pretraining", ["next_sentence"]),
-    "BertModel": ("pretraining", []),
-    "BertForSequenceClassification": ("classification", ["classifier"]),
-    "BertForTokenClassification": ("tagging", ["classifier"]),
-    "BertForQuestionAnswering": ("span", ["span"]),
-    "BertForMultipleChoice": ("multiple_choice", ["classifier"]),
-}
-# Labels of the classes that have another number than 3.
-NUM_LABELS = {"BertForMultipleChoice": 1, "BertForQuestionAnswering": 2}
+# Of a layer, in the order of the released files: transformers' names, and shapes as multiples of
+# the hidden size; the released names have "/w", "/g" and "/b" at their ends.
+RELEASED = (
+    ("attn.c_attn.weight", (1, 1, 3)),
+    ("attn.c_attn.bias", (3,)),
+    ("attn.c_proj.weight", (1, 1, 1)),
+    ("attn.c_proj.bias", (1,)),
+    ("ln_1.weight", (1,)),
+    ("ln_1.bias", (1,)),
+    ("mlp.c_fc.weight", (1, 1, 4)),
+    ("mlp.c_fc.bias", (4,)),
+    ("mlp.c_proj.weight", (1, 4, 1)),
+    ("mlp.c_proj.bias", (1,)),
+    ("ln_2.weight", (1,)),
+    ("ln_2.bias", (1,)),
+)
+
+
+def layer_shapes(hidden):
+    """Returns the shapes of a layer; the first dimension of a kernel is 1, its width."""
+    return [
+        (1, *(hidden * n for n in times[1:])) if len(times) == 3 else (hidden * times[0],)
+        for _, times in RELEASED
+    ]
 
 
 def new_config(init_from: pathlib.Path, **changes) -> PretrainingConfig:

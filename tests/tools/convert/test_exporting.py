@@ -1,0 +1,200 @@
+"""The exported folder in transformers: loads strictly, gives our numbers, and comes back."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from bert_jax.config import store
+from bert_jax.formats.weight_table import weights_sha256
+from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.tools.convert import conversions
+from bert_jax.training.workdir import open_model, open_workdir
+from tests.tools.convert.hf_folders import from_hf, worst
+from tests.twins import to_theirs, torch, transformers
+
+FILES = [
+    "certificate.json",
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+]
+# Name -> changes of a run's configuration, shapes of its head, the class of transformers, the class
+# that finds it, and the outputs that are compared beside the hidden states.
+RUNS = {
+    "pretraining": (
+        {"model__activation": "gelu_tanh", "model__attention": "dot_product"}
+        | {"model__attention_dropout_rate": 0.0},
+        {},
+        *("BertForPreTraining", "AutoModelForPreTraining"),
+        {"pooled", "masked-LM logits", "next-sentence logits"},
+    ),
+    "masked_lm": (
+        {"model__activation": "gelu", "model__next_sentence": False},
+        {},
+        *("BertForMaskedLM", "AutoModelForMaskedLM", {"masked-LM logits"}),
+    ),
+    "classification": (
+        {"task": "classification"},
+        {"classifier__kernel": (16, 3), "classifier__bias": (3,)},
+        *("BertForSequenceClassification", "AutoModelForSequenceClassification"),
+        {"pooled", "task logits"},
+    ),
+    "tagging": (
+        {"task": "tagging"},
+        {"classifier__kernel": (16, 5), "classifier__bias": (5,)},
+        *("BertForTokenClassification", "AutoModelForTokenClassification", {"task logits"}),
+    ),
+    "span": (
+        {"task": "span", "model__pad_vocab_to_multiple_of": 50},
+        {"span__kernel": (16, 2), "span__bias": (2,)},
+        *("BertForQuestionAnswering", "AutoModelForQuestionAnswering", {"task logits"}),
+    ),
+    "multiple_choice": (
+        {"task": "multiple_choice"},
+        {"classifier__kernel": (16, 1), "classifier__bias": (1,)},
+        *("BertForMultipleChoice", "AutoModelForMultipleChoice", {"pooled", "task logits"}),
+    ),
+}
+
+
+@pytest.fixture
+def export(make_workdir, tmp_path):
+    """Returns a function (name of RUNS, **changes) -> (run, exported folder, certificate)."""
+
+    def make(name="pretraining", compare=False, **more):
+        changes, heads, *_ = RUNS[name]
+        workdir, out = make_workdir(heads=heads, **changes | more), tmp_path / "out"
+        return workdir, out, conversions.to_huggingface(str(workdir), str(out), compare=compare)
+
+    return make
+
+
+def load(folder: pathlib.Path, auto: str):
+    """Their model; nothing may be missing, left over or of another shape."""
+    model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_transformers_finds_the_class_and_has_every_bit_and_output(
+    export, random_params, name, capsys
+):
+    _, heads, class_name, auto, outputs = RUNS[name]
+    workdir, out, certificate = export(name, compare=True)
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert certificate == json.loads((out / "certificate.json").read_text())
+    assert certificate["class"] == class_name
+    assert "transformers" in certificate["comparison"]["with"]
+    assert certificate["comparison"]["largest_difference"].keys() == {"hidden states", *outputs}
+    assert worst(certificate) < 1e-5
+
+    model = load(out, auto)
+    assert type(model).__name__ == class_name
+    params = random_params(store.load(str(workdir)), **heads)
+    assert certificate["tensors"]["in"] == len(params)
+    printed = capsys.readouterr().out
+    if name == "span":
+        assert "word_embeddings/embedding[64:]: 36 rows of padding" in printed
+        words = params["bert/embeddings/word_embeddings/embedding"]
+        params["bert/embeddings/word_embeddings/embedding"] = words[:64]
+    if "bert/pooler/kernel" in params and "pooled" not in outputs:
+        assert f"bert/pooler/kernel: {class_name} has no pooler" in printed
+        params = {path: x for path, x in params.items() if not path.startswith("bert/pooler")}
+    assert certificate["weights_sha256"] == weights_sha256(params)
+    theirs = {tensor: x.detach().numpy() for tensor, x in model.named_parameters()}
+    found = to_theirs(params)
+    assert found.keys() == theirs.keys()
+    for tensor, array in found.items():
+        np.testing.assert_array_equal(array, theirs[tensor], err_msg=tensor)
+
+
+@pytest.mark.parametrize("name", ["pretraining", "classification"])
+def test_an_export_is_the_same_after_an_import(export, tmp_path, name):
+    """Byte for byte; so is the folder that transformers saves, with its names in its order."""
+    workdir, out, _ = export(name)
+    run = open_workdir(str(workdir))
+    conversions.convert(str(out), str(tmp_path / "back"), compare=False)
+    back = open_workdir(str(tmp_path / "back"))
+    assert weights_sha256(run.params) == weights_sha256(back.params)
+    assert run.tokenizer.fingerprint == back.tokenizer.fingerprint
+    conversions.to_huggingface(str(tmp_path / "back"), str(tmp_path / "again"), compare=False)
+    for file in FILES[1:]:
+        assert (tmp_path / "again" / file).read_bytes() == (out / file).read_bytes(), file
+    load(out, RUNS[name][3]).save_pretrained(tmp_path / "theirs")
+    weights = [folder / "model.safetensors" for folder in (out, tmp_path / "theirs")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    theirs = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    ours = json.loads((out / "config.json").read_text())
+    assert {key: theirs[key] for key in ours} == ours
+
+
+@pytest.mark.parametrize("name", ["OpenAIGPTLMHeadModel", "ModernBertForMaskedLM"])
+def test_other_models_are_read_back_by_transformers_and_here(save, tmp_path, name):
+    folder, model = save(name)
+    run = from_hf(folder)
+    certificate = conversions.to_huggingface(str(tmp_path / "out"), str(tmp_path / "again"))
+    assert certificate["class"] == name
+    assert worst(certificate) < 1e-5
+    again = load(tmp_path / "again", name)
+    found = to_theirs(run.params)  # the special tokens of an import of GPT are pieces
+    assert {n: x.tolist() for n, x in again.named_parameters()} == {
+        n: x.tolist() for n, x in found.items()
+    }
+    if name == "OpenAIGPTLMHeadModel":
+        config = again.config
+        assert (config.n_embd, config.n_layer, config.n_head, config.n_positions) == (16, 2, 2, 40)
+        assert len(certificate["tensors"]["random"]) == 1
+    else:
+        assert again.config.layer_types == model.config.layer_types
+        assert again.config.rope_parameters == model.config.rope_parameters
+        encoded = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")("the cat")
+        ids = run.tokenizer.encode("the cat")
+        assert encoded["input_ids"] == [run.tokenizer.cls_id, *ids, run.tokenizer.sep_id]
+        assert "token_type_ids" not in encoded
+    back = open_model(str(tmp_path / "again"))
+    assert back.tokenizer.encode("the cat") == run.tokenizer.encode("the cat")
+    assert (back.tokenizer.pieces, back.new_rows) == (run.tokenizer.pieces, {})
+    assert weights_sha256(back.params) == weights_sha256(run.params)
+
+
+def test_an_export_names_parameters_that_the_import_lacked(save, tmp_path, capsys):
+    run = from_hf(save("BertModel")[0])
+    certificate = conversions.to_huggingface(
+        str(tmp_path / "out"), str(tmp_path / "back"), compare=False
+    )
+    assert certificate["tensors"]["random"] == list(run.missing)
+    assert "random      next_sentence/bias: the import did not have it" in capsys.readouterr().out
+
+
+@pytest.fixture
+def sentencepiece_model(tmp_path) -> bytes:
+    from bert_jax.text.vocabulary import count_words, train_vocabulary
+
+    path = tmp_path / "trained.model"
+    texts = ["The quick brown fox, it is said, jumps over the lazy dog; it sleeps."] * 5
+    train_vocabulary("unigram", count_words("unigram", texts, lowercase=True), 64, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["txt", "model"])
+def test_their_tokenizer_gives_our_ids(request, export, kind):
+    is_wordpiece = kind == "txt"
+    more = {} if is_wordpiece else {"vocabulary": request.getfixturevalue("sentencepiece_model")}
+    workdir, out, certificate = export(compare=True, **more)
+    theirs = transformers.AutoTokenizer.from_pretrained(out)
+    ours = load_tokenizer(workdir / f"vocab.{kind}", lowercase=True)
+    assert (theirs.mask_token_id, theirs.pad_token_id) == (ours.mask_id, ours.pad_id)
+    texts = [("The quick fox", "It is said."), ("it is [MASK].", "so it is said: jumps")]
+    batch = theirs(*zip(*texts, strict=True), padding=True, return_tensors="pt")
+    for row, (a, b) in zip(batch["input_ids"].tolist(), texts, strict=True):
+        first, second = (ours.encode(text, special_tokens=True) for text in (a, b))
+        ids = [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
+        assert row == ids + [ours.pad_id] * (len(row) - len(ids))
+    reason = certificate["comparison"].get("none_because", "")
+    assert is_wordpiece or "only folders with WordPiece's or GPT's vocabulary" in reason
+    assert torch.equal(batch["attention_mask"], (batch["input_ids"] != ours.pad_id).long())
