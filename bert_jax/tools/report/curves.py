@@ -151,16 +151,11 @@ def _lines(
 ) -> list[Line]:
     axes, lines = _axes(runs), []
     for number, (run, name) in enumerate(zip(runs, names, strict=True)):
-        found = []
-        for row in run.split(split):
-            value = row.get(metric, (row.get("speed") or {}).get(metric))
-            if isinstance(value, int | float) and math.isfinite(value):
-                found.append((row, value))
-            elif metric in row:
-                found.append((row, None))
-        if any(value is not None for _, value in found):
+        rows = [row | (row.get("speed") or {}) for row in run.split(split)]
+        found = [(row, row[metric]) for row in rows if metric in row]
+        y = [v if v is not None and math.isfinite(v) else None for _, v in found]
+        if any(value is not None for value in y):
             x = {axis: [place_of(row, axis) for row, _ in found] for axis in axes}
-            y = [value for _, value in found]
             lines.append(Line(name, x, y, color + number, has_points=split == HELD_OUT))
     return lines
 
