@@ -17,7 +17,6 @@ from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExamp
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.files.atomic import write_json
-from bert_jax.scores import classification as scores
 from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks.classification import ClassificationData
@@ -26,7 +25,7 @@ from bert_jax.tasks.span import SpanData
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.tasks.task import Prediction
 from bert_jax.tools.listeners import review_parts as review
-from bert_jax.tools.listeners.verdicts import verdict
+from bert_jax.tools.listeners.verdicts import class_counts, verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 
@@ -46,7 +45,7 @@ class Review(Listener):
         rows = run.evaluation_rows(run.phase_at(step - 1))[0]
         content = {
             "step": step,
-            "verdict": verdict(run, step, evaluation.values),
+            "verdict": verdict(run, step, evaluation),
             "layer_weights": evaluation.layer_weights,
             **make_review(run.data, rows, evaluation.predictions),
         }
@@ -87,15 +86,12 @@ def review_classification(
         parts: Parts = {"values": review.spread_values(gold, found)}
     elif data.kind == "multi":
         wrongness = (gold != found).sum(axis=1).astype(float)
-        counts = scores.multi_label_counts(gold, found)
-        parts = {"classes": review.class_rows({data.labels[i]: n for i, n in counts.items()})}
+        parts = {"classes": review.class_rows(class_counts(data, examples, predictions))}
     else:
         sure = np.array([max(p["probabilities"].values()) for p in predictions])
         wrongness = (gold != found) * sure
-        counts = scores.class_counts(gold, found)
-        named = {n: counts.get(i, scores.Counts()) for i, n in enumerate(data.labels)}
         parts = {
-            "classes": review.class_rows(named),
+            "classes": review.class_rows(class_counts(data, examples, predictions)),
             "confusion": review.confusion(gold, found, len(data.labels)),
             "calibration": review.calibration(sure, gold == found),
         }
@@ -126,12 +122,8 @@ def review_tags(
     gold = [example.tags or () for example in examples]
     found = [prediction["tags"] for prediction in predictions]
     pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
-    parts: Parts = {}
-    if data.entities:
-        parts["classes"] = review.class_rows(entity_scores.entity_counts(gold, found))
-    else:
-        counts = scores.class_counts([a for a, _ in pairs], [b for _, b in pairs])
-        parts["classes"] = review.class_rows(counts)
+    parts: Parts = {"classes": review.class_rows(class_counts(data, examples, predictions))}
+    if not data.entities:
         numbers = {name: i for i, name in enumerate(parts["classes"])}
         true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
         parts["confusion"] = review.confusion(true, guessed, len(numbers))

@@ -60,7 +60,7 @@ class Terminal(Listener):
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
         if is_last:
-            for text in verdict(run, step, evaluation.values):
+            for text in verdict(run, step, evaluation):
                 self.line(text)
 
     def chosen(self, run: Run, step: int, values: Mapping[str, float]) -> None:
@@ -79,7 +79,7 @@ class EvaluationTerminal(Terminal):
     ) -> None:
         self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
         self.line("held-out  " + "  ".join(named_values(evaluation.values)))
-        self.line("\n".join(verdict(run, step, evaluation.values)))
+        self.line("\n".join(verdict(run, step, evaluation)))
 
 
 def parameter_table(params: Any) -> Iterable[str]:

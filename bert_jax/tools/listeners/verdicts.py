@@ -1,41 +1,205 @@
-"""Health verdicts: held-out metrics compared with what an untrained model would reach."""
+"""Health verdicts: what the metrics of an evaluation say, and what to change."""
 
-from collections.abc import Mapping
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from bert_jax.scores import classification as scores
+from bert_jax.scores import entities as entity_scores
+from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.span import SpanData
+from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.task import Prediction
+from bert_jax.training import metrics
+from bert_jax.training.listener import Evaluation
 
 # A difference from chance of fewer standard errors than this may be luck.
 _STANDARD_ERRORS = 3
+# Shares of the way from the baseline to a perfect score.
+_GOOD, _FAIR = 0.5, 0.2
+# Of a corpus: how far below the unigram entropy the loss of a good model is.
+_GOOD_LOSS = 0.75
+# Resamples of a bootstrap, and the examples that it is made of: the error of more is smaller by the
+# root of their number.
+_RESAMPLES, _MAX_EXAMPLES = 30, 1000
+_NAMES_SHOWN = 8
 
 
-def verdict(run: Any, step: int, values: Mapping[str, float]) -> list[str]:
-    """Returns lines that compare the metrics after `step` steps with those of simple baselines."""
-    phase = run.phase_at(step - 1)
-    evaluation = run.evaluation_rows(phase)
-    if not run.config.has_corpus:
-        examples = next(rows.examples for rows in evaluation if rows.name == "eval")
-        metric = run.data.metrics[0]
-        return labelled_verdict(metric, values[metric], run.data.baseline(examples))
-    return corpus_verdict(values, run.training_rows(phase).statistics, evaluation[0].statistics)
+def verdict(run: Any, step: int, evaluation: Evaluation) -> list[str]:
+    """Returns lines that compare an evaluation after `step` steps with simple baselines.
 
-
-def labelled_verdict(metric: str, value: float, baseline: float | None) -> list[str]:
-    """Returns the lines for a task on labelled files.
-
-    Args:
-      metric: name of the score.
-      value: of the model.
-      baseline: of a constant prediction; None: unknown, and there is no verdict.
+    The last line begins with "health: ", followed by `good`, `fair`, `weak` or `degenerate` for
+    labelled examples, or what is wrong.
     """
+    phase, values = run.phase_at(step - 1), evaluation.values
+    splits = run.evaluation_rows(phase)
+    if not run.config.has_corpus:
+        examples = next(rows.examples for rows in splits if rows.name == "eval")
+        return labelled_verdict(_outcome(run, step, evaluation, examples))
+    return corpus_verdict(values, run.training_rows(phase).statistics, splits[0].statistics)
+
+
+# ------------------------------------------------------------------ labelled examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """An evaluation on labelled examples.
+
+    Attributes:
+      metric: name of the first score.
+      value: the score.
+      error: its standard error, from the number of examples.
+      baseline: score of a constant prediction; None: unknown.
+      top: the best possible score.
+      losses: training losses of the reports so far, in order.
+      held_out_loss: loss of the evaluation.
+      classes: classes of the gold labels.
+      missing: those that are never predicted.
+    """
+
+    metric: str
+    value: float
+    error: float = 0.0
+    baseline: float | None = 0.0
+    top: float = 1.0
+    losses: Sequence[float] = ()
+    held_out_loss: float = float("nan")
+    classes: int = 0
+    missing: Sequence[str] = ()
+
+
+def labelled_verdict(outcome: Outcome) -> list[str]:
+    """Returns the score beside its baseline, and a verdict with advice."""
+    value, baseline = outcome.value, outcome.baseline
+    score = f"  {outcome.metric} {value:.4f} ± {outcome.error:.4f}"
     if baseline is None:
-        return [f"  {metric} {value:.4f}"]
-    lines = [f"  {metric} {value:.4f}   constant prediction {baseline:.4f}"]
-    if value > baseline:
-        return [*lines, "health: good, it has learned to tell examples apart."]
-    return [
-        *lines,
-        "health: degenerate, no better than always the same answer: try another seed, a smaller"
-        " learning rate or more epochs, and bias correction (optimizer.name=adamw).",
-    ]
+        return [score]
+    margin = value - baseline
+    share = margin / (outcome.top - baseline) if baseline < outcome.top else 1.0
+    line = f"{score}   constant prediction {baseline:.4f}"
+    if not margin > 2 * outcome.error:
+        how = f"not reliably above a constant prediction ({margin:+.4f} ± {outcome.error:.4f})"
+        return [line, " ".join([f"health: degenerate, {how}.", *_causes(outcome)])]
+    level = "good" if share >= _GOOD else "fair" if share >= _FAIR else "weak"
+    how = f"{margin:.4f} ± {outcome.error:.4f} above a constant prediction"
+    return [line, " ".join([f"health: {level}, {how}.", *_findings(outcome, level)])]
+
+
+def _causes(outcome: Outcome) -> list[str]:
+    """Returns why a model has not learned, judging by its losses."""
+    losses = outcome.losses
+    if len(losses) < 2:
+        return ["Train longer: see --config.epochs."]
+    first, last = losses[0], losses[-1]
+    fell = f"from {first:.3g} to {last:.3g}"
+    if last > 1.1 * first:
+        return [f"The training loss rose, {fell}: lower optimizer.learning_rate."]
+    if last > 0.9 * first:
+        return [
+            f"The training loss hardly fell, {fell}: the model is not trained yet. Raise"
+            " optimizer.learning_rate or epochs."
+        ]
+    if _is_overfit(outcome):
+        return [
+            f"The training loss ({last:.3g}) is far below the held-out loss"
+            f" ({outcome.held_out_loss:.3g}): the training examples were memorized. Give more"
+            " examples, or check that both files have the same kind of labels."
+        ]
+    return [f"The training loss fell {fell}: train longer, or try other seeds (seeds=5)."]
+
+
+def _findings(outcome: Outcome, level: str) -> list[str]:
+    """Returns what an expert would look at in a model that has learned something."""
+    found = []
+    if outcome.missing:
+        names = ", ".join(outcome.missing[:_NAMES_SHOWN])
+        more = ", ..." if len(outcome.missing) > _NAMES_SHOWN else ""
+        found.append(
+            f"{len(outcome.missing)} of {outcome.classes} classes are never predicted"
+            f" ({names}{more})."
+        )
+    if _is_overfit(outcome):
+        found.append(
+            f"The training loss ({outcome.losses[-1]:.3g}) is far below the held-out loss"
+            f" ({outcome.held_out_loss:.3g}): overfitting; fewer epochs or more examples may help."
+        )
+    elif level != "good" and _still_falls(outcome.losses):
+        found.append(
+            f"The training loss is still falling ({outcome.losses[-1]:.3g}): train longer"
+            " (epochs), or raise optimizer.learning_rate."
+        )
+    return found
+
+
+def _is_overfit(outcome: Outcome) -> bool:
+    return bool(outcome.losses) and outcome.losses[-1] < 0.25 * outcome.held_out_loss
+
+
+def _still_falls(losses: Sequence[float]) -> bool:
+    """Whether the last quarter of the losses is clearly below the quarter before."""
+    size = len(losses) // 4
+    if not size:
+        return False
+    before, last = np.mean(losses[-2 * size : -size]), np.mean(losses[-size:])
+    return bool(last < 0.95 * before)
+
+
+def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any]) -> Outcome:
+    metric, predictions = run.data.metrics[0], evaluation.predictions
+    rows = [row for row in metrics.read_metrics(run.workdir) if row["split"] == "train"]
+    losses = [row["loss"] for row in rows if row["step"] <= step and row.get("loss") is not None]
+    counts = class_counts(run.data, examples, predictions)
+    gold = [name for name, count in counts.items() if count.gold]
+    return Outcome(
+        metric=metric,
+        value=evaluation.values[metric],
+        error=sampling_error(run.data, examples, predictions, metric),
+        baseline=run.data.baseline(examples),
+        top=100.0 if isinstance(run.data, SpanData) else 1.0,
+        losses=losses,
+        held_out_loss=evaluation.values["loss"],
+        classes=len(gold),
+        missing=[str(name) for name in gold if not counts[name].predicted],
+    )
+
+
+def class_counts(
+    data: Any, examples: Sequence[Any], predictions: Sequence[Prediction]
+) -> dict[str, scores.Counts]:
+    """Returns the counts of each class; of tags those of entity types; empty without classes."""
+    if isinstance(data, TaggingData):
+        gold = [example.tags or () for example in examples]
+        found = [prediction["tags"] for prediction in predictions]
+        if data.entities:
+            return entity_scores.entity_counts(gold, found)
+        words = (list(itertools.chain.from_iterable(tags)) for tags in (gold, found))
+        return scores.class_counts(*words)
+    if not isinstance(data, ClassificationData) or data.kind == "regression":
+        return {}
+    gold, found = data.gold(examples), data.found(predictions)
+    count = scores.multi_label_counts if data.kind == "multi" else scores.class_counts
+    counts = count(gold, found)
+    return {name: counts.get(number, scores.Counts()) for number, name in enumerate(data.labels)}
+
+
+def sampling_error(
+    data: Any, examples: Sequence[Any], predictions: Sequence[Any], metric: str
+) -> float:
+    """Returns the standard error of a score, by bootstrap over the examples (Efron 1979)."""
+    rng, size = np.random.default_rng(0), min(len(examples), _MAX_EXAMPLES)
+    scores = []
+    for _ in range(_RESAMPLES):
+        chosen = rng.integers(len(examples), size=size)
+        resampled = [examples[i] for i in chosen], [predictions[i] for i in chosen]
+        scores.append(data.score(*resampled)[metric])
+    return float(np.nanstd(scores) * (size / len(examples)) ** 0.5)
+
+
+# ------------------------------------------------------------------ corpora
 
 
 def corpus_verdict(
@@ -86,4 +250,12 @@ def corpus_verdict(
             f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
             " fit the language, and data.lowercase the vocabulary?"
         )
-    return [*lines, "health: " + (" ".join(advice) or "good, it has learned from context.")]
+    if advice:
+        return [*lines, "health: " + " ".join(advice)]
+    below = f"the loss is {entropy - loss:.2f} nats below the unigram entropy"
+    if loss < _GOOD_LOSS * entropy:
+        return [*lines, f"health: good, it has learned from context: {below}."]
+    return [
+        *lines,
+        f"health: fair, it has begun to learn from context: {below}. Train longer.",
+    ]

@@ -14,7 +14,7 @@ from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.pages.titles import title_of
 from bert_jax.tools.report.workdir import Workdir
 
-_GOOD = "health: good"
+_GOOD = ("health: good", "health: fair")
 _OPEN_ERRORS = 5
 _MOST_CLASSES = 12  # of the bars, the most frequent
 _MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class
@@ -29,7 +29,7 @@ def verdict(run: Workdir) -> Markup | None:
     text, rows = (bad or found[0][-1:])[0].removeprefix("health: "), []
     if len(found) > 1:
         good, text = len(found) - len(bad), text.removeprefix("good, ")
-        text = f"{good} of {len(found)} seeds are good. {text[:1].upper()}{text[1:]}"
+        text = f"{good} of {len(found)} seeds have learned. {text[:1].upper()}{text[1:]}"
     else:
         text = text[:1].upper() + text[1:]
         cells = [re.split(r"\s{2,}", line.strip()) for line in found[0][:-1]]

@@ -1,8 +1,12 @@
-"""The verdict on good metrics of a corpus and on each kind of bad ones."""
+"""The verdict on good metrics and on each kind of bad ones."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from bert_jax.tools.listeners.verdicts import corpus_verdict
+from bert_jax.tools.listeners import verdicts
+from bert_jax.tools.listeners.verdicts import Outcome, corpus_verdict
 
 GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}
 NEXT = {"loss": 3.0, "causal_lm_accuracy": 0.4}
@@ -42,7 +46,15 @@ def lines_of(values, rows=1000, unknown=0.001):
     ],
 )
 def test_good_metrics_are_compared_with_simple_baselines(values, lines):
-    assert lines_of(values) == [*lines, "health: good, it has learned from context."]
+    below = "the loss is 3.50 nats below the unigram entropy"
+    good = f"health: good, it has learned from context: {below}."
+    assert lines_of(values) == [*lines, good]
+    assert lines_of(
+        values | {"loss": 6.0, "masked_lm_loss": 6.0} if len(values) > 1 else {"loss": 6.0}
+    )[-1] == (
+        "health: fair, it has begun to learn from context: the loss is 0.50 nats below the unigram"
+        " entropy. Train longer."
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,3 +87,144 @@ def test_enough_pairs_make_a_small_difference_count():
 @pytest.mark.parametrize("values", [GOOD, NEXT])
 def test_unknown_tokens_are_reported(values):
     assert "health: 10.0% of the tokens are unknown" in lines_of(values, unknown=0.1)[-1]
+
+
+# ------------------------------------------------------------------ labelled examples
+
+# Training losses of ten reports: first, last, and how the way between them looks.
+FLAT, FALLING, SETTLED = 0.0, 1.0, 6.0
+
+
+def losses(first: float, last: float, shape: float = SETTLED) -> list[float]:
+    """Returns losses that fall by a power of the rest of the way."""
+    return [last + (first - last) * (1 - i / 9) ** max(shape, 1.0) for i in range(10)]
+
+
+def outcomes(metric: str, rows: list[tuple], **fields: Any) -> list[Outcome]:
+    """Returns outcomes of (value, error, baseline, losses, held-out loss)."""
+    names = ("value", "error", "baseline", "losses", "held_out_loss")
+    return [Outcome(metric, **dict(zip(names, row, strict=True)), **fields) for row in rows]
+
+
+# Kind of run -> what an expert says of it, what nobody should, and ten of its runs.
+KINDS: dict[str, tuple[list[str], list[str], list[Outcome]]] = {
+    # A rate that is too low leaves the model where it was: predictions are the majority class.
+    "untrained": (
+        ["degenerate", "hardly fell", "Raise optimizer.learning_rate"],
+        ["good", "lower optimizer.learning_rate", "never predicted"],
+        outcomes(
+            "accuracy",
+            [(0.95, 0.02, 0.95, losses(0.25, 0.24), 0.22 + 0.001 * i) for i in range(5)]
+            + [(0.52, 0.02, 0.51, losses(0.70, 0.69), 0.69) for _ in range(5)],
+        ),
+    ),
+    "diverged": (
+        ["degenerate", "rose", "lower optimizer.learning_rate"],
+        ["good", "raise", "Raise"],
+        outcomes(
+            "accuracy",
+            [(0.50, 0.02, 0.51, losses(0.70, 0.9 + 0.2 * i), 0.9) for i in range(10)],
+        ),
+    ),
+    "memorized": (
+        ["degenerate", "memorized", "more"],
+        ["good", "learning_rate"],
+        outcomes(
+            "matthews",
+            [(0.01 * i, 0.05, 0.0, losses(0.7, 0.02 + 0.01 * i), 0.9) for i in range(10)],
+        ),
+    ),
+    # An F1 above 0 that is worth nothing.
+    "hardly trained": (
+        ["weak", "never predicted (LOC, ORG)", "still falling", "train longer"],
+        ["good", "overfitting"],
+        outcomes(
+            "f1",
+            [(0.03 + 0.015 * i, 0.006, 0.0, losses(2.2, 0.8, FALLING), 0.9) for i in range(10)],
+            classes=4,
+            missing=("LOC", "ORG"),
+        ),
+    ),
+    "half way": (
+        ["fair", "still falling"],
+        ["good", "never predicted", "overfitting"],
+        outcomes(
+            "macro_f1",
+            [(0.30 + 0.015 * i, 0.02, 0.08, losses(1.8, 0.9, FALLING), 1.1) for i in range(10)],
+            classes=6,
+        ),
+    ),
+    "a class was given up": (
+        ["good", "1 of 6 classes are never predicted (anger)"],
+        ["degenerate", "weak"],
+        outcomes(
+            "accuracy",
+            [(0.75 + 0.01 * i, 0.01, 0.3, losses(1.7, 0.4), 0.6) for i in range(10)],
+            classes=6,
+            missing=("anger",),
+        ),
+    ),
+    "overfit": (
+        ["good", "overfitting"],
+        ["degenerate", "train longer"],
+        outcomes(
+            "accuracy",
+            [(0.85 + 0.005 * i, 0.01, 0.5, losses(0.6, 0.01), 0.5 + 0.05 * i) for i in range(10)],
+        ),
+    ),
+    "good": (
+        ["good", "above a constant prediction"],
+        ["degenerate", "overfitting", "longer", "raise", "never predicted"],
+        outcomes(
+            "pearson",
+            [(0.75 + 0.02 * i, 0.02, 0.0, losses(2.0, 0.4), 0.5) for i in range(10)],
+        ),
+    ),
+    "lucky": (
+        ["degenerate", "not reliably above a constant prediction (+0.0"],
+        ["good"],
+        outcomes(
+            "accuracy",
+            [(0.51 + 0.006 * i, 0.04, 0.5, losses(0.7, 0.5, FALLING), 0.7) for i in range(10)],
+        ),
+    ),
+    "answers": (
+        ["good"],
+        ["degenerate", "weak"],
+        outcomes(
+            "f1",
+            [(70.0 + 2 * i, 0.5, 12.0, losses(4.0, 0.9), 1.2) for i in range(10)],
+            top=100.0,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_run_gets_the_verdict_of_an_expert(kind):
+    said, unsaid, runs = KINDS[kind]
+    assert len(runs) == 10
+    for outcome in runs:
+        score, health = verdicts.labelled_verdict(outcome)
+        assert f"{outcome.value:.4f} ± {outcome.error:.4f}" in score
+        assert all(words in health for words in said), health
+        assert not any(words in health for words in unsaid), health
+
+
+def test_without_a_baseline_there_is_no_verdict():
+    (line,) = verdicts.labelled_verdict(Outcome("f1", 0.5, 0.01, None))
+    assert line == "  f1 0.5000 ± 0.0100"
+
+
+class Coin:
+    """A task whose score is the share of correct examples."""
+
+    def score(self, examples, predictions):
+        return {"accuracy": float(np.mean(np.equal(examples, predictions)))}
+
+
+@pytest.mark.parametrize("count", [400, 4000])
+def test_the_sampling_error_is_that_of_a_proportion(count):
+    predictions = np.random.default_rng(1).random(count) < 0.8
+    found = verdicts.sampling_error(Coin(), [True] * count, list(predictions), "accuracy")
+    assert found == pytest.approx((0.8 * 0.2 / count) ** 0.5, rel=0.4)
