@@ -118,7 +118,7 @@ def next_token(files):
 
 def on_corpus(config, files, name):
     values = {
-        "steps": 100,
+        "steps": 60,
         "data.source": f"text:{files}/corpus.txt",
         "data.line_format": "sentences",
         "data.vocab": str(files / "vocab.txt"),
@@ -126,7 +126,7 @@ def on_corpus(config, files, name):
         "data.validation_share": 0.1,
         "data.dir": str(files / name),
         "data.num_processes": 1,
-        "eval.every": "50",
+        "eval.every": "30",
     }
     return config.replace(values)
 
@@ -246,7 +246,7 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
     state, is_complete = result.state, result.is_complete
     assert is_complete and state.params.keys() == {"bag", "classifier"}
     printed = capsys.readouterr().out
-    assert f"from the parameters of {source.workdir}, step 100" in printed
+    assert f"from the parameters of {source.workdir}, step 60" in printed
     assert "with new, random ones for classifier\n" in printed
     predictor = Predictor(load_workdir(store.load(source.workdir), source.workdir))
     extractor = FeatureExtractor(predictor, Choice(level="sentence"))
