@@ -28,7 +28,7 @@ What next:
   enter the environment     cd $(printf '%q' "$root") && source .venv/bin/activate
   ask it something          python -m bert_jax fill_mask --workdir=$quoted "The [MASK] of the list is returned."
   look at the data          python -m bert_jax prepare --workdir=$quoted --dump=3
-  look at the curves        $quoted/metrics.jsonl, and $quoted/tensorboard with TensorBoard
+  look at the report        $quoted/report.html; also metrics.jsonl, and tensorboard/ with TensorBoard
   evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted
   train on your own text    python -m bert_jax.main --config=configs/fast.py:tiny --workdir=DIR --config.data.source=text:YOUR.txt
   train BERT-Base           README.md and launch/README.md

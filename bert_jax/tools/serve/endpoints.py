@@ -99,7 +99,9 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
     return Endpoint(
         "predict",
         "The predictions of the task that the model was trained for.",
-        forms.prediction_form(model.config.task, task.data),
+        forms.with_samples(
+            forms.prediction_form(model.config.task, task.data), model.config, task.data
+        ),
         Computation(encode, run, lambda encoded: predictor.shapes(encoded[1], task.data.can_pack)),
         lambda results: {"predictions": results},
     )

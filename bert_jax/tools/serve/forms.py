@@ -4,10 +4,13 @@ A task says which class its examples have (`TaskRow.example`), and nothing here 
 """
 
 import itertools
+import os
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
@@ -17,6 +20,8 @@ from bert_jax.tools.serve.requests import Field
 
 MAX_MASKS = 8
 MAX_ENDINGS = 8
+# Samples of a form from the evaluation file, and the longest that is shown if others are shorter.
+_SAMPLES, _SAMPLE_CHARACTERS = 3, 600
 Values = Mapping[str, Any]
 
 
@@ -104,6 +109,37 @@ def prediction_form(task: str, data: TaskData) -> Form:
     if row.example not in _FORMS:
         raise UserError(f"config.task={task!r} has no form for requests.")
     return _FORMS[row.example](data)
+
+
+def with_samples(form: Form, config: RunConfig, data: TaskData) -> Form:
+    """Returns the form of a fine-tuned task with samples from the run's evaluation file.
+
+    The samples are short examples from the beginning of the file; without the file they stay.
+    """
+    source = config.get("data.eval", "")
+    if not source or not (source.startswith("tfds:") or os.path.isfile(source)):
+        return form
+    try:
+        examples = list(itertools.islice(data.read(source, Counter(), labelled=False), 100))
+    except UserError:  # the file is another one now
+        return form
+    values = sorted((_sample(data, example) for example in examples), key=lambda v: len(str(v)))
+    short = [value for value in values if len(str(value)) <= _SAMPLE_CHARACTERS] or values[:1]
+    chosen = tuple(short[len(short) * i // _SAMPLES] for i in range(min(_SAMPLES, len(short))))
+    return replace(form, views=tuple(replace(view, samples=chosen) for view in form.views))
+
+
+def _sample(data: Any, example: Any) -> Values:
+    """Returns the values of the page's fields for an example."""
+    if isinstance(example, TaggedExample):
+        return {"text": ("" if getattr(data, "by_character", False) else " ").join(example.words)}
+    if isinstance(example, Question):
+        return {"context": example.context, "question": example.question}
+    if isinstance(example, ChoiceExample):
+        names = {"context": example.context, "start": example.start}
+        return names | {"endings": list(example.endings)}
+    second = {} if example.text_b is None else {"text_b": example.text_b}
+    return {"text_a": example.text_a, **second}
 
 
 def text_form(*views: View, is_pair: bool = False) -> Form:

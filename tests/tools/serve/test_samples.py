@@ -1,0 +1,55 @@
+"""The samples on the page of a fine-tuned model are examples of its evaluation file."""
+
+import json
+
+import pytest
+
+from bert_jax.tasks import find_task
+from bert_jax.tools.serve.forms import prediction_form, with_samples
+from bert_jax.training.run import make_task_data
+
+QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
+SQUAD = {"data": [{"title": "t", "paragraphs": [{"context": "Ann came.", "qas": [QUESTION]}]}]}
+FILES = {
+    "classification": ("text_a\tlabel\na fine film\tgood\n", [{"text_a": "a fine film"}]),
+    "tagging": ("Ann B-PER\ncame O\n", [{"text": "Ann came"}]),
+    "span": (json.dumps(SQUAD), [{"context": "Ann came.", "question": "Who?"}]),
+    "multiple_choice": (
+        "sent1\tsent2\tending0\tending1\tlabel\nAnn came.\tShe\tsat.\tflew.\t0\n",
+        [{"context": "Ann came.", "start": "She", "endings": ["sat.", "flew."]}],
+    ),
+}
+
+
+def make_form(task, path, **values):
+    config = find_task(task).default_config().replace({"data.eval": str(path), **values})
+    data = make_task_data(config)
+    return prediction_form(task, data), with_samples(prediction_form(task, data), config, data)
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_samples_are_examples_of_the_evaluation_file(task, tmp_path):
+    content, samples = FILES[task]
+    path = tmp_path / ("dev.json" if task == "span" else "dev.txt")
+    path.write_text(content)
+    form, found = make_form(task, path)
+    assert [list(view.samples) for view in found.views] == [samples]
+    names = {field.name for field in form.views[0].fields}
+    assert all(sample.keys() <= names for sample in samples)
+
+
+def test_short_texts_of_different_lengths_are_chosen(tmp_path):
+    texts = [f"{'very ' * n}good" for n in range(200, 0, -10)]
+    (tmp_path / "dev.tsv").write_text("".join(f"{text}\n" for text in ["text_a", *texts]))
+    _, form = make_form("classification", tmp_path / "dev.tsv")
+    lengths = [len(sample["text_a"]) for sample in form.views[0].samples]
+    assert len(lengths) == 3 and lengths == sorted(lengths) and lengths[-1] < 600
+
+
+@pytest.mark.parametrize("content", [None, "another\n", b"\0\0\0"])
+def test_without_the_file_the_samples_stay(content, tmp_path):
+    path = tmp_path / "dev.tsv"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    form, found = make_form("classification", path)
+    assert found.views == form.views
