@@ -9,7 +9,6 @@ import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.tools.listeners.terminal import Terminal
-from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.outputs.predictions import Unfinished, predict
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts
@@ -156,13 +155,14 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
         ("glue:rte", "x.csv", "have no columns: take another ending"),
         ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
         ("classification", "lost/x.jsonl", "there is no folder"),
-        ("classification", "input.txt", "is the input: name another file"),
+        ("classification", ".", "is a folder: name a file in it"),
+        ("classification", "./input.txt", "is the input: name another file"),
     ],
 )
 def test_another_form_is_refused_first(make_run, tmp_path, name, output, message):
     (tmp_path / "input.txt").write_text("the\n")
     with pytest.raises(ValueError, match=message):
-        predict(*make_run(name), str(tmp_path / "input.txt"), str(tmp_path / output))
+        predict(*make_run(name), str(tmp_path / "input.txt"), f"{tmp_path}/{output}")
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
@@ -221,19 +221,3 @@ def test_the_document_around_a_sentence_is_complete(make_run, tmp_path, monkeypa
     for row, expected in zip(answers, whole, strict=True):
         assert row["tags"] == expected["tags"]
         assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
-
-
-def test_files_are_checked_before_the_work(tmp_path):
-    source = str(tmp_path / "in.txt")
-    (tmp_path / "in.txt").write_bytes(b"a\n")
-    check_files(source, str(tmp_path / "out.npz"))
-    check_files("", "")
-    for output, message in (
-        (f"{tmp_path}/lost/out.npz", "there is no folder .*lost"),
-        (str(tmp_path), "is a folder: name a file in it"),
-        (f"{tmp_path}/./in.txt", "is the input: name another file"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            check_files(source, output)
-    with pytest.raises(ValueError, match="--input=lost.txt: there is no such file"):
-        check_files("lost.txt", "out.npz")

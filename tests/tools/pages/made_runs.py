@@ -70,20 +70,10 @@ def write_pretraining(
         "tokenizer": {"name": "vocab.txt", "sha256": "cd" * 32},
         "splits": {"train": split, "validation": split},
     }
-    _write(
-        folder,
-        config,
-        rows,
-        {
-            "step": steps,
-            "verdict": [
-                f"  MLM loss              6.100 nats   {HOSTILE}    6.250",
-                "health: good, it has learned from context.",
-            ],
-            "layer_weights": [],
-            "examples": 100,
-        },
-    )
+    verdict = [f"  MLM loss              6.100 nats   {HOSTILE}    6.250"]
+    verdict.append("health: good, it has learned from context.")
+    found = {"step": steps, "verdict": verdict, "layer_weights": [], "examples": 100}
+    _write(folder, config, rows, found)
     starts = [{"step": step, "steps": steps, **_PLACE} for step in (0, steps // 3)]
     (folder / "starts.jsonl").write_text("".join(json.dumps(s) + "\n" for s in starts))
     (folder / f"nonfinite-step-{steps // 2}-process-0.npz").write_bytes(b"")
@@ -100,15 +90,22 @@ def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
         {"seeds": seeds, "published_score": 0.85, "published_in": f"Table 5 {HOSTILE}"}
     )
     for seed in range(seeds):
+        accuracy = 0.8 + seed / 100
         rows = [
-            {"step": 10, "split": "train", "loss": 0.7, "task_loss": 0.7, "speed": _speed(10)},
-            {"step": 10, "split": "validation", "accuracy": 0.7, "loss": 0.6, "speed": _speed(10)},
-            {"step": 20, "split": "train", "loss": 0.5, "task_loss": 0.5, "speed": _speed(20)},
-            {
-                **{"step": 20, "split": "validation", "accuracy": 0.8 + seed / 100, "loss": 0.5},
-                "speed": _speed(20),
-            },
+            {"step": step, "split": split, "loss": loss, **values, "speed": _speed(step)}
+            for step, split, loss, values in (
+                (10, "train", 0.7, {"task_loss": 0.7}),
+                (10, "validation", 0.6, {"accuracy": 0.7}),
+                (20, "train", 0.5, {"task_loss": 0.5}),
+                (20, "validation", 0.5, {"accuracy": accuracy}),
+            )
         ]
+        spans = [[0, 4, "both", "PER"], [8, 13, "gold", "LOC"], [8, 20, "predicted", "ORG"]]
+        texts = [
+            {"name": "", "text": HOSTILE, "spans": []},
+            {"name": "second text", "text": "Anna of Green Gables", "spans": spans},
+        ]
+        error = {"id": HOSTILE, "gold": "b", "predicted": HOSTILE, "probability": 0.9}
         review = {
             "step": 20,
             "verdict": ["  accuracy 0.8000   the same", "health: good, it has learned."],
@@ -118,25 +115,9 @@ def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
             "confusion": [[4, 2], [1, 3]],
             "calibration": [[0.62, 0.5, 4], [0.93, 5 / 6, 6]],
             "wrong": 3,
-            "errors": [
-                {
-                    "id": HOSTILE,
-                    "gold": "b",
-                    "predicted": HOSTILE,
-                    "probability": 0.9,
-                    "texts": [
-                        {"name": "", "text": HOSTILE, "spans": []},
-                        {
-                            "name": "second text",
-                            "text": "Anna of Green Gables",
-                            "spans": [[0, 4, "both", "PER"], [8, 13, "gold", "LOC"]]
-                            + [[8, 20, "predicted", "ORG"]],
-                        },
-                    ],
-                }
-            ],
+            "errors": [error | {"texts": texts}],
         }
-        results = {"eval": {"accuracy": 0.8 + seed / 100, "loss": 0.5}, "baseline": 0.6}
+        results = {"eval": {"accuracy": accuracy, "loss": 0.5}, "baseline": 0.6}
         one = config.replace({"seed": seed, "seeds": 1})
         _write(folder / f"seed-{seed}", one, rows, review, results)
         start = {"step": 0, "steps": 20, **_PLACE}

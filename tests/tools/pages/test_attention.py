@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.scores.attention import STATISTICS, attention_of_words
-from bert_jax.tools.pages.attention import MOST_WEIGHTS, Origin, attention_page, check_size
+from bert_jax.tools.pages.attention import Origin, attention_page
 from tests.tools.pages.attention_arrays import SPANS, TOKENS, WORDS, make_arrays
 from tests.tools.pages.made_runs import read_page
 
@@ -88,13 +88,6 @@ def test_a_line_says_why_there_are_no_predictions():
         (make_page(without=["lens_tokens"]), "The text has no [MASK]: replace a word"),
     ):
         assert line in page and "Embeddings" not in page
-
-
-def test_a_text_that_is_too_long_for_a_page():
-    most = int((MOST_WEIGHTS / 144) ** 0.5)
-    check_size(12, 12, most)
-    with pytest.raises(ValueError, match=f"has {most + 1} tokens, and a page has room for {most}"):
-        check_size(12, 12, most + 1)
 
 
 # ------------------------------------------------------------------ in Chromium
