@@ -120,6 +120,7 @@ def test_every_character_is_treated_the_same(lowercase):
     assert len(wrong) <= (55 if lowercase else 0)
 
 
+@pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "lowercase"),
     [
@@ -129,25 +130,15 @@ def test_every_character_is_treated_the_same(lowercase):
         ("bert-base-chinese", True),
     ],
 )
-def test_real_text_gives_our_ids(shared_data, name, lowercase):
+def test_real_text_gives_our_ids(shared_data, name, lowercase, every):
     path = shared_data / "vocab" / name / "vocab.txt"
     ours = load_tokenizer(path, lowercase)
     theirs = exported(ours, path.read_bytes())
-    assert differences(ours, theirs, real_lines(shared_data, every=50)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "lowercase"), [("bert-base-uncased", True), ("bert-base-cased", False)]
-)
-def test_all_real_text_gives_our_ids(shared_data, name, lowercase):
-    path = shared_data / "vocab" / name / "vocab.txt"
-    ours = load_tokenizer(path, lowercase)
-    assert differences(ours, exported(ours, path.read_bytes()), real_lines(shared_data)) == []
+    assert differences(ours, theirs, real_lines(shared_data, every)) == []
 
 
 @functools.cache
-def real_lines(folder, every: int = 1) -> list[str]:
+def real_lines(folder, every: int) -> list[str]:
     """All lines, and strings of JSON; of large files each `every`th."""
     lines = []
     for path in sorted(folder.rglob("*")):

@@ -13,13 +13,7 @@ from tests.parity.pairs import assert_same, make_rows, our_outputs, their_output
 from tests.twins import torch, transformers
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
-
-TEXTS = (
-    ("The committee adjourned without reaching a decision.", "Nobody was surprised."),
-    ("Naïve Bayes, 1763–2024: £3.50 a copy?", ""),
-    ("", ""),
-    ("A flock of starlings turned over the marsh as the light went. " * 60, "They were gone."),
-)
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -29,34 +23,11 @@ def folder():
 
 @pytest.fixture(scope="module")
 def both(folder):
-    """Our tokenizer, (params, batch) -> our outputs, our parameters and their model."""
+    """Our model, (params, batch) -> our outputs, our parameters, and their model."""
     loaded = open_model(str(folder))
     params = unflatten(loaded.trained_params)
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     return loaded, our_outputs(Pretraining(loaded.model)), params, model
-
-
-def text_batch(tokenizer, config):
-    """Texts of 2 to 512 tokens, some of them pairs, padded."""
-    rows, types = [], []
-    for one, two in TEXTS:
-        second = tokenizer.encode(two) + [tokenizer.sep_id] if two else []
-        first = tokenizer.encode(one)[: 510 - len(second)]
-        rows.append([tokenizer.cls_id, *first, tokenizer.sep_id, *second])
-        types.append([0] * (len(first) + 2) + [1] * len(second))
-    lengths = [len(row) for row in rows]
-    assert min(lengths) == 2 and max(lengths) == 512
-    batch = make_rows(config, lengths)
-    for number, length in enumerate(lengths):
-        batch["input_ids"][number, :length] = rows[number]
-        batch["token_type_ids"][number, :length] = types[number]
-    return batch
-
-
-def test_every_output_on_text(both):
-    loaded, run, params, model = both
-    batch = text_batch(loaded.tokenizer, loaded.model)
-    assert_same(run(params, batch), their_outputs(model, batch), batch, 1e-5)
 
 
 def test_sentence_vectors_are_those_of_sentence_transformers(folder, both):
@@ -78,13 +49,13 @@ def test_sentence_vectors_are_those_of_sentence_transformers(folder, both):
         np.testing.assert_allclose(vector, want, atol=1e-5, rtol=0)
 
 
-@pytest.mark.slow
-def test_every_length_from_1_to_512(folder, both):
+@pytest.mark.parametrize("lasts", [(16, 128), pytest.param(range(16, 513, 16), marks=SLOW)])
+def test_every_output_at_every_length(folder, both, lasts):
     """Pieces of the English text that comes with the weights."""
     loaded, run, params, model = both
     tokenizer = loaded.tokenizer
     text = tokenizer.encode((folder / "README.md").read_text(encoding="utf-8"))
-    for last in range(16, 513, 16):
+    for last in lasts:
         lengths = np.arange(last - 15, last + 1)
         batch = make_rows(loaded.model, lengths, -(-last // 128) * 128, seed=last)
         for row, length in zip(batch["input_ids"], lengths, strict=True):

@@ -1,62 +1,12 @@
-"""Writes TensorFlow checkpoints: protocol buffers by `protobuf`, checksums by `tensorboardX`."""
+"""Writes TensorFlow checkpoints; shares no code with the reader. Checksums by `tensorboardX`."""
 
 import pathlib
 import struct
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tensorboardX.crc32c import _crc32c as crc32c
 
 TYPES = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "bfloat16": 14, "float16": 19}
-_FIELD = descriptor_pb2.FieldDescriptorProto
-
-
-def _messages():
-    """tensorflow/core/protobuf/tensor_bundle.proto, as far as it is needed."""
-    file = descriptor_pb2.FileDescriptorProto(name="bundle.proto", package="t", syntax="proto3")
-
-    def message(name, *fields):
-        made = file.message_type.add(name=name)
-        for number, field, kind, repeated in fields:
-            label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
-            is_message = isinstance(kind, str)
-            made.field.add(
-                name=field,
-                number=number,
-                label=label,
-                type=_FIELD.TYPE_MESSAGE if is_message else kind,
-                type_name=f".t.{kind}" if is_message else None,
-            )
-
-    message("Dim", (1, "size", _FIELD.TYPE_INT64, False))
-    message("Shape", (2, "dim", "Dim", True))
-    message("Version", (1, "producer", _FIELD.TYPE_INT32, False))
-    message(
-        "Header",
-        (1, "num_shards", _FIELD.TYPE_INT32, False),
-        (2, "endianness", _FIELD.TYPE_INT32, False),
-        (3, "version", "Version", False),
-    )
-    message(
-        "Entry",
-        (1, "dtype", _FIELD.TYPE_INT32, False),
-        (2, "shape", "Shape", False),
-        (3, "shard_id", _FIELD.TYPE_INT32, False),
-        (4, "offset", _FIELD.TYPE_INT64, False),
-        (5, "size", _FIELD.TYPE_INT64, False),
-        (6, "crc32c", _FIELD.TYPE_FIXED32, False),
-        (7, "slices", "Shape", True),
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    names = [made.name for made in file.message_type]
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"t.{name}"))
-        for name in names
-    }
-
-
-MESSAGES = _messages()
 
 
 def mask(crc: int) -> int:
@@ -69,6 +19,17 @@ def varint(value: int) -> bytes:
         out += bytes([value & 127 | 128])
         value >>= 7
     return out + bytes([value])
+
+
+def message(*fields: tuple[int, int | bytes]) -> bytes:
+    """Returns a protocol buffer of (number, value); a number of 0 is left out, as in proto3."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, bytes):
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+        elif value:
+            out += varint(number << 3) + varint(value)
+    return out
 
 
 def block(pairs, interval: int, compression: int) -> bytes:
@@ -93,26 +54,18 @@ def write_bundle(
 ) -> None:
     """`oddities`: compression, endianness, slices, type number."""
     data = [b""] * shards
-    header = MESSAGES["Header"](num_shards=shards, endianness=oddities.get("endianness", 0))
-    header.version.producer = 1
-    values = {b"": header.SerializeToString()}
+    values = {b"": message((1, shards), (2, oddities.get("endianness", 0)), (3, message((1, 1))))}
     for i, (name, array) in enumerate(sorted(arrays.items())):
         array = np.asarray(array)
         raw, shard = array.tobytes(), i % shards
-        entry = MESSAGES["Entry"](
-            dtype=oddities.get("dtype", TYPES[array.dtype.name]),
-            shard_id=shard,
-            offset=len(data[shard]),
-            size=len(raw),
-            crc32c=mask(crc32c(raw)),
+        entry = message(
+            (1, oddities.get("dtype", TYPES[array.dtype.name])),
+            (2, message(*((2, message((1, size))) for size in array.shape))),
+            *((3, shard), (4, len(data[shard])), (5, len(raw))),
         )
-        entry.shape.SetInParent()
-        for size in array.shape:
-            entry.shape.dim.add(size=size)
-        if "slices" in oddities:
-            entry.slices.add()
+        entry += varint(6 << 3 | 5) + struct.pack("<I", mask(crc32c(raw)))
+        values[name.encode()] = entry + (message((7, b"")) if "slices" in oddities else b"")
         data[shard] += raw
-        values[name.encode()] = entry.SerializeToString()
     pairs = sorted(values.items())
     compression, content, index = oddities.get("compression", 0), b"", []
     for start in range(0, len(pairs), a_block):
