@@ -97,13 +97,13 @@ spec:
               - bash
               - -c
               - |
-                # The exit code of a run that SIGTERM stopped is 0, which would count as complete.
                 unset KUBERNETES_SERVICE_HOST # the processes are given: jax need not ask for them
+                # Process 1 of a container ignores SIGTERM until it handles it: bash passes it on.
                 /bert_jax/.venv/bin/python -m bert_jax.main --coordinator=$NAME-hosts-0-0.$NAME:8476 \\
                   --num_processes=$hosts --process_id=\$JOB_COMPLETION_INDEX "\$@" &
                 trap 'stopped=1; kill -TERM \$!' TERM
                 code=0 && wait \$! || code=\$?
-                if [[ -n \${stopped:-} ]]; then wait \$!; code=143; fi
+                if [[ -n \${stopped:-} ]]; then code=0 && wait \$! || code=\$?; fi
                 exit \$code
               - bash$(for flag in "$@"; do printf '\n              - ' && quoted "$flag"; done)
             volumes:

@@ -43,9 +43,11 @@ while [[ ${#pids[@]} -gt 0 ]]; do
       continue
     else
       status=$?
+      if [[ $status == 130 || $status == 143 ]]; then stopped=$status; continue; fi # it has saved
       kill -KILL "${pids[@]}" 2>/dev/null || true
       exit "$status"
     fi
   done
   pids=(${running[@]+"${running[@]}"})
 done
+exit "${stopped:-0}"

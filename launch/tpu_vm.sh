@@ -84,9 +84,9 @@ if [[ -n ${dry_run:-} ]]; then request && train "$@" && exit; fi
 while true; do
   wait_until_active
   code=0 && train "$@" || code=$?
-  if [[ $code == 0 ]] && ! grep -q "^Stopped by " "$log"; then break; fi # it is done
+  if [[ $code == 0 ]]; then break; fi # it is done
   sleep 60 # what takes a TPU away first stops the run, which it saves, and is seen here later
-  if [[ $code != 0 && $(state) == ACTIVE ]] &&
+  if ! grep -q "^Stopped by " "$log" && [[ $(state) == ACTIVE ]] &&
     [[ $(tpu tpu-vm describe "$NAME" --format="value(state)") == READY ]]; then
     fail "the run failed, and the TPU is still there: see above"
   fi

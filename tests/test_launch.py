@@ -194,6 +194,7 @@ echo "$*" >>words
 [[ $* != *process_id=0* ]] || trap 'touch stopped' TERM
 touch "started$BASHPID"
 until [[ -e stopped ]]; do sleep 0.05; done
+exit 143
 """
 
 
@@ -228,7 +229,7 @@ def test_a_signal_to_the_launcher_stops_all_processes(start_two, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=30) == 143
     words = sorted((tmp_path / "words").read_text().splitlines())
     expected = "-m bert_jax.main --coordinator=localhost:1234 --num_processes=2"
     flags = "--config=c.py --workdir=a run"

@@ -60,7 +60,7 @@ def play(tmp_path):
 FLAGS = ["--config=configs/base.py", "--workdir=/mnt/runs/a run"]
 QUEUE = ["0", "0 WAITING_FOR_RESOURCES", "0 PROVISIONING", "0 ACTIVE"]
 POD = ["0 10.0.0.1;10.0.0.2;10.0.0.3;10.0.0.4"]
-STOPPED = "0 Stopped by SIGTERM after step 7, which is saved."
+STOPPED = "143 Stopped by SIGTERM after step 7, which is saved."
 
 
 def verbs(calls) -> list[str]:
@@ -254,7 +254,7 @@ def test_what_fails_restarts_all_pods_and_evictions_are_not_counted(tmp_path):
 # What a container runs instead of the program: writes down its arguments, and on SIGTERM "saves".
 PROGRAM = """#!/usr/bin/env bash
 printf '%s\\n' "$@" >"$NOTES/words"
-trap 'sleep 0.5; touch "$NOTES/saved"; exit 0' TERM
+trap 'sleep 0.5; touch "$NOTES/saved"; exit 143' TERM
 touch "$NOTES/started"
 [[ -z ${CODE:-} ]] || exit "$CODE"
 while true; do sleep 0.1; done

@@ -42,14 +42,19 @@ class TrainResult:
       run: the run, with data and tokenizer.
       state: the last state.
       metrics: as `metrics.history` returns them: `metrics["train"]["loss"]` is an array.
-      is_complete: whether all steps were done, or early stopping ended the run; False: it was
-        stopped, and the same call resumes it.
+      stopped_by: name of the signal that stopped the run, which the same call resumes; empty: all
+        steps were done, or early stopping ended it.
     """
 
     run: Run
     state: TrainState
     metrics: dict[str, dict[str, np.ndarray]]
-    is_complete: bool
+    stopped_by: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all steps were done, or early stopping ended the run."""
+        return not self.stopped_by
 
 
 def train(
@@ -102,7 +107,7 @@ def train(
         listener.line(f"This run is complete: {how}.")
         with contextlib.closing(checkpoints):
             report_chosen(run, checkpoints, listener)
-        return TrainResult(run, state, metrics.history(workdir), True)
+        return TrainResult(run, state, metrics.history(workdir))
     listener.started(run, state)
     if processes.is_main():
         save_to_workdir(run)
@@ -126,14 +131,16 @@ def train(
                 state = train_phase(run, phase, state, checkpoints, reporter, early_stopping, stop)
 
     # ---------------------------------------------------------------- finish
-    if is_complete := int(state.step) == run.steps or early_stopping.has_ended:
+    stopped_by = ""
+    if int(state.step) == run.steps or early_stopping.has_ended:
         report_chosen(run, checkpoints, listener)
     else:
+        stopped_by = stop.signal_name
         listener.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
             " The same command resumes from here."
         )
-    return TrainResult(run, state, metrics.history(workdir), is_complete)
+    return TrainResult(run, state, metrics.history(workdir), stopped_by)
 
 
 def train_phase(

@@ -47,7 +47,7 @@ def stop_from_outside(run, finished, number):
     wait_for(process, lambda: run.steps_done() >= target)
     process.send_signal(number)
     out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
+    assert process.returncode == 128 + number, err
     stopped = re.search(r"Stopped by (\w+) after step (\d+), which is saved\. The same", out)
     assert stopped and stopped[1] == number.name, out
     assert (run.checkpoints / f"{stopped[2]}.sha256.json").is_file()

@@ -32,8 +32,8 @@ def start_together(run, count=2, late=0.0):
     return started
 
 
-def finish(started):
-    """Waits for all; returns their standard outputs."""
+def finish(started, expected=0):
+    """Waits for all, which end with the expected code; returns their standard outputs."""
     outcomes = []
     try:
         for process in started:
@@ -42,7 +42,7 @@ def finish(started):
         for process in started:
             process.kill()
     for _, err, code in outcomes:
-        assert code == 0, err
+        assert code == expected, err
     return [out for out, _, _ in outcomes]
 
 
@@ -82,7 +82,7 @@ def test_a_signal_to_one_stops_both_at_one_step_and_both_resume(together, make_r
     started = start_together(run)
     wait_for_step(run, started, 4)
     started[1].send_signal(signal.SIGTERM)
-    first, _ = finish(started)
+    first, _ = finish(started, 143)
     step = last_checkpoint(run)
     assert f"after step {step}, which is saved" in first
     assert 4 <= step < 20
@@ -159,7 +159,7 @@ def test_a_signal_to_any_of_four_stops_all_at_one_step(make_run, number):
     started = start_together(run, 4)
     wait_for_step(run, started, 2)
     started[number].send_signal(signal.SIGTERM)
-    first, *_ = finish(started)
+    first, *_ = finish(started, 143)
     assert f"after step {last_checkpoint(run)}, which is saved" in first
 
 

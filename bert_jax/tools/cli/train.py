@@ -4,10 +4,13 @@
     python -m bert_jax train --config=configs/base.py --workdir=DIR --config.data.source=text:PATH
     python -m bert_jax train --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
 
-The same command continues a run that was stopped, with exactly the same results.
+The same command continues a run that was stopped, with exactly the same results. The exit code is
+130 after Ctrl-C and 143 after SIGTERM, which save the run.
 """
 
 import argparse
+import signal
+import sys
 
 from bert_jax.tools.cli.command_line import RUN, read_config, start_run
 
@@ -25,7 +28,10 @@ def run(flags: argparse.Namespace) -> None:
     else:
         from bert_jax.training.train import train
     result = train(config, flags.workdir, listener=training_listener())
-    if result.is_complete and processes.is_main():
+    if result.stopped_by:
+        processes.barrier("stopped")  # all has been saved: a launcher may kill the others now
+        sys.exit(128 + signal.Signals[result.stopped_by])
+    if processes.is_main():
         from bert_jax.tools.report.report import write_report
 
         print(write_report(flags.workdir))

@@ -6,7 +6,6 @@ killed. If the sweep dies, the kernel sends SIGTERM to the process, which saves 
 
 import fcntl
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -31,7 +30,6 @@ if cores:
     os.sched_setaffinity(0, map(int, cores.split(",")))
 os.execv(command[0], command)
 """
-_STOPPED = re.compile(r"^Stopped by \w+ after step ", re.MULTILINE)
 
 
 def try_lock(job: str, workdir: str) -> BinaryIO | None:
@@ -72,7 +70,6 @@ class Process:
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), cores]
         self._path = record.log_of(job.name, workdir)
         with open(self._path, "ab") as log:
-            self._log_start = log.tell()
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
             self._process = subprocess.Popen(
@@ -91,10 +88,10 @@ class Process:
         if code is None:
             return None
         if code == 0:
-            output = self._path.read_bytes()[self._log_start :].decode(errors="replace")
-            return "stopped" if _STOPPED.search(output) else "finished"
-        if code == -signal.SIGTERM:
-            return "stopped"  # before training began, when there was nothing to save
+            return "finished"
+        # A training saves before it ends with one of the first two.
+        if code in (128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGTERM):
+            return "stopped"
         if code < 0:
             name = signal.Signals(-code).name
             return f"killed by {name}" + (", perhaps for lack of memory" * (name == "SIGKILL"))

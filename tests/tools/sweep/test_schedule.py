@@ -22,7 +22,7 @@ SAVES = (
     "def stop(*_):\n"
     "    open('saved', 'w').close()\n"
     "    print('Stopped by SIGTERM after step 3, which is saved.', flush=True)\n"
-    "    sys.exit(0)\n"
+    "    sys.exit(143)\n"
     "signal.signal(signal.SIGTERM, stop)\n"
     "open('ready', 'w').close()\n"
     "time.sleep(0.0 if os.path.exists('saved') else 60)\n"
@@ -89,7 +89,7 @@ def test_a_failure_has_its_reason(run):
     codes = {
         "killed by SIGKILL, perhaps for lack of memory": "os.kill(os.getpid(), 9)",
         "killed by SIGABRT": "os.kill(os.getpid(), 6)",
-        "another process stopped it with a signal": "print('Stopped by SIGTERM after step 3')",
+        "another process stopped it with a signal": "raise SystemExit(143)",
     }
     outcome, _ = run(*(script(f"job{i}", code) for i, code in enumerate(codes.values())))
     assert [*outcome.failed.values()] == [*codes]
