@@ -54,7 +54,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
         new_rows = {f"{table}[{len(params[table])}:]": list(words)}
         params[table] = np.concatenate([params[table], np.asarray(new)])
     return LoadedModel(
-        source=f"{checkpoint.path} ({FORMATS[checkpoint.format].title})",
+        source=f"{checkpoint.path} ({FORMATS[checkpoint.format].TITLE})",
         config=config,
         params=params,
         tokenizer=checkpoint.tokenizer(reads_new_words(model)),

@@ -16,14 +16,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
 from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
-from bert_jax.formats.model_configs import (
-    BERT,
-    GPT,
-    MODERNBERT,
-    ModelConfig,
-    gpt_keys,
-    modernbert_keys,
-)
+from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.weight_table import Arrays, export_params, weights_sha256
@@ -40,8 +33,6 @@ MASKED_LM = "BertForMaskedLM"
 _GPT_CLASSES = {"causal_lm": "OpenAIGPTLMHeadModel"}
 # The classes whose config.json names the labels.
 _LABELLED = ("BertForSequenceClassification", "BertForTokenClassification")
-# Both are the approximation by tanh; "gelu_new" is what all versions of transformers know.
-_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 
 
 def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
@@ -60,7 +51,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     name = family.find_class(model)
     params, left_out = _choose_params(model, name)
     table = NAMES[model.config.model.name][_FORMAT]
-    tensors = export_params(params, table, FORMATS[_FORMAT].title)
+    tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
     files = {"config.json": _json_text(_config(model, name, family)), **_tokenizer(model, family)}
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
@@ -144,20 +135,6 @@ def _modernbert_class(model: LoadedModel) -> str:
     return "ModernBertForMaskedLM"
 
 
-def _bert_keys(model: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "model_type": "bert",
-        **BERT.keys(model),
-        "hidden_act": _HIDDEN_ACTS[model["activation"]],
-    }
-
-
-def _modernbert_keys(model: dict[str, Any]) -> dict[str, Any]:
-    # Their defaults are ids of the published vocabulary.
-    tokens = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
-    return {**modernbert_keys(model), **tokens}
-
-
 @dataclasses.dataclass(frozen=True)
 class Family:
     """The models of transformers with one encoder.
@@ -165,29 +142,27 @@ class Family:
     Attributes:
       config: their configuration.
       find_class: model -> name of the class; raises UserError.
-      keys: fields of `config.model` -> keys of config.json.
       reads_pairs: whether the encoder reads token types.
       frames_text: whether its text is between [CLS] and [SEP], and may be padded with [PAD].
     """
 
     config: ModelConfig
     find_class: Callable[[LoadedModel], str]
-    keys: Callable[[dict[str, Any]], dict[str, Any]]
     reads_pairs: bool
     frames_text: bool
 
 
 # By the name of the encoder.
 FAMILIES = {
-    "bert": Family(BERT, _bert_class, _bert_keys, True, True),
-    "modernbert": Family(MODERNBERT, _modernbert_class, _modernbert_keys, False, True),
-    "gpt": Family(GPT, _gpt_class, gpt_keys, False, False),
+    "bert": Family(BERT, _bert_class, reads_pairs=True, frames_text=True),
+    "modernbert": Family(MODERNBERT, _modernbert_class, reads_pairs=False, frames_text=True),
+    "gpt": Family(GPT, _gpt_class, reads_pairs=False, frames_text=False),
 }
 
 
 def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     """Returns the content of config.json."""
-    content = {"architectures": [name], **family.keys(model.config.model.to_dict())}
+    content = {"architectures": [name], **family.config.keys(model.config.model.to_dict())}
     if family.frames_text:
         content["pad_token_id"] = model.tokenizer.pad_id
     content |= {"tie_word_embeddings": True, "dtype": "float32"}

@@ -1,47 +1,33 @@
-"""File formats of other programs and their names of weights. Nothing here imports jax."""
+"""File formats of other programs and their names of weights. Nothing here imports jax.
+
+Each module of a format has
+
+    TITLE                             name of the program, for people and certificate.json
+    matches(path)                     whether a path looks like a checkpoint of this format
+    open_checkpoint(path, choices)    the ForeignCheckpoint; raises UserError
+    tensors(path)                     objects with the `dtype` and `shape` of each tensor, by name;
+                                      raises UserError
+"""
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
 
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm, google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
 
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """How another program stores a checkpoint.
-
-    Attributes:
-      title: name of the program, for people and certificate.json.
-      matches: path -> whether it looks like a checkpoint of this format.
-      open: (path, choices) -> the checkpoint; raises UserError.
-      tensors: path -> objects with the `dtype` and `shape` of each tensor, by name; raises
-        UserError.
-    """
-
-    title: str
-    matches: Callable[[str], bool]
-    open: Callable[[str, Choices], ForeignCheckpoint]
-    tensors: Callable[[str], Mapping[str, Any]]
-
-
-FORMATS = {
-    name: Format(title, module.matches, module.open_checkpoint, module.tensors)
-    for name, title, module in (
-        ("huggingface", "Hugging Face", huggingface),
-        ("google", "google-research/bert", google),
-        ("openai", "openai/finetune-transformer-lm", openai),
-        ("bilm", "bilm-tf", bilm),
-    )
+FORMATS: dict[str, ModuleType] = {
+    "huggingface": huggingface,
+    "google": google,
+    "openai": openai,
+    "bilm": bilm,
 }
 
 
 def format_of(path: str) -> str:
-    """Returns "workdir" for a folder of this package, or the name of a row of FORMATS.
+    """Returns "workdir" for a folder of this package, or a key of FORMATS.
 
     Raises:
       UserError: there is no such path, or it is none of these.
@@ -49,7 +35,7 @@ def format_of(path: str) -> str:
     path = local(path)
     if os.path.isdir(os.path.join(path, "checkpoints")):
         return "workdir"
-    if name := next((name for name, row in FORMATS.items() if row.matches(path)), ""):
+    if name := next((name for name, module in FORMATS.items() if module.matches(path)), ""):
         return name
     if not os.path.exists(path):
         raise UserError(
@@ -71,14 +57,14 @@ def open_checkpoint(
 
     Args:
       path: file or folder.
-      format: name of a row of FORMATS; empty: the one that matches.
+      format: a key of FORMATS; empty: the one that matches.
       choices: settings that take precedence over the checkpoint's.
 
     Raises:
       UserError: it is incomplete, or not a model that this package has.
     """
     path = local(path)
-    checkpoint = FORMATS[format or format_of(path)].open(path, choices or Choices())
+    checkpoint = FORMATS[format or format_of(path)].open_checkpoint(path, choices or Choices())
     name = checkpoint.vocabulary.path or sibling(checkpoint.path, "tokenizer.json")
     pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]
     notes = check_vocabulary_size(pieces, rows, name)

@@ -17,6 +17,7 @@ from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_word_vocabulary
 
+TITLE = "bilm-tf"
 OPTIONS = "options.json"
 # Embeddings that the original program computed, one file for each of the lists of sentences in
 # SENTENCES; they are not weights.

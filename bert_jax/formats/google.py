@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
-from bert_jax.formats.model_configs import bert_fields
+from bert_jax.formats.model_configs import BERT
 from bert_jax.formats.tensorflow_bundle import Bundle, Entry, find_prefixes
 
+TITLE = "google-research/bert"
 CONFIG = "bert_config.json"
 
 
@@ -26,7 +27,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         raise UserError(f"{config_path} has hidden_act={hidden_act!r}: only 'gelu' is supported.")
     # The releases of 2018 and of 2019 have the same name for two functions.
     activation = choices.activation or "gelu_tanh"
-    model = bert_fields(values, activation, config_path)
+    model = BERT.read({**values, "hidden_act": activation}, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle
     vocabulary = foreign.read_vocabulary(choices.vocab or sibling(path, "vocab.txt"))
     lowercase, reason = choices.lowercase, "as you say"

@@ -8,16 +8,17 @@ SentencePiece, normalization are the library's.
 """
 
 import base64
+import functools
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats import character_classes as classes
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
-from bert_jax.text.tokenization import SPACES, SPECIAL_TOKENS, Tokenizer
+from bert_jax.text.tokenization import SPACES, SPECIAL_TOKENS, Tokenizer, is_cjk, is_punctuation
 from bert_jax.text.wordpiece import MAX_WORD_LENGTH, WordPieceTokenizer
 
 Json = dict[str, Any]
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 # The message of a .model file (created at import, so unknown to type checkers).
 _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 
+_SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # The largest number of characters between a final sigma and the letter before it.
 _MAX_BETWEEN = 30
 # transformers' names of the special tokens.
@@ -115,15 +117,15 @@ def _template(tokenizer: Tokenizer) -> Json:
 def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
     """Returns the steps of `basic_tokens`, then the longest pieces from the left."""
     clean = [
-        _replace(classes.regex(SPACES.match), " "),
-        _replace(classes.regex(classes.is_deleted), ""),
+        _replace(_regex(SPACES.match), " "),
+        _replace(_regex(_is_deleted), ""),
     ]
     vowel = "\U00011938"  # the one decomposition that the library (0.23) lacks
     fold = [
         *_lower(),
         _replace(vowel, unicodedata.normalize("NFD", vowel)),
         {"type": "NFD"},
-        _replace(classes.regex(classes.is_mark), ""),
+        _replace(_regex(_is_mark), ""),
     ]
     return {
         "normalizer": _sequence([*clean, *(fold if tokenizer.lowercase else [])]),
@@ -131,7 +133,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
             "type": "Sequence",
             "pretokenizers": [
                 _split(" +", "Removed"),
-                _split(classes.regex(classes.is_isolated), "Isolated"),
+                _split(_regex(_is_isolated), "Isolated"),
             ],
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -234,7 +236,62 @@ def _lower() -> list[Json]:
     apostrophes in between. Their number is limited, since an unlimited lookbehind takes time in
     proportion to all the text before.
     """
-    cased = classes.regex(classes.is_cased)
-    between = classes.regex(classes.is_case_ignorable)
-    final = f"(?<={cased}{between}{{0,{_MAX_BETWEEN}}}){classes.SIGMA}(?!{between}*{cased})"
-    return [_replace(final, classes.FINAL_SIGMA), {"type": "Lowercase"}]
+    cased = _regex(_is_cased)
+    between = _regex(_is_case_ignorable)
+    final = f"(?<={cased}{between}{{0,{_MAX_BETWEEN}}}){_SIGMA}(?!{between}*{cased})"
+    return [_replace(final, _FINAL_SIGMA), {"type": "Lowercase"}]
+
+
+# ------------------------------------------------------------------ sets of characters
+
+
+def _is_deleted(character: str) -> bool:
+    """Returns whether the tokenizer removes the character from text."""
+    is_control = unicodedata.category(character) in ("Cc", "Cf") and not SPACES.match(character)
+    return is_control or character in "\0\ufffd"
+
+
+def _is_mark(character: str) -> bool:
+    """Returns whether the character is an accent, which lowercasing removes."""
+    return unicodedata.category(character) == "Mn"
+
+
+def _is_isolated(character: str) -> bool:
+    """Returns whether the character is a word of its own."""
+    return is_punctuation(character) or is_cjk(character)
+
+
+def _is_cased(character: str) -> bool:
+    """Returns whether `str.lower` takes the character before a sigma for a letter of the word."""
+    return (character + _SIGMA).lower()[-1] == _FINAL_SIGMA
+
+
+def _is_case_ignorable(character: str) -> bool:
+    """Returns whether `str.lower` ignores the character between a letter and a sigma."""
+    return ("A" + character + _SIGMA).lower()[-1] == _FINAL_SIGMA and not _is_cased(character)
+
+
+@functools.cache
+def _regex(is_member: Callable[[str], Any]) -> str:
+    """Returns a regular expression for one character of which `is_member` is true."""
+    ranges = _ranges(code for code in range(0x110000) if is_member(chr(code)))
+    return (
+        "[" + "".join(_literal(a) + (f"-{_literal(b)}" if a != b else "") for a, b in ranges) + "]"
+    )
+
+
+def _literal(code: int) -> str:
+    return re.sub(r"[-&\[\]\\^]", r"\\\g<0>", chr(code))
+
+
+def _ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns sorted code points, without surrogates, as (first, last) of each run."""
+    ranges: list[tuple[int, int]] = []
+    for code in codes:
+        if 0xD800 <= code <= 0xDFFF:
+            continue
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    return ranges

@@ -18,11 +18,12 @@ from bert_jax.formats.foreign import (
     wordpiece_vocabulary,
 )
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
-from bert_jax.formats.model_configs import bert_fields, gpt_fields, modernbert_fields
+from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
 
+TITLE = "Hugging Face"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # Values of `hidden_act` -> the function that transformers computes.
@@ -81,7 +82,7 @@ def _open_bert(
             " supported."
         )
     activation = choices.activation or ACTIVATIONS[hidden_act]
-    model = bert_fields(values, activation, config_path)
+    model = BERT.read({**values, "hidden_act": activation}, config_path)
     notes = [f"GELU: {activation}, config.json says {hidden_act!r}."]
     names = set(map(bert_names.HUGGINGFACE.current_name, arrays))
     model["next_sentence"] = any(name.startswith("bert.pooler.") for name in names)
@@ -110,7 +111,7 @@ def _open_modernbert(
                 f"{config_path} has architectures={name!r}: only"
                 f" {' and '.join(_MODERNBERT_CLASSES)} are supported."
             )
-    model = modernbert_fields(values, config_path)
+    model = MODERNBERT.read(values, config_path)
     return ForeignCheckpoint(
         task="pretraining", model=model, **_with_wordpiece(path, arrays, choices)
     )
@@ -120,7 +121,7 @@ def _open_gpt(
     path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
 ) -> ForeignCheckpoint:
     choices.check_activation(path, "GPT", "gelu_tanh")
-    model = gpt_fields(values, sibling(path, CONFIG))
+    model = GPT.read(values, sibling(path, CONFIG))
     vocabulary = find_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
     if lowercase is None:

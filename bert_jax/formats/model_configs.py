@@ -59,7 +59,11 @@ class ModelConfig:
                 )
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the keys of the file for fields of `config.model`."""
+        """Returns the content of config.json for fields of `config.model`.
+
+        Raises:
+          UserError: transformers has no such model.
+        """
         return {key: model[field] for key, field in self.fields.items()}
 
 
@@ -88,7 +92,19 @@ _STACK = {
 
 # ------------------------------------------------------------------ BERT
 
-BERT = ModelConfig(
+# Both are the approximation by tanh; "gelu_new" is what all versions of transformers know.
+_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
+
+
+class _Bert(ModelConfig):
+    """Its values of `read` have our name of the activation, which the programs name differently."""
+
+    def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        hidden_act = _HIDDEN_ACTS[model["activation"]]
+        return {"model_type": "bert", **super().keys(model), "hidden_act": hidden_act}
+
+
+BERT = _Bert(
     title="BERT",
     fields={
         "vocab_size": "vocab_size",
@@ -127,17 +143,36 @@ BERT = ModelConfig(
     },
 )
 
-
-def bert_fields(values: Mapping[str, Any], activation: str, path: str) -> dict[str, Any]:
-    """Returns `BERT.read(values, path)` with an activation, which the programs name differently."""
-    return BERT.read({**values, "hidden_act": activation}, path)
-
-
 # ------------------------------------------------------------------ GPT
 
 # The inner layer has this many times the features of the outer one, in both programs.
 _INNER = 4
-GPT = ModelConfig(
+
+
+class _Gpt(ModelConfig):
+    """Its files have neither the size of the inner layer nor, here, two rates of dropout."""
+
+    def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        fields = super().read(values, path)
+        rate = values.get("resid_pdrop", self.defaults["resid_pdrop"])
+        if (embedding := values.get("embd_pdrop", rate)) != rate:
+            raise UserError(
+                f"{path} has resid_pdrop={rate!r} and embd_pdrop={embedding!r}: only one rate for"
+                " both is supported."
+            )
+        return fields | {"intermediate_size": _INNER * fields["hidden_size"]}
+
+    def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        if (inner := model["intermediate_size"]) != (expected := _INNER * model["hidden_size"]):
+            raise UserError(
+                f"transformers' GPT has no config.model.intermediate_size={inner}, only {_INNER} *"
+                f" hidden_size = {expected}: export the run with to_stablehlo, or train with that"
+                " value."
+            )
+        return {**super().keys(model), "embd_pdrop": model["dropout_rate"], **self.required}
+
+
+GPT = _Gpt(
     title="GPT",
     fields={
         "vocab_size": "vocab_size",
@@ -167,37 +202,33 @@ GPT = ModelConfig(
     },
 )
 
-
-def gpt_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns `GPT.read(values, path)` with the size of the inner layer, which no file has."""
-    fields = GPT.read(values, path)
-    rate = values.get("resid_pdrop", GPT.defaults["resid_pdrop"])
-    if (embedding := values.get("embd_pdrop", rate)) != rate:
-        raise UserError(
-            f"{path} has resid_pdrop={rate!r} and embd_pdrop={embedding!r}: only one rate for both"
-            " is supported."
-        )
-    return fields | {"intermediate_size": _INNER * fields["hidden_size"]}
-
-
-def gpt_keys(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of config.json for fields of `config.model`.
-
-    Raises:
-      UserError: transformers has no such GPT.
-    """
-    if (inner := model["intermediate_size"]) != (expected := _INNER * model["hidden_size"]):
-        raise UserError(
-            f"transformers' GPT has no config.model.intermediate_size={inner}, only {_INNER} *"
-            f" hidden_size = {expected}: export the run with to_stablehlo, or train with that"
-            " value."
-        )
-    return {**GPT.keys(model), "embd_pdrop": model["dropout_rate"], **GPT.required}
-
-
 # ------------------------------------------------------------------ ModernBERT
 
-MODERNBERT = ModelConfig(
+# As dtype=float32 has it in transformers: what is not visible has a probability of 0.
+_MODERNBERT_MASK_VALUE = -1e9
+
+
+class _ModernBert(ModelConfig):
+    """Reads the files of transformers 4.48 and 5, and writes what both read."""
+
+    def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        values = {**_rotary_bases(values, path), **values}
+        if types := values.get("layer_types"):
+            values["global_attn_every_n_layers"] = _global_every(types, path)
+        fields = super().read(values, path)
+        fields["attention_window"] //= 2
+        return fields | {"activation": "gelu", "mask_value": _MODERNBERT_MASK_VALUE}
+
+    def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        keys = super().keys(model)
+        # Their defaults are ids of the published vocabulary.
+        keys |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+        keys["local_attention"] *= 2
+        dropout = {"embedding_dropout": model["dropout_rate"], "classifier_dropout": 0.0}
+        return {**self.required, **keys, **dropout}
+
+
+MODERNBERT = _ModernBert(
     title="ModernBERT",
     fields={
         "vocab_size": "vocab_size",
@@ -250,31 +281,6 @@ MODERNBERT = ModelConfig(
         "local_rope_theta": 10_000.0,
     },
 )
-# As dtype=float32 has it in transformers: what is not visible has a probability of 0.
-_MODERNBERT_MASK_VALUE = -1e9
-
-
-def modernbert_fields(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns fields of `config.model` for a configuration of transformers 4.48 or 5.
-
-    Raises:
-      UserError: a size is missing or not a number, or the model is not a ModernBERT that this
-        package has.
-    """
-    values = {**_rotary_bases(values, path), **values}
-    if types := values.get("layer_types"):
-        values["global_attn_every_n_layers"] = _global_every(types, path)
-    fields = MODERNBERT.read(values, path)
-    fields["attention_window"] //= 2
-    return fields | {"activation": "gelu", "mask_value": _MODERNBERT_MASK_VALUE}
-
-
-def modernbert_keys(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of config.json for `config.model`, in keys that 4.48 and 5 read."""
-    keys = MODERNBERT.keys(model)
-    window = {"local_attention": 2 * keys.pop("local_attention")}
-    dropout = {"embedding_dropout": model["dropout_rate"], "classifier_dropout": 0.0}
-    return {**MODERNBERT.required, **keys, **dropout, **window}
 
 
 def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:

@@ -19,10 +19,11 @@ import numpy as np
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
-from bert_jax.formats.model_configs import gpt_fields
+from bert_jax.formats.model_configs import GPT
 from bert_jax.formats.names.gpt import released_names
 from bert_jax.formats.weight_table import Arrays
 
+TITLE = "openai/finetune-transformer-lm"
 SHAPES = "params_shapes.json"
 _PARTS = 10
 # Tensors of a layer.
@@ -47,7 +48,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         "n_layer": (len(arrays) - 2) // _LAYER,
         "n_head": max(1, hidden // 64),
     }
-    model = gpt_fields(sizes, path)
+    model = GPT.read(sizes, path)
     note = (
         f"The files have no configuration: {model['num_heads']} heads of 64 features, and the other"
         " values of the released train.py."

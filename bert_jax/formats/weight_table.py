@@ -17,36 +17,20 @@ from bert_jax.files.errors import UserError
 
 Arrays = dict[str, np.ndarray]
 Shapes = Mapping[str, tuple[int, ...]]
+Transform = Callable[[np.ndarray], np.ndarray]
 
 _MAX_DIFFERENCES = 12
 
 
-@dataclasses.dataclass(frozen=True)
-class Transform:
-    """How the tensor of a format becomes a parameter, and back.
-
-    Attributes:
-      to_parameter, to_tensor: functions of an array.
-      tensor_shape: function of the parameter's shape.
-    """
-
-    to_parameter: Callable[[np.ndarray], np.ndarray]
-    to_tensor: Callable[[np.ndarray], np.ndarray]
-    tensor_shape: Callable[[tuple[int, ...]], tuple[int, ...]]
-
-
-TRANSFORMS = {
-    "same": Transform(lambda x: x, lambda x: x, lambda shape: shape),
+# How the tensor of a format becomes a parameter, and back.
+TRANSFORMS: dict[str, tuple[Transform, Transform]] = {
+    "same": (lambda x: x, lambda x: x),
     # The format stores [out, in] for our [in, out].
-    "transpose": Transform(lambda x: x.T, lambda x: x.T, lambda shape: shape[::-1]),
+    "transpose": (lambda x: x.T, lambda x: x.T),
     # The format has a first dimension of 1 more.
-    "first_of_one": Transform(lambda x: x[0], lambda x: x[None], lambda shape: (1, *shape)),
+    "first_of_one": (lambda x: x[0], lambda x: x[None]),
     # The format lacks the first row, of zeros.
-    "zero_row": Transform(
-        lambda x: np.concatenate([np.zeros_like(x[:1]), x]),
-        lambda x: x[1:],
-        lambda shape: (shape[0] - 1, *shape[1:]),
-    ),
+    "zero_row": (lambda x: np.concatenate([np.zeros_like(x[:1]), x]), lambda x: x[1:]),
 }
 
 
@@ -269,7 +253,7 @@ def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_n
             )
         arrays = [np.asarray(params[part.path]) for part in parts]
         array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
-        tensors[name] = np.ascontiguousarray(TRANSFORMS[parts[0].transform].to_tensor(array))
+        tensors[name] = np.ascontiguousarray(TRANSFORMS[parts[0].transform][1](array))
     return tensors
 
 
@@ -302,7 +286,7 @@ def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:
     """Returns the parameters in a tensor; the caller refuses a tensor of a wrong shape."""
     with np.errstate(over="ignore"):  # the caller refuses values that are not finite
         array = array.astype(np.float32, copy=False)
-    array = TRANSFORMS[parts[0].transform].to_parameter(array)
+    array = TRANSFORMS[parts[0].transform][0](array)
     arrays = [array]
     if len(parts) > 1:
         arrays = np.array_split(np.atleast_1d(array), len(parts), axis=-1)
@@ -313,4 +297,5 @@ def _tensor_shape(expected: Shapes, parts: tuple[WeightRow, ...]) -> tuple[int, 
     shape = expected[parts[0].path]
     if (count := parts[0].part[1]) > 1:
         shape = (*shape[:-1], shape[-1] * count)
-    return TRANSFORMS[parts[0].transform].tensor_shape(shape)
+    array = np.broadcast_to(np.float32(0), shape)  # takes no memory
+    return TRANSFORMS[parts[0].transform][1](array).shape

@@ -11,8 +11,8 @@ from bert_jax.formats.names import bert, elmo, gpt, modernbert
 from bert_jax.formats.weight_table import WeightTable
 
 NAMES: dict[str, Mapping[str, WeightTable]] = {
-    "bert": bert.TABLES,
-    "modernbert": modernbert.TABLES,
-    "gpt": gpt.TABLES,
-    "elmo": elmo.TABLES,
+    "bert": {"huggingface": bert.HUGGINGFACE, "google": bert.GOOGLE},
+    "modernbert": {"huggingface": modernbert.HUGGINGFACE},
+    "gpt": {"huggingface": gpt.HUGGINGFACE, "openai": gpt.OPENAI},
+    "elmo": {"bilm": elmo.BILM},
 }

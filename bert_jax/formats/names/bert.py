@@ -87,5 +87,3 @@ GOOGLE = WeightTable(
         NonParameter(r"beta[12]_power", "a counter of the optimizer"),
     ),
 )
-# By the names of bert_jax.formats.FORMATS.
-TABLES = {"huggingface": HUGGINGFACE, "google": GOOGLE}

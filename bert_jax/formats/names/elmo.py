@@ -29,5 +29,4 @@ _ROWS = (
         for ours, theirs in (("kernel", "W_0"), ("bias", "B"), ("projection", "W_P_0"))
     ),
 )
-# By the names of bert_jax.formats.FORMATS.
-TABLES = {"bilm": WeightTable(_ROWS)}
+BILM = WeightTable(_ROWS)

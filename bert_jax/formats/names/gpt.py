@@ -68,5 +68,3 @@ HUGGINGFACE = WeightTable(
     ),
     old_names=((r"^(?=(h|tokens_embed|positions_embed|position_ids)(\.|$))", "transformer."),),
 )
-# By the names of bert_jax.formats.FORMATS.
-TABLES = {"huggingface": HUGGINGFACE, "openai": OPENAI}

@@ -41,5 +41,3 @@ HUGGINGFACE = WeightTable(
     ),
     old_names=((r"^(?=(embeddings|layers|final_norm)\.)", "model."),),
 )
-# By the names of bert_jax.formats.FORMATS.
-TABLES = {"huggingface": HUGGINGFACE}

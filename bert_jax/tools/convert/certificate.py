@@ -28,7 +28,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
     own = sum(array.size for array in as_stored(loaded).params.values())
     return {
         "source": shown(checkpoint.path),
-        "format": FORMATS[checkpoint.format].title,
+        "format": FORMATS[checkpoint.format].TITLE,
         "task": checkpoint.task,
         "tensors": {
             "in": len(checkpoint.tensors),

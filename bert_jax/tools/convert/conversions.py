@@ -73,7 +73,7 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
         elif compare:
             comparison = compare_with_source(open_foreign(folder, "huggingface"))
         source = {"source": shown(workdir), "step": model.step}
-        format = FORMATS["huggingface"].title
+        format = FORMATS["huggingface"].TITLE
         certificate = {**source, "format": format, **facts, "comparison": comparison}
         write_json(f"{folder}/{CERTIFICATE}", certificate)
     print("\n".join(certificates.export_lines(certificate)))

@@ -27,7 +27,7 @@ def list_tensors(path: str) -> Iterator[str]:
         tensors, description = _workdir_tensors(path), "a workdir of bert_jax"
     else:
         tensors = FORMATS[format].tensors(path)
-        description = f"{FORMATS[format].title}; {_describe(format, tensors)}"
+        description = f"{FORMATS[format].TITLE}; {_describe(format, tensors)}"
     width = max(map(len, tensors), default=0)
     for name, tensor in tensors.items():
         yield f"{name:<{width}}  {tensor.dtype.name}{list(tensor.shape)}"

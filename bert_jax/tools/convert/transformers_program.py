@@ -76,7 +76,7 @@ def _fill(loaded: LoadedModel) -> Any:
 
     name, task = loaded.config.model.name, TASKS[loaded.config.task]
     make, options = _class(loaded)
-    values = FAMILIES[name].keys(loaded.config.model.to_dict())
+    values = FAMILIES[name].config.keys(loaded.config.model.to_dict())
     if task.head:
         values["num_labels"] = len(loaded.params[f"{task.head}/bias"])
     model = make(make.config_class(**values, attn_implementation="eager"), **options)
