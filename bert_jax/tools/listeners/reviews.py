@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.data.labelled.tags import as_iob2
+from bert_jax.devices.trees import path_name
 from bert_jax.files.atomic import write_json
 from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
@@ -28,13 +30,22 @@ from bert_jax.tools.listeners import review_parts as review
 from bert_jax.tools.listeners.verdicts import class_counts, verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
+from bert_jax.training.state import TrainState
 
 Parts = dict[str, Any]
-EVALUATION = "evaluation.json"
+EVALUATION, PARAMETERS = "evaluation.json", "parameters.json"
 
 
 class Review(Listener):
-    """Writes evaluation.json for the checkpoint that config.checkpoint.use selects so far."""
+    """Writes what the report shows besides metrics.
+
+    evaluation.json is of the checkpoint that config.checkpoint.use selects so far; parameters.json
+    has a row for each parameter.
+    """
+
+    def started(self, run: Run, state: TrainState) -> None:
+        rows = parameter_rows(state.params)
+        write_json(os.path.join(run.workdir, PARAMETERS), rows, sort_keys=False)
 
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
@@ -50,6 +61,21 @@ class Review(Listener):
             **make_review(run.data, rows, evaluation.predictions),
         }
         write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
+
+
+def parameter_rows(params: Any) -> list[list[Any]]:
+    """Returns [path, shape, dtype, sharding, number of values] of each parameter."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    return [
+        [
+            path_name(path),
+            "x".join(map(str, leaf.shape)),
+            leaf.dtype.name,
+            str(tuple(getattr(leaf.sharding, "spec", ()))),
+            leaf.size,
+        ]
+        for path, leaf in leaves
+    ]
 
 
 def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:

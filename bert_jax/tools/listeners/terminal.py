@@ -1,21 +1,23 @@
-"""What train and evaluate print: devices, the parameter table, progress lines, health."""
+"""What train and evaluate print: devices, data, model, progress lines, health."""
 
+import itertools
 import math
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 
 from bert_jax.config.durations import duration
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
-from bert_jax.devices.trees import path_name
 from bert_jax.tools.listeners.banner import banner
 from bert_jax.tools.listeners.verdicts import verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
+
+# Metrics of a held-out line; the report has all.
+_MAX_HELD_OUT = 4
 
 
 class Terminal(Listener):
@@ -45,8 +47,10 @@ class Terminal(Listener):
             self.line(text)
 
     def started(self, run: Run, state: TrainState) -> None:
-        for text in parameter_table(state.params):
-            self.line(text)
+        model = run.config.model
+        sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
+        count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        self.line(f"model      {model.name}, {sizes}, {count:,} parameters")
 
     def metrics(
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
@@ -54,7 +58,8 @@ class Terminal(Listener):
         if split == "train":
             self.line(progress_line(step, self._steps, values, speed))
         else:
-            self.line(f"step {step}  held-out  " + "  ".join(named_values(values)))
+            shown = dict(itertools.islice(values.items(), _MAX_HELD_OUT))
+            self.line(f"step {step}  held-out  " + "  ".join(named_values(shown)))
 
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
@@ -80,27 +85,6 @@ class EvaluationTerminal(Terminal):
         self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
         self.line("held-out  " + "  ".join(named_values(evaluation.values)))
         self.line("\n".join(verdict(run, step, evaluation)))
-
-
-def parameter_table(params: Any) -> Iterable[str]:
-    """Yields a line for each parameter: path, shape, dtype, sharding, number of values."""
-    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-    rows = [
-        (
-            path_name(path),
-            "x".join(map(str, leaf.shape)),
-            leaf.dtype.name,
-            str(tuple(getattr(leaf.sharding, "spec", ()))),
-            f"{leaf.size:,}",
-        )
-        for path, leaf in leaves
-    ]
-    rows.insert(0, ("parameter", "shape", "dtype", "sharding", "size"))
-    *widths, last = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for *cells, size in rows:
-        left = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield "  ".join([*left, size.rjust(last)])
-    yield f"{sum(leaf.size for _, leaf in leaves):,} parameters"
 
 
 def progress_line(

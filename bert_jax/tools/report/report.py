@@ -8,7 +8,7 @@ from bert_jax.config.durations import duration
 from bert_jax.files.atomic import write_text
 from bert_jax.tools.pages.document import Section, columns, document, note, tiles
 from bert_jax.tools.pages.markup import Content, tag
-from bert_jax.tools.pages.tables import table
+from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.pages.titles import REPORT, title_of
 from bert_jax.tools.report import curves, evaluated
 from bert_jax.tools.report.corpus import corpus
@@ -51,6 +51,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     elif run.config.has_corpus:
         sections.append(Section("Data", note("The folder of the prepared data is missing.")))
     sections.append(Section("Predictions", evaluated.review(run)))
+    sections.append(Section("Parameters", _parameters(run.members[0])))
     sections.append(Section("Settings", settings(run)))
     lead = [
         tag("p.quiet", _about(run)),
@@ -59,6 +60,15 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
         tiles(_facts(run)),
     ]
     return document(run.name, [s for s in sections if s.body], lead=lead, footer=_FOOTER)
+
+
+def _parameters(run: Workdir) -> Content:
+    if not run.parameters:
+        return None
+    header = ["parameter", "shape", "dtype", "sharding", "size"]
+    rows = [(*row[:-1], f"{row[-1]:,}") for row in run.parameters]
+    shown = table(header, rows, caption="Parameters", text_columns=4, copy=True)
+    return opened(f"{sum(row[-1] for row in run.parameters):,} parameters", shown)
 
 
 def _several(runs: Sequence[Workdir]) -> str:

@@ -31,6 +31,7 @@ class Workdir:
       rows: lines of metrics.jsonl.
       starts: lines of starts.jsonl.
       evaluation: evaluation.json, {} without one.
+      parameters: rows of parameters.json: path, shape, dtype, sharding, number of values.
       results: results.json, {} without one.
       manifest: manifest.json of the data; None if the run has no corpus, or its folder is gone.
       skipped: steps that were not finite.
@@ -43,6 +44,7 @@ class Workdir:
     rows: tuple[dict[str, Any], ...]
     starts: tuple[dict[str, Any], ...]
     evaluation: dict[str, Any]
+    parameters: tuple[tuple[Any, ...], ...]
     results: dict[str, Any]
     manifest: dict[str, Any] | None
     skipped: tuple[int, ...]
@@ -113,6 +115,7 @@ def load(path: str) -> Workdir:
         rows=tuple(read_json_lines(folder / "metrics.jsonl")),
         starts=tuple(read_json_lines(folder / "starts.jsonl")),
         evaluation=_json(folder / "evaluation.json"),
+        parameters=tuple(map(tuple, _json(folder / "parameters.json"))),
         results=_json(folder / "results.json"),
         manifest=_manifest(config, path),
         skipped=tuple(sorted(skipped)),
@@ -146,7 +149,7 @@ def names_of(runs: Sequence[Workdir]) -> list[str]:
     ]
 
 
-def _json(path: pathlib.Path) -> dict[str, Any]:
+def _json(path: pathlib.Path) -> Any:
     return read_json(path) if path.is_file() else {}
 
 

@@ -1,15 +1,12 @@
 """The results of the complete runs of a sweep, one object for each: the lines of results.jsonl."""
 
 import math
-import re
 from typing import Any
 
 from bert_jax.files.atomic import read_json, read_json_lines
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.record import Plan
-
-_PARAMETERS = re.compile(rb"^([\d,]+) parameters$", re.MULTILINE)
 
 
 def collect(plan: Plan, workdir: str) -> list[dict[str, Any]]:
@@ -42,10 +39,8 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
 
 
 def _num_parameters(job: str, workdir: str) -> int | None:
-    """Returns the number of parameters that a run has printed."""
-    path = record.log_of(job, workdir)
-    found = _PARAMETERS.findall(path.read_bytes()) if path.is_file() else ()
-    return int(found[-1].replace(b",", b"")) if found else None
+    path = record.folder_of(job, workdir) / "parameters.json"
+    return sum(row[-1] for row in read_json(path)) if path.is_file() else None
 
 
 def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tools.listeners import terminal
+from bert_jax.tools.listeners import reviews, terminal
 from bert_jax.tools.listeners.banner import banner, describe_head
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import Terminal
@@ -52,7 +52,7 @@ def test_unknown_values_are_left_out_and_long_durations_have_hours():
     assert terminal.progress_line(0, 7200, {}, SPEED).endswith("ETA 1:00:00")
 
 
-def test_the_table_has_a_row_for_each_parameter_and_their_sum():
+def test_there_is_a_row_for_each_parameter():
     mesh = sharding.make_mesh(data=4, fsdp=1, tensor=2)
     params = {
         "intermediate": {"kernel": jnp.zeros((2, 6)), "bias": jnp.zeros(6)},
@@ -61,13 +61,10 @@ def test_the_table_has_a_row_for_each_parameter_and_their_sum():
     params = jax.device_put(
         params, sharding.parameter_shardings(mesh, parameter_rules(make_task()), params)
     )
-    header, *rows, total = terminal.parameter_table(params)
-    assert header.split() == ["parameter", "shape", "dtype", "sharding", "size"]
-    assert rows[0].split() == ["intermediate/bias", "6", "float32", "('tensor',)", "6"]
-    assert rows[1].split()[:2] == ["intermediate/kernel", "2x6"]
-    assert rows[2].split()[-1] == "1,200"
-    assert len({len(row) for row in [header, *rows]}) == 1  # columns stand under one another
-    assert total == "1,218 parameters"
+    rows = reviews.parameter_rows(params)
+    assert rows[0] == ["intermediate/bias", "6", "float32", "('tensor',)", 6]
+    assert rows[1][:2] == ["intermediate/kernel", "2x6"]
+    assert rows[2][-1] == 1200
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -76,6 +76,8 @@ def write_pretraining(
     _write(folder, config, rows, found)
     starts = [{"step": step, "steps": steps, **_PLACE} for step in (0, steps // 3)]
     (folder / "starts.jsonl").write_text("".join(json.dumps(s) + "\n" for s in starts))
+    parameters = [[HOSTILE, "2x600", "float32", "('fsdp',)", 1200], ["b", "7", "float32", "()", 7]]
+    (folder / "parameters.json").write_text(json.dumps(parameters))
     (folder / f"nonfinite-step-{steps // 2}-process-0.npz").write_bytes(b"")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / f"{steps}.sha256.json").write_text("{}")

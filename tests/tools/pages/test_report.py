@@ -107,6 +107,17 @@ def test_levels_and_marks(root):
     ]
 
 
+def test_each_parameter_has_a_row(root):
+    (table,) = (t for t in root("pre").find("table") if t.text.startswith("Parameters"))
+    rows = [[cell.text for cell in row.children] for row in table.find("tr")]
+    assert rows == [
+        ["parameter", "shape", "dtype", "sharding", "size"],
+        [HOSTILE, "2x600", "float32", "('fsdp',)", "1,200"],
+        ["b", "7", "float32", "()", "7"],
+    ]
+    assert "1,207 parameters" in [summary.text for summary in root("pre").find("summary")]
+
+
 def test_changed_settings_are_listed_beside_the_defaults(root):
     (table,) = (t for t in root("pre").find("table") if "Changed settings" in t.text)
     rows = [[cell.text for cell in row.children] for row in table.find("tr")]

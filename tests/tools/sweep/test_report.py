@@ -113,7 +113,8 @@ def test_results_are_those_of_the_last_evaluation_or_of_the_chosen_checkpoint(tm
         # A killed process may leave an incomplete line.
         text = "".join(json.dumps(row) + "\n" for row in ROWS) + '{"ste'
         (folder / "metrics.jsonl").write_text(text)
-        (folder / "log.txt").write_text("1,007 parameters\n")
+        rows = [[path, "x", "float32", "()", size] for path, size in (("a", 1000), ("b", 7))]
+        (folder / "parameters.json").write_text(json.dumps(rows))
     for name in "bc":
         record.mark_finished(name, workdir, 1.0)
     (record.folder_of("c", workdir) / "results.json").write_text(
