@@ -51,7 +51,7 @@ def test_the_picture_has_a_line_for_each_run_and_every_name():
     found = curve((10.0, 6.0), (60.0, 4.0))
     root = ElementTree.fromstring(plot({"a": [found, found], "b<c>": [found]}))
     (axis,) = (element for element in root.iter() if element.get("data-axis") == "seconds")
-    lines = [element for element in axis if "line" in element.get("class", "").split()]
+    lines = [element for element in axis.iter() if "line" in element.get("class", "").split()]
     assert len(lines) == 3
     places = re.findall(r"[ML]([\d.]+) ([\d.]+)", lines[0].get("d"))
     first, last = (tuple(map(float, place)) for place in places)
