@@ -59,7 +59,7 @@ def last_layers(loaded: LoadedModel, batches: list[tuple[str, ...]]) -> Iterator
     """Yields float32[2, words, features] of each sentence of a batch, forward and backward.
 
     Args:
-      imported: the model.
+      loaded: the model.
       batches: tokenized sentences; all batches have the same number.
     """
     config, tokenizer = loaded.model, loaded.tokenizer
