@@ -79,14 +79,17 @@ def prepare(
     check_main()  # before it would wait for the process that prepares the data
     config = dataclasses.replace(config, lexicon=local(config.lexicon))
     vocabulary = check_files(config)
-    if manifest := find_prepared(config, data_dir, log):
+    unfinished = os.path.join(data_dir, UNFINISHED)
+    if not os.path.isdir(unfinished) and (manifest := find_prepared(config, data_dir, log)):
         return manifest
     try:
         os.makedirs(data_dir, exist_ok=True)
         with lock(data_dir, log, task[0]) as started:
-            share = Share(*task, os.path.join(data_dir, UNFINISHED), started)
+            share = Share(*task, unfinished, started)
             refresh(data_dir)
             if manifest := find_prepared(config, data_dir, log):
+                if share.count == 1:  # of a program that was killed after it wrote the manifest
+                    shutil.rmtree(unfinished, ignore_errors=True)
                 return manifest
             if share.count == 1:
                 check_no_tasks(data_dir)

@@ -103,6 +103,10 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(
         assert started.returncode in (-signal.SIGKILL, 0)
     run_command(words(long_text, tmp_path, "--config.data.num_processes=2"))
     assert contents(tmp_path) == expected
+    # As if the kill had come after the manifest was written.
+    (tmp_path / "unfinished").mkdir()
+    run_command(words(long_text, tmp_path, "--config.data.num_processes=2"))
+    assert contents(tmp_path) == expected
 
 
 def test_what_killed_tasks_left_is_finished_by_one_program(long_text, expected, tmp_path):
