@@ -33,7 +33,7 @@ class StopAfter(Listener):
 def train_until(step: int, config: RunConfig, workdir: Workdir, *listeners: Listener) -> None:
     """Trains and is stopped after a step."""
     result = train(config, str(workdir), listener=Listeners(StopAfter(step), *listeners))
-    assert (int(result.state.step), result.is_complete) == (step, False)
+    assert (int(result.state.step), not result.stopped_by) == (step, False)
 
 
 def train_in_parts(
@@ -44,7 +44,7 @@ def train_in_parts(
     for step in stops:
         train_until(step, config, workdir, listener)
     result = train(config, str(workdir), listener=listener)
-    assert result.is_complete
+    assert not result.stopped_by
     return result
 
 

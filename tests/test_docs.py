@@ -38,7 +38,7 @@ PAGES = {
     )
 }
 LANGUAGES = {"sh", "python", "json", "text"}
-MOST_LINES_OF_README = 250
+MAX_LINES_OF_README = 250
 # Programs of the shell blocks whose arguments are not checked.
 OTHER_PROGRAMS = {"awk", "curl", "do", "done", "export", "for", "grep", "source"}
 
@@ -169,7 +169,7 @@ def test_json_parses(name):
 
 
 def test_readme_is_short():
-    assert len(PAGES["README.md"].read_text().splitlines()) <= MOST_LINES_OF_README
+    assert len(PAGES["README.md"].read_text().splitlines()) <= MAX_LINES_OF_README
 
 
 # -------------------------------------------------------------------------------------- commands

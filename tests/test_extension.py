@@ -139,7 +139,7 @@ class Run:
         self.config = config.replace(COMMON)
         self.workdir = str(workdir)
         result = train(self.config, self.workdir)
-        self.state, self.is_complete = result.state, result.is_complete
+        self.state, self.is_complete = result.state, not result.stopped_by
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
         COMMON | {"init_from": source.workdir, "epochs": 1.0}
     )
     result = train(config, str(tmp_path / "run"), listener=training_listener())
-    state, is_complete = result.state, result.is_complete
+    state, is_complete = result.state, not result.stopped_by
     assert is_complete and state.params.keys() == {"bag", "classifier"}
     printed = capsys.readouterr().out
     assert f"from the parameters of {source.workdir}, step 60" in printed

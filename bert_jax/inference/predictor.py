@@ -80,9 +80,9 @@ class Predictor:
         """
         shards = self.model.batch_shards
         for length, numbers in self._by_length(lengths, packs):
-            most = max(2, length // _TOKENS_PER_TEXT) if packs else 1
+            max_texts = max(2, length // _TOKENS_PER_TEXT) if packs else 1
             if packs:
-                rows = pack_rows(lengths[numbers], length, most)
+                rows = pack_rows(lengths[numbers], length, max_texts)
                 rows = np.where(rows >= 0, numbers[rows], -1)
             else:
                 rows = numbers[np.argsort(-lengths[numbers], kind="stable")][:, None]
@@ -182,8 +182,8 @@ class Predictor:
         batch = self.model.put(_take(rows, numbers, length))
         outputs = jax.eval_shape(forward, self.model.params, batch)
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
-        most = _WINDOW_BYTES * len(numbers) * length // max(1, size)
-        return min(max(most, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
+        max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)
+        return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
 
 
 def _has_packed_form(rows: Rows, numbers: np.ndarray) -> bool:
@@ -269,9 +269,9 @@ def with_top_k(data: Any, top_k: int) -> Any:
     return dataclasses.replace(data, top_k=top_k) if has_it else data
 
 
-def _batch_size(needed: int, shards: int, most: int) -> int:
-    """Returns the rows of a batch: `shards` times a power of four, or `most`."""
+def _batch_size(needed: int, shards: int, max_rows: int) -> int:
+    """Returns the rows of a batch: `shards` times a power of four, or `max_rows`."""
     size = shards
     while size < needed:
         size *= 4
-    return min(size, most)
+    return min(size, max_rows)

@@ -127,13 +127,8 @@ class ClassificationData(Labelled):
                 raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
             published = known[name]
             kind = "regression" if published.is_regression else "single"
-        first = next(iter(METRICS[kind]))
-        check_metrics(
-            metrics,
-            METRICS[kind],
-            f", the metrics for head.problem_type={kind!r}: set for example"
-            f" --config.metrics=\"('{first}',)\"",
-        )
+        note = f", the metrics for head.problem_type={kind!r}"
+        check_metrics(metrics, METRICS[kind], note)
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()
         return cls(

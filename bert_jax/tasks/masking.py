@@ -168,11 +168,11 @@ def _properties(
     wanted = xp.arange(example_ids.shape[1] + 1) * prob
     if rule.rounding == "stochastic":
         # floor(wanted + uniform) is the next whole number from here on.
-        least = xp.floor(wanted)
-        goes_up_from = jnp.asarray(least + 1 - wanted, jnp.float32)[length]
+        whole = xp.floor(wanted)
+        goes_up_from = jnp.asarray(whole + 1 - wanted, jnp.float32)[length]
         uniform = jax.random.uniform(rounding_key, (len(example_ids), num_examples + 1))
         goes_up = jnp.take_along_axis(uniform, example_ids, axis=1) >= goes_up_from
-        budget = jnp.asarray(least, jnp.int32)[length] + goes_up
+        budget = jnp.asarray(whole, jnp.int32)[length] + goes_up
     else:  # rint rounds half to even, as Python does
         budget = jnp.asarray(xp.maximum(xp.rint(wanted), 1), jnp.int32)[length]
     budget = jnp.minimum(budget, rule.max_predictions)

@@ -87,10 +87,10 @@ class WordCounts:
     def _keep_most_frequent(self) -> None:
         """Keeps the most frequent words. Of equally frequent words, a checksum decides."""
         counts = self.counts
-        least = sorted(counts.values())[-self._limit]
-        ties = sorted((word for word, n in counts.items() if n == least), key=_checksum)
-        staying = set(ties[: self._limit - sum(n > least for n in counts.values())])
-        kept = Counter({w: n for w, n in counts.items() if n > least or w in staying})
+        minimum = sorted(counts.values())[-self._limit]
+        ties = sorted((word for word, n in counts.items() if n == minimum), key=_checksum)
+        staying = set(ties[: self._limit - sum(n > minimum for n in counts.values())])
+        kept = Counter({w: n for w, n in counts.items() if n > minimum or w in staying})
         self.dropped["words"] += len(counts) - len(kept)
         self.dropped["occurrences"] += counts.total() - kept.total()
         self.counts = kept

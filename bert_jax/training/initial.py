@@ -126,11 +126,11 @@ def _pad_vocabulary(
     new_words: Collection[int],
 ) -> None:
     """Adds rows of zeros to tables that have all words but the last, new ones."""
-    least = vocab_size
-    while least - 1 in new_words:
-        least -= 1
+    min_size = vocab_size
+    while min_size - 1 in new_words:
+        min_size -= 1
     for path in vocabulary_params(encoder):
-        if path in params and path in expected and least <= len(params[path]) <= vocab_size:
+        if path in params and path in expected and min_size <= len(params[path]) <= vocab_size:
             array = params[path]
             padding = expected[path].shape[0] - len(array)
             params[path] = np.pad(array, [(0, padding)] + [(0, 0)] * (array.ndim - 1))

@@ -38,7 +38,7 @@ def train_seeds(
       losses: further losses by name, see `train`.
 
     Returns:
-      The result of the last seed that was trained; `is_complete` is about all seeds.
+      The result of the last seed that was trained; `stopped_by` is about all seeds.
 
     Raises:
       UserError: as `train`.
@@ -51,7 +51,7 @@ def train_seeds(
         listener.line("")
         listener.line(f"seed {seed}, in {folder}")
         result = train(run, folder, listener=listener, losses=losses)
-        if not result.is_complete:
+        if result.stopped_by:
             return result
         processes.barrier(f"results of seed {seed}")  # process 0 writes them
         with open(os.path.join(folder, "results.json"), encoding="utf-8") as file:

@@ -42,19 +42,13 @@ class TrainResult:
       run: the run, with data and tokenizer.
       state: the last state.
       metrics: as `metrics.history` returns them: `metrics["train"]["loss"]` is an array.
-      stopped_by: name of the signal that stopped the run, which the same call resumes; empty: all
-        steps were done, or early stopping ended it.
+      stopped_by: name of the signal that stopped the run; empty: the run is complete.
     """
 
     run: Run
     state: TrainState
     metrics: dict[str, dict[str, np.ndarray]]
     stopped_by: str = ""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all steps were done, or early stopping ended the run."""
-        return not self.stopped_by
 
 
 def train(
@@ -131,16 +125,14 @@ def train(
                 state = train_phase(run, phase, state, checkpoints, reporter, early_stopping, stop)
 
     # ---------------------------------------------------------------- finish
-    stopped_by = ""
-    if int(state.step) == run.steps or early_stopping.has_ended:
+    if ended := int(state.step) == run.steps or early_stopping.has_ended:
         report_chosen(run, checkpoints, listener)
     else:
-        stopped_by = stop.signal_name
         listener.line(
             f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
             " The same command resumes from here."
         )
-    return TrainResult(run, state, metrics.history(workdir), stopped_by)
+    return TrainResult(run, state, metrics.history(workdir), "" if ended else stop.signal_name)
 
 
 def train_phase(

@@ -89,7 +89,7 @@ class Run:
         self.name, self.folder, self.workdir = name, folder, str(workdir)
         self.config = make_config(name, folder)
         result = train(self.config, self.workdir)
-        self.state, self.is_complete = result.state, result.is_complete
+        self.state, self.is_complete = result.state, not result.stopped_by
 
 
 @pytest.fixture(scope="module", params=NAMES)

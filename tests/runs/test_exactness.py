@@ -27,7 +27,7 @@ def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, capfd, s
         assert int(train(run.config, str(run.workdir), listener=listener).state.step) == step
         assert f"after step {step}, which is saved" in capfd.readouterr().out
         assert_same_state(run.workdir, finished_here.workdir, step)
-    assert train(run.config, str(run.workdir)).is_complete
+    assert not train(run.config, str(run.workdir)).stopped_by
     assert_same_run(run.workdir, finished_here.workdir)
 
 
@@ -87,7 +87,7 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
     monkeypatch.setattr(reporting.Reporter, "drain", drain_and_signal)
     run = make_run(log__every="0", eval__every="0", checkpoint__every="0")
     result = train(run.config, str(run.workdir))
-    assert (int(result.state.step), result.is_complete) == (11, False)
+    assert (int(result.state.step), not result.stopped_by) == (11, False)
     assert (run.checkpoints / "11.sha256.json").is_file()
 
 

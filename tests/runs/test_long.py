@@ -46,7 +46,7 @@ def run(make_run):
         checkpoints.save(state, checkpoint_meta(opened, Totals(None), False), {})
     save_to_workdir(opened)
     result = train(run.config, str(run.workdir))
-    last, is_complete = result.state, result.is_complete
+    last, is_complete = result.state, not result.stopped_by
     assert is_complete and int(last.step) == STEPS
     return run
 

@@ -63,8 +63,8 @@ class WordRows(EncodedRows):
     @cached_property
     def width(self) -> int:
         """The word dimension of batches, one for the data set; at most the length of the batch."""
-        most = int(np.diff(self.starts).max())
-        return next((width for width in _WIDTHS if width >= most), most)
+        max_pieces = int(np.diff(self.starts).max())
+        return next((width for width in _WIDTHS if width >= max_pieces), max_pieces)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
         """Adds arrays [batch, words], where `words` is the smaller of `length` and `width`.

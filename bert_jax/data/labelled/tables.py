@@ -2,8 +2,7 @@ r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, datasets, 
 
     form     recognized by                        rules
     TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
-    CSV      .csv                                 RFC 4180: fields in "" may hold commas, line ends;
-                                                  a header without commas is split at ; or tabs
+    CSV      .csv                                 RFC 4180; without commas in its header ; or tabs
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
     dataset  tfds:NAME or tfds:NAME[SPLIT]        a record is an object; `idx` is its id
@@ -125,8 +124,7 @@ def read_table(
       columns: columns to read.
       counts: counts of the list above.
       labelled: whether labels are read; every row must have one then.
-      leave_out_broken_rows: leave out and count rows with too few columns, and columns too many,
-        instead of raising.
+      leave_out_broken_rows: whether to count broken and long rows instead of raising.
 
     Raises:
       UserError: naming the line, for malformed rows, missing columns, labels or texts; or there

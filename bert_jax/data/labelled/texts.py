@@ -180,8 +180,8 @@ class EncodedTexts:
         batch = self._sequences.take(row_numbers, length)
         counts = self._mask_counts(row_numbers)
         # A power of two, at least N, so that few shapes are compiled.
-        most = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
-        slots = 1 << (most - 1).bit_length()
+        max_slots = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
+        slots = 1 << (max_slots - 1).bit_length()
         positions, ids = np.zeros((2, len(row_numbers), slots), np.int32)
         for at, numbers in enumerate(row_numbers):
             filled = 0

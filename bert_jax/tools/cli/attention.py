@@ -37,8 +37,8 @@ FLAGS = (
     Flag("output", "", "File to write: .html or .npz."),
     Flag("held_out", False, "Also statistics over the held-out split, or config.data.eval."),
     Flag("input", "", "Also statistics over a file, as predict reads it."),
-    Flag("sample", 200, "Rows or examples that these are computed from.", least=1),
-    Flag("top_k", 5, "Words that are listed of each prediction.", least=1),
+    Flag("sample", 200, "Rows or examples that these are computed from.", minimum=1),
+    Flag("top_k", 5, "Words that are listed of each prediction.", minimum=1),
     Flag("TEXT", [], "one text, or the two of a pair"),
 )
 _SHOWN_HEADS = 3

@@ -102,15 +102,15 @@ def serve(flags: argparse.Namespace) -> None:
     run(flags.workdir, flags.endpoint, flags.requests)
 
 
-_SEEDS = Flag("seeds", 3, "Runs of each program or recipe.", least=1)
+_SEEDS = Flag("seeds", 3, "Runs of each program or recipe.", minimum=1)
 COMMANDS = {
     "step": (
         step,
         (
             Flag("models", "tiny,mini,small,base", "Of tiny, mini, small, medium, base, large."),
             Flag("dtypes", "float32", "Some of float32, bfloat16, bfloat16_products."),
-            Flag("rounds", 7, "Turns of each program.", least=1),
-            Flag("batch_size", 0, "Instead of the model's own.", least=0),
+            Flag("rounds", 7, "Turns of each program.", minimum=1),
+            Flag("batch_size", 0, "Instead of the model's own.", minimum=0),
             Flag("compile", False, "Also measure transformers' model through torch.compile."),
         ),
     ),
@@ -120,8 +120,8 @@ COMMANDS = {
         (
             WORKDIR,
             Flag("input", "", "File with a text a line.", missing="a file with a text a line"),
-            Flag("lines", 10_000, "Maximum number of texts.", least=1),
-            Flag("rounds", 3, "Turns of each program after the first.", least=1),
+            Flag("lines", 10_000, "Maximum number of texts.", minimum=1),
+            Flag("rounds", 3, "Turns of each program after the first.", minimum=1),
         ),
     ),
     "recipe": (
@@ -146,7 +146,7 @@ COMMANDS = {
         (
             WORKDIR,
             Flag("endpoint", "", "Such as features (default: the first that the model has)."),
-            Flag("requests", 2_000, "Of each number of clients.", least=2),
+            Flag("requests", 2_000, "Of each number of clients.", minimum=2),
         ),
     ),
 }

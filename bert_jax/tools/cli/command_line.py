@@ -34,7 +34,7 @@ class Flag:
         [] collects the values of a repeated flag, or any number of words.
       help: one line.
       choices: allowed values; empty: any.
-      least: smallest allowed value.
+      minimum: smallest allowed value.
       missing: description of the value, for the error if it is not given; empty: it is optional.
     """
 
@@ -42,7 +42,7 @@ class Flag:
     default: Any
     help: str
     choices: Collection[str] = ()
-    least: int | None = None
+    minimum: int | None = None
     missing: str = ""
 
     @property
@@ -75,7 +75,7 @@ RUN = (
         missing="the folder that the run is kept in",
     ),
     Flag("coordinator", "", "Address of process 0, HOST:PORT, if there are several."),
-    Flag("num_processes", 0, "Number of processes of the run.", least=0),
+    Flag("num_processes", 0, "Number of processes of the run.", minimum=0),
     Flag("process_id", -1, "Number of this process, from 0."),
     CACHE,
     *CONFIG,
@@ -87,8 +87,8 @@ WORKDIR = Flag(
     missing="the folder of a trained run",
 )
 TRAINED = (WORKDIR, CACHE, *CONFIG)
-TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", least=1)
-BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding included.", least=1)
+TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
+BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding included.", minimum=1)
 
 
 # ------------------------------------------------------------------ processes
@@ -204,8 +204,8 @@ def parse(
             setattr(parsed, flag.attribute, _local(flag.name, value))
         if flag.missing and not value:
             raise UserError(f"--{flag.name} is missing: {flag.missing}.")
-        if flag.least is not None and value < flag.least:
-            raise UserError(f"--{flag.name}={value} must be at least {flag.least}.")
+        if flag.minimum is not None and value < flag.minimum:
+            raise UserError(f"--{flag.name}={value} must be at least {flag.minimum}.")
     parsed.overrides, parsed.command = overrides, command.split()[-1]
     return parsed
 

@@ -25,7 +25,7 @@ from bert_jax.tools.doctor.finding import LEVELS, Finding
 
 FLAGS = (
     Flag("workdir", "", "Folder of a run, or where it would be; it is not changed."),
-    Flag("steps", 3, "Steps to measure for each shape of a batch.", least=1),
+    Flag("steps", 3, "Steps to measure for each shape of a batch.", minimum=1),
     Flag("time", True, "Compile, but do not execute steps: no estimate of the time."),
     Flag("json", False, "Print one JSON object instead of lines."),
     CACHE,

@@ -14,7 +14,7 @@ from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model, re
 FLAGS = (
     *TRAINED,
     TOP_K,
-    Flag("held_out", 0, "Number of held-out sentences.", least=0),
+    Flag("held_out", 0, "Number of held-out sentences.", minimum=0),
     Flag("TEXT", [], "text with one or more [MASK]"),
 )
 

@@ -16,13 +16,13 @@ from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model, read_conf
 
 FLAGS = (
     *TRAINED,
-    Flag("max_new_tokens", 50, "Maximum number of tokens after a prompt.", least=1),
+    Flag("max_new_tokens", 50, "Maximum number of tokens after a prompt.", minimum=1),
     Flag("greedy", False, "Take the most probable word, without chance."),
     Flag("temperature", 1.0, "Divides the logits: below 1, less is left to chance."),
-    Flag("top_k", 0, "Only this many of the most probable words; 0: all.", least=0),
+    Flag("top_k", 0, "Only this many of the most probable words; 0: all.", minimum=0),
     Flag("top_p", 1.0, "Only the most probable words with this probability in sum."),
-    Flag("num_samples", 1, "Texts for each prompt.", least=1),
-    Flag("seed", 0, "Sampling seed.", least=0),
+    Flag("num_samples", 1, "Texts for each prompt.", minimum=1),
+    Flag("seed", 0, "Sampling seed.", minimum=0),
     Flag("PROMPT", [], "the beginning of a text"),
 )
 

@@ -32,7 +32,7 @@ from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
 FLAGS = (
     Flag("workdir", "", "Folder of the run that the data is for."),
     Flag("data_dir", "", "Folder for the data; without it, the run's."),
-    Flag("dump", 0, "Number of training examples to print.", least=0),
+    Flag("dump", 0, "Number of training examples to print.", minimum=0),
     Flag("dump_jsonl", "", "File to write all examples to, a JSON object a line."),
     Flag("task", "", "Share of the work, I/N: program I of N, from 0 on."),
     Flag("merge", False, "Finish alone what tasks have left."),

@@ -31,7 +31,7 @@ FLAGS = (
         missing="the folder of a run or a sweep",
     ),
     Flag("output", "", f"The file; without it {REPORT} in the only workdir."),
-    Flag("held_out", 0, "Held-out sentences to show to the model of the run.", least=0),
+    Flag("held_out", 0, "Held-out sentences to show to the model of the run.", minimum=0),
     CACHE,
 )
 

@@ -17,11 +17,11 @@ from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, check_one_run,
 
 FLAGS = (
     *TRAINED,
-    Flag("port", 8000, "Port of the page; 0: a free one.", least=0),
+    Flag("port", 8000, "Port of the page; 0: a free one.", minimum=0),
     Flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it."),
     TOP_K,
-    Flag("rate", 100, "Requests a second of one client; 0: any number.", least=0),
-    Flag("waiting", 256, "Requests that may wait for the model.", least=1),
+    Flag("rate", 100, "Requests a second of one client; 0: any number.", minimum=0),
+    Flag("waiting", 256, "Requests that may wait for the model.", minimum=1),
 )
 
 

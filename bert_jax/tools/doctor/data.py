@@ -16,7 +16,7 @@ from bert_jax.training.open import TRAIN, VALIDATION
 
 # Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
 # A vocabulary of whole words leaves out rare ones; ELMo reads their characters.
-_MANY_UNKNOWN, _MANY_UNKNOWN_WORDS, _MOST_UNKNOWN = 0.02, 0.1, 0.2
+_MANY_UNKNOWN, _MANY_UNKNOWN_WORDS, _MAX_UNKNOWN = 0.02, 0.1, 0.2
 # Texts of a file or sentences of a sample that are tokenized to find unknown tokens.
 _MAX_TEXTS = 5000
 # Of the pieces of a vocabulary with letters that have an upper-case one. The released BERTs: 0 of
@@ -24,11 +24,11 @@ _MAX_TEXTS = 5000
 _CASED = 0.01
 # With B drawn at random for half of the pairs, this share is 0.5; documents of one sentence have no
 # next one, so that B is always random.
-_MOST_RANDOM = 0.65
+_MAX_RANDOM = 0.65
 # Share of training texts with several labels that a warning begins at.
 _CONTRADICTIONS = 0.01
 # Of a leak: the evaluation measures what was learned by heart.
-_MOST_LEAKS = 0.5
+_MAX_LEAKS = 0.5
 # Counts of readers that mean a loss, and what to do.
 _FAULTS = {
     "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
@@ -80,7 +80,7 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
         )
     if config.data.segments == "pairs" and config.model.next_sentence:
         statistics = manifest.statistics(TRAIN, trial.run.phases[0].sequence_length)
-        if (share := statistics["random_next_share"]) > _MOST_RANDOM:
+        if (share := statistics["random_next_share"]) > _MAX_RANDOM:
             yield warning(
                 f"In {share:.0%} of the pairs the second text is random; about 50 % is meant:"
                 " documents of one sentence have no next one.",
@@ -126,7 +126,7 @@ def check_vocabulary(
             "Take a vocabulary of this language and kind of text (config.data.vocab, or another"
             " config.init_from), or train one on the text: --config.data.vocab=train:wordpiece."
         )
-    if share > _MOST_UNKNOWN:
+    if share > _MAX_UNKNOWN:
         yield problem(f"{what}; the model would learn little but [UNK].", fix)
     else:
         yield warning(f"{what}; usual is less than 0.1 %.", fix)
@@ -194,7 +194,7 @@ def check_leak(rows: LabelledRows, leaks: int) -> Finding:
     share = leaks / len(rows.examples)
     what = f"{leaks:,} of {len(rows.examples):,} examples of {rows.name} ({share:.1%}) are in train"
     fix = "Remove them from the training file."
-    if share > _MOST_LEAKS:
+    if share > _MAX_LEAKS:
         return problem(f"{what}: its score would say nothing about new texts.", fix)
     return warning(f"{what}: its score would be too high.", fix)
 

@@ -67,8 +67,8 @@ def in_bytes(count: float) -> str:
 
 def in_words(seconds: float) -> str:
     """Returns a duration as "40 seconds", "12 minutes", "3.2 hours", "5.1 days"."""
-    for unit, size, most in (("seconds", 1, 90), ("minutes", 60, 90 * 60)):
-        if seconds < most:
+    for unit, size, limit in (("seconds", 1, 90), ("minutes", 60, 90 * 60)):
+        if seconds < limit:
             count = max(1, round(seconds / size))
             return f"{count} {unit if count > 1 else unit[:-1]}"
     hours = seconds / 3600

@@ -39,7 +39,7 @@ from bert_jax.training.step import TrainStep, make_train_step
 # reach. Both are low, so that the first step that is executed is rather too small.
 _FLOPS_OF_CORE, _PART_OF_PEAK = 20e9, 0.1
 # Seconds that the measured steps of a shape may take.
-_MOST_SECONDS = 40.0
+_MAX_SECONDS = 40.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,11 +166,11 @@ class Workbench:
         """Returns rows that fit into memory and time; 0: not even the fewest of the mesh do."""
         shape, free = found.shape, free_memory()
         expected = shape.flops / self._speed * (self._steps + 1)
-        if found.peak <= free and expected <= _MOST_SECONDS:
+        if found.peak <= free and expected <= _MAX_SECONDS:
             return shape.rows
         fewest = sharding.batch_shards(self._run.mesh)
         by_memory = shape.rows * (free - found.state) / max(1, found.peak - found.state)
-        by_time = shape.rows * _MOST_SECONDS / expected
+        by_time = shape.rows * _MAX_SECONDS / expected
         rows = max(0, int(min(by_memory / 2, by_time, shape.rows))) // fewest * fewest
         return rows or (fewest if by_memory > fewest else 0)
 

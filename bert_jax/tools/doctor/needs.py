@@ -188,8 +188,8 @@ def check_time(
         if phase in evaluated:
             compiling += evaluated[phase].compile_seconds
             of_row = seconds / (left * sum(m.shape.steps * m.shape.rows for m in of_phase))
-            most = evaluation_batch_size(run.config, phase) * run.config.eval.max_batches
-            rows = min(trial.held_out[number], most or trial.held_out[number])
+            max_rows = evaluation_batch_size(run.config, phase) * run.config.eval.max_batches
+            rows = min(trial.held_out[number], max_rows or trial.held_out[number])
             evaluating += left * trial.evaluations(phase) * _FORWARD * of_row * rows
     parts = {
         "preparing the data": trial.prepare_seconds,

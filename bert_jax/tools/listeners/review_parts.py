@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 
 from bert_jax.scores.classification import Counts
 
-MOST_ERRORS = 30
-_MOST_CHARACTERS = 600  # of a text
-_MOST_VALUES = 500
+MAX_ERRORS = 30
+_MAX_CHARACTERS = 600  # of a text
+_MAX_VALUES = 500
 _BINS = 10
 
 
@@ -54,7 +54,7 @@ def calibration(probabilities: ArrayLike, correct: ArrayLike) -> list[list[float
 def spread_values(gold: ArrayLike, predicted: ArrayLike) -> list[list[float]]:
     """Returns `values` of a review, of at most 500 examples at equal distances."""
     pairs = np.stack([np.asarray(gold, float), np.asarray(predicted, float)], axis=1).tolist()
-    return pairs[:: max(1, -(-len(pairs) // _MOST_VALUES))]
+    return pairs[:: max(1, -(-len(pairs) // _MAX_VALUES))]
 
 
 def error(
@@ -77,8 +77,8 @@ def text(
         return None
     low = min((start for start, *_ in spans), default=0)
     high = max((stop for _, stop, *_ in spans), default=0)
-    first = max(0, min(low - 100, (low + high - _MOST_CHARACTERS) // 2))
-    last = max(first + _MOST_CHARACTERS, min(high + 100, first + 2 * _MOST_CHARACTERS))
+    first = max(0, min(low - 100, (low + high - _MAX_CHARACTERS) // 2))
+    last = max(first + _MAX_CHARACTERS, min(high + 100, first + 2 * _MAX_CHARACTERS))
     before, after = "…" if first else "", "…" if last < len(content) else ""
     move = len(before) - first
     kept = [

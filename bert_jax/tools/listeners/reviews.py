@@ -95,7 +95,7 @@ def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Part
         "examples": len(rows.examples),
         **parts,
         "wrong": len(errors),
-        "errors": errors[: review.MOST_ERRORS],
+        "errors": errors[: review.MAX_ERRORS],
     }
 
 

@@ -18,7 +18,7 @@ from bert_jax.tools.pages.document import Section, document, note, switch
 from bert_jax.tools.pages.lens import lens
 from bert_jax.tools.pages.markup import Content, Markup, tag
 
-MOST_WEIGHTS = 3_000_000  # of a page: 8 MB
+MAX_WEIGHTS = 3_000_000  # of a page: 8 MB
 PARTS = ("attention.css", "attention_views.js", "attention.js")
 _STRONGEST = 3
 # What a head is known by first: by these a page finds the head that it begins with.
@@ -46,11 +46,12 @@ class Origin:
 
 def check_size(layers: int, heads: int, tokens: int) -> None:
     """Raises UserError if a page would be too large."""
-    most = int((MOST_WEIGHTS / (layers * heads)) ** 0.5)
-    if tokens > most:
+    max_tokens = int((MAX_WEIGHTS / (layers * heads)) ** 0.5)
+    if tokens > max_tokens:
         raise UserError(
-            f"The text has {tokens} tokens, and a page has room for {most} of a model of {layers}"
-            f" layers with {heads} heads: shorten the text, or write the arrays, --output=FILE.npz."
+            f"The text has {tokens} tokens, and a page has room for {max_tokens} of a model of"
+            f" {layers} layers with {heads} heads: shorten the text, or write the arrays,"
+            " --output=FILE.npz."
         )
 
 

@@ -9,7 +9,7 @@ from bert_jax.tools.pages.markup import Content, Markup, tag
 from bert_jax.tools.pages.tables import cut, figure, table
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
-_MOST_CELLS = 24  # classes of a drawn confusion matrix
+_MAX_CELLS = 24  # classes of a drawn confusion matrix
 _EDGE = 18  # from the ends of a scale to those of the picture: half a label
 _NAME = 44  # characters of a name that fit into a picture
 
@@ -184,7 +184,7 @@ def heat_map(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) 
     """
     rows = [[name, *row] for name, row in zip(names, counts, strict=True)]
     data = table(["gold \\ predicted", *names], rows, caption=title, copy=True)
-    if len(names) > _MOST_CELLS:
+    if len(names) > _MAX_CELLS:
         return figure(title, None, data, None)
     left, width = 96, (_WIDTH - 96) / len(names)
     is_narrow = width < 40  # then names stand upright

@@ -164,11 +164,11 @@ def _table(title: str, lines: Sequence[Line]) -> Markup:
     return tables.table(["line", *axes, "value"], rows, caption=title, copy=True)
 
 
-def _thinned(line: Line, most: int) -> Line:
+def _thinned(line: Line, max_values: int) -> Line:
     """Returns a line of at most so many points, each the mean of equally many values."""
-    if len(line.y) <= most:
+    if len(line.y) <= max_values:
         return line
-    every = -(-len(line.y) // most)
+    every = -(-len(line.y) // max_values)
     starts = range(0, len(line.y), every)
     parts = [[y for y in line.y[i : i + every] if y is not None] for i in starts]
     x = {

@@ -79,10 +79,10 @@ def at_values(values: Iterable[float], start: float, stop: float) -> Scale:
     return Scale(low, high, start, stop, ticks, is_log=0 < 4 * low <= high)
 
 
-def _round_step(least: float) -> float:
+def _round_step(minimum: float) -> float:
     """Returns the smallest of 1, 2, 2.5 and 5 times a power of 10 that is no less."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= least * (1 - 1e-9))
+    power = 10.0 ** math.floor(math.log10(minimum))
+    return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= minimum * (1 - 1e-9))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:

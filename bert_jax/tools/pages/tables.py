@@ -51,9 +51,9 @@ def figure(
     return tag("figure", tag("figcaption", title), legend, picture, small, shown)
 
 
-def cut(name: str, most: int) -> str:
+def cut(name: str, max_length: int) -> str:
     """Returns a name of at most so many characters."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    return name if len(name) <= max_length else f"{name[: max_length - 1]}…"
 
 
 def number(value: float) -> str:

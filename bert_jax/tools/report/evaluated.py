@@ -16,7 +16,7 @@ from bert_jax.tools.report.workdir import Workdir
 
 _GOOD = ("health: good", "health: fair")
 _OPEN_ERRORS = 5
-_MOST_CLASSES = 12  # of the bars, the most frequent
+_MAX_CLASSES = 12  # of the bars, the most frequent
 _MARKS = {"gold": "gold", "predicted": "wrong"}  # what is in both has no class
 
 
@@ -100,7 +100,7 @@ def review(run: Workdir) -> list[Content]:
     if found.get("layer_weights"):
         plots.append(_layers(run))
     if "classes" in found:
-        often = sorted(classes, key=lambda name: -classes[name].gold)[:_MOST_CLASSES]
+        often = sorted(classes, key=lambda name: -classes[name].gold)[:_MAX_CLASSES]
         f1 = {name: classes[name].f1 for name in often}
         plots.append(bar_chart("F1 by class", f1, percent=True))
     if not plots and not found.get("errors"):

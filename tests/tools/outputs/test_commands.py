@@ -95,7 +95,7 @@ def test_attention_is_a_page_or_the_arrays(workdir, tmp_path, capsys):
 
 
 def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.tools.pages.attention.MOST_WEIGHTS", 8 * 15**2)
+    monkeypatch.setattr("bert_jax.tools.pages.attention.MAX_WEIGHTS", 8 * 15**2)
     words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
     with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
         run_command(["attention", *words, f"--output={tmp_path / 'a.html'}"])
