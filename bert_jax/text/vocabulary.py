@@ -145,7 +145,7 @@ def train_vocabulary(
 
     Args:
       kind: `wordpiece` and `words` write a vocab.txt, `unigram` and `bpe` a SentencePiece model.
-      words: from `count_words` of the same kind.
+      words: result of `count_words` of the same kind.
       vocab_size: number of entries; a text with too few distinct words gives fewer. Not of
         `words`, which has all.
       path: the file to write.

@@ -48,7 +48,7 @@ def initial_params(
       vocab_size: further rows of a table only pad it; they are added as zeros.
       reinit: regular expression of the paths of parameters that are random although `init_from`
         has them; empty: none.
-      special_tokens: from `special_tokens`. Tables of `init_from` may lack their rows.
+      special_tokens: result of `special_tokens`. Tables of `init_from` may lack their rows.
       renew_special_tokens: whether their rows are random although `init_from` has them.
 
     Returns:

@@ -99,7 +99,7 @@ def build(
 
     Args:
       model: workdir of the model.
-      texts: what to compute.
+      texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
       dtype: value of config.dtype.
     """

@@ -51,7 +51,7 @@ class Recipe:
     """A configuration under a name.
 
     Attributes:
-      name: of its rows and files.
+      name: name of its rows and files.
       config: configuration file, with its argument; or one of RIVALS.
       overrides: (field, value) of the configuration, or of transformers' Trainer.
     """
@@ -102,7 +102,7 @@ def run(
     Args:
       recipes: the first is the one that others are compared with.
       words: flags of `python -m bert_jax train` for all of them.
-      seconds: of training, for each run.
+      seconds: training time of each run.
       seeds: runs of each recipe.
       output: folder of the results.
 
@@ -158,7 +158,7 @@ class _Race:
 
     Attributes:
       words: flags of `python -m bert_jax train` for all of ours.
-      seconds: of training, for each run.
+      seconds: training time of each run.
       output: folder of the results.
       reference: workdir that rivals take their rows from.
     """

@@ -33,9 +33,9 @@ def run(workdir: str, endpoint: str, requests: int) -> None:
     """Prints the table.
 
     Args:
-      workdir: of the model.
+      workdir: folder of the model.
       endpoint: name of one; "": the first.
-      requests: of each number of clients.
+      requests: requests for each number of clients.
 
     Raises:
       UserError: the server does not start, or has no such endpoint.
@@ -110,11 +110,11 @@ def load(url: str, path: str, bodies: Sequence[bytes], clients: int, requests: i
     """Sends requests from several clients until all are answered, or the server is gone.
 
     Args:
-      url: of the server.
-      path: of an endpoint.
+      url: URL of the server.
+      path: path of an endpoint.
       bodies: sent one after the other, again and again.
-      clients: at a time.
-      requests: in all.
+      clients: concurrent clients.
+      requests: number of all requests.
 
     Returns:
       The seconds of each answer with status 200.

@@ -37,7 +37,7 @@ def take_turns(
     """Measures each program `rounds` times, in an order that alternates.
 
     Args:
-      programs: by name.
+      programs: programs by name.
       rounds: turns of each.
       report: called with the name and the answer after each turn.
 

@@ -166,9 +166,9 @@ def parse(
     becomes the path of its local cache, which is brought up to date.
 
     Args:
-      command: what follows `python -m`.
+      command: words after `python -m`.
       help: text for --help, which ends in examples.
-      flags: what the command takes.
+      flags: flags of the command.
       words: the words after the command.
 
     Returns:

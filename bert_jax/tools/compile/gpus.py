@@ -26,12 +26,12 @@ class Gpu:
     """A GPU. "Core" is XLA's word for a streaming multiprocessor.
 
     Attributes:
-      name: that jax gives it.
+      name: name that jax gives it.
       capability: major number of the compute capability.
       core_count, fpus_per_core: multiprocessors, and float32 units of each.
-      clock_rate_ghz: at most.
+      clock_rate_ghz: maximum clock rate.
       device_memory_size: bytes that programs can use.
-      memory_bandwidth: in MB/s.
+      memory_bandwidth: memory bandwidth in MB/s.
       l2_cache_size, shared_memory_per_core: in KiB.
     """
 

@@ -39,8 +39,8 @@ class Collective:
     """All operations of a kind in a program.
 
     Attributes:
-      count: of them.
-      bytes: of their results on a device.
+      count: number of collectives.
+      bytes: bytes of their results on a device.
     """
 
     count: int
@@ -53,8 +53,8 @@ class Totals:
 
     Attributes:
       off_chip: bytes that operations read from the device's memory and write to it.
-      collectives: by kind.
-      loops: with matrix products, whose FLOPs the compiler's own count has once.
+      collectives: totals by kind.
+      loops: loops with matrix products, whose FLOPs the compiler's own count has once.
       endless: loops whose trip count is not known; they count once here too.
     """
 

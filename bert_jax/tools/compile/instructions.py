@@ -97,7 +97,7 @@ def trip_count(loop: Instruction, outside: Computation, computations: Computatio
     Args:
       loop: a `while`.
       outside: the computation that has it.
-      computations: of the program.
+      computations: computations of the program.
     """
     if trips := _TRIPS.search(loop.rest):
         return int(trips[1])

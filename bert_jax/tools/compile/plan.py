@@ -47,13 +47,13 @@ class Program:
 
     Attributes:
       name: "step", "gradient" (of a step in two programs) or "evaluation".
-      phase: of the run.
+      phase: phase of the run.
       rows, length: of its batch, over all devices.
-      microbatches: that a step goes through one after the other.
-      flops: of the matrix products of the model, over all devices; 0: none.
+      microbatches: number of microbatches of a step.
+      flops: FLOP of the model's matrix products, over all devices; 0: none.
       sizes: bytes on each device of what it reads, by name.
       function: jitted.
-      arguments: of `function`, shapes with their shardings.
+      arguments: arguments of `function`, shapes with their shardings.
     """
 
     name: str
@@ -115,7 +115,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
     """Returns the programs of each phase, in the order in which a run compiles them.
 
     Args:
-      run: from `plan`.
+      run: result of `plan`.
       microbatch: rows of a microbatch of steps, in place of the configuration's.
     """
     if microbatch:

@@ -25,11 +25,11 @@ class Compiled:
     """What the compiler says of a program, for each device.
 
     Attributes:
-      program: that was compiled.
-      seconds: of the compiler.
+      program: the compiled program.
+      seconds: compile time.
       peak: bytes of memory, arguments and results included.
       temporaries: bytes of memory besides arguments and results.
-      flops: of all operations, in FLOP; those of a loop count once; 0: the compiler does not say.
+      flops: FLOP of all operations; those of a loop count once; 0: the compiler does not say.
       accessed: bytes that operations read and write, also on the chip; those of a loop count once;
         0: the compiler does not say.
       moved: between the device's memory and the chip, and between devices.
@@ -83,8 +83,8 @@ def largest_microbatch(
     The memory grows with the microbatch, so that the divisors of the batch are bisected.
 
     Args:
-      run: from `plan`.
-      phase: of the run.
+      run: result of `plan`.
+      phase: phase of the run.
       room: bytes of memory of a device; see `Compiled.fits`.
       report: gets a line for each program.
 
@@ -122,7 +122,7 @@ class Bound:
     """The shortest time that a program can take.
 
     Attributes:
-      seconds: of the slowest of `parts`.
+      seconds: seconds of the slowest of `parts`.
       parts: seconds of "FLOPs", "memory" and "links", each at its peak rate.
       mfu: FLOPs of the model in that time, as a part of the peak: no run can have more.
     """

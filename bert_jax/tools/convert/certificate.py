@@ -21,7 +21,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
 
     Args:
       loaded: the model with all parameters.
-      comparison: from `comparison.compare_with_source`.
+      comparison: result of `comparison.compare_with_source`.
     """
     checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
     assert checkpoint and report  # a workdir has none

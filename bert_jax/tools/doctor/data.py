@@ -47,7 +47,7 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
     """Yields findings about a prepared corpus, or about the sample of one.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       trial: has the manifest of the corpus or of its sample.
     """
     manifest = trial.manifest
@@ -96,10 +96,10 @@ def check_vocabulary(
     """Yields findings about unknown tokens, and the case of a vocabulary.
 
     Args:
-      tokenizer: of the vocabulary.
-      share: of the tokens that are unknown.
-      where: how findings name the text.
-      texts: in which examples of unknown words are looked for, in the first _MAX_TEXTS.
+      tokenizer: tokenizer of the vocabulary.
+      share: share of unknown tokens.
+      where: name of the text in findings.
+      texts: texts whose first _MAX_TEXTS are searched for unknown words.
     """
     cased = is_cased(tokenizer.pieces)
     if cased and tokenizer.lowercase:

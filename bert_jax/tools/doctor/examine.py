@@ -42,7 +42,7 @@ def examine(config: RunConfig, workdir: str, steps: int) -> Iterator[Grouped]:
     """Yields findings about a run, in groups: settings, data, run, steps, memory, disk, time.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: its folder; empty: not decided. It is not changed.
       steps: steps to measure for each shape; 0: no time is estimated.
     """

@@ -21,7 +21,7 @@ def before_jax(folder: str) -> Iterator[Finding]:
     """Yields what is known without importing jax: versions, memory, disk.
 
     Args:
-      folder: of the run, or where it would be.
+      folder: the run's folder, which may not exist.
     """
     yield from versions()
     memory = available_memory()

@@ -51,8 +51,8 @@ class Measured:
       state: bytes of parameters, optimizer state and what is carried, on each device.
       peak: bytes of a step at its peak on each device, the state included.
       checkpoint: bytes of the state on disk, of all devices together.
-      compile_seconds: of its program.
-      step_seconds: of a step; 0: it was not measured.
+      compile_seconds: seconds to compile its program.
+      step_seconds: seconds of a step; 0: it was not measured.
       rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
       process: bytes that this process had before it compiled the program.
       program: bytes that it had more afterwards: the program, and what its compiler keeps.
@@ -75,7 +75,7 @@ class Evaluated:
 
     Attributes:
       peak: bytes of each device at their peak, besides the parameters.
-      compile_seconds: of all their programs.
+      compile_seconds: seconds to compile all their programs.
       program: bytes that this process had more after it compiled them.
     """
 

@@ -54,8 +54,8 @@ def check_memory(
 
     Args:
       trial: the run.
-      found: of all its shapes.
-      evaluated: of its phases.
+      found: measurements of all its shapes.
+      evaluated: evaluations of its phases.
     """
     largest = max(found, key=lambda measured: measured.peak)
     state, free = largest.state, free_memory()
@@ -118,7 +118,7 @@ def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -
     """Yields whether the disks have room for checkpoints and data.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: its folder; empty: the current folder's disk is looked at.
       trial: the run.
       checkpoint: bytes of one.
@@ -165,8 +165,8 @@ def check_time(
 
     Args:
       trial: the run.
-      found: of all its shapes.
-      evaluated: of the phases that evaluate.
+      found: measurements of all its shapes.
+      evaluated: evaluations of the phases that have any.
       done: steps that were made before.
     """
     if not all(measured.step_seconds for measured in found):

@@ -41,14 +41,14 @@ class Trial:
     """A run, and the sizes of the whole data if it is opened on a sample.
 
     Attributes:
-      run: on the data or the sample; `run.phases` have the steps of the whole run.
+      run: run on the data or the sample; `run.phases` have the steps of the whole run.
       rows: training rows of an epoch, for each phase.
       held_out: rows of an evaluation, for each phase.
-      manifest: of a corpus or its sample; None: labelled files.
+      manifest: manifest of a corpus or its sample; None: labelled files.
       sample: documents of a corpus that is not prepared; empty: it is.
-      text_bytes: of that corpus, an estimate if it was not read to its end.
-      prepare_seconds: that the preparation of the data will take; 0 if they are prepared.
-      prepare_bytes: that it will write.
+      text_bytes: bytes of that corpus, an estimate if it was not read to its end.
+      prepare_seconds: seconds to prepare the data; 0 if they are prepared.
+      prepare_bytes: bytes that the preparation writes.
     """
 
     run: Run
@@ -84,7 +84,7 @@ def open_trial(config: RunConfig, workdir: str, folder: str) -> Trial:
     """Opens the run of a configuration.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       workdir: its folder; empty: not decided.
       folder: a temporary folder, in place of the run's.
 

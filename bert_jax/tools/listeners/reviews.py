@@ -83,8 +83,8 @@ def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Part
 
     Args:
       data: the host side of the task.
-      rows: what was evaluated.
-      predictions: for the examples of `rows`; empty for a corpus.
+      rows: the evaluated rows.
+      predictions: predictions for the examples of `rows`; empty for a corpus.
     """
     if not isinstance(rows, LabelledRows):
         return {"examples": rows.rows_per_epoch}

@@ -88,9 +88,9 @@ def write_arrays(
     """Writes arrays of all texts to a .npz or .safetensors file, which is complete or absent.
 
     Args:
-      path: of the file.
+      path: path of the file.
       specs: the arrays.
-      texts: for each text its part of each array, without the axis of texts; the rest is 0.
+      texts: each text's part of each array, without the axis of texts; the rest is 0.
 
     Raises:
       UserError: the disk has no room for them.

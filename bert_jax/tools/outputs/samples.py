@@ -81,7 +81,7 @@ def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Ba
     The texts are evenly spaced in it, since files are often sorted.
 
     Args:
-      model: on the devices.
+      model: the model, on the devices.
       path: a file as `predict` reads it for the task; "" is the held-out split of a corpus, or
         config.data.eval.
       max_rows: maximum number of rows of the corpus, or examples of the file.

@@ -30,10 +30,10 @@ class Origin:
     """Where the numbers come from.
 
     Attributes:
-      name: of the workdir.
-      model: in a few words.
+      name: name of the workdir.
+      model: description of the model.
       texts: the text, or the two of a pair; () if there is none.
-      sample: what statistics are computed from besides the text; "" if nothing is.
+      sample: source of statistics besides the text; "" if there is none.
       no_lens: why the layers predict no words.
     """
 
@@ -59,8 +59,8 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
     """Returns the page.
 
     Args:
-      origin: of the arrays.
-      arrays: of a text, of a sample or of both, as docs/attention.md lists them.
+      origin: origin of the arrays.
+      arrays: arrays of a text, a sample or both, as docs/attention.md lists them.
     """
     samples = {
         name: arrays[f"{name}_statistics"]

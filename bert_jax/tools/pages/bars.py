@@ -19,7 +19,7 @@ class Dots:
     """The values of a row of `dot_plot`.
 
     Attributes:
-      name: of the row.
+      name: name of the row.
       values: name of the run -> value.
       paper: the published value.
       baseline: the value of a trivial answer.
@@ -42,7 +42,7 @@ def bar_chart(
     """Returns a figure with a horizontal bar for each value, from 0.
 
     Args:
-      title: of the figure.
+      title: title of the figure.
       values: name -> value, none negative, in the order of the bars.
       percent: whether values are shares.
       high: the value at the right end; 0: the largest, or 100 % of shares.
@@ -69,8 +69,8 @@ def histogram(title: str, counts: Sequence[int], width: int) -> Markup:
     """Returns a figure with a column for each range of whole numbers, all equally wide.
 
     Args:
-      title: what is counted, by what.
-      counts: of 1 to `width`, of `width` + 1 to 2 `width`, ...; one is positive.
+      title: title, such as "Rows by length".
+      counts: numbers of values from 1 to `width`, `width` + 1 to 2 `width`, ...; one is positive.
       width: numbers in a range.
     """
     total, bottom, step = sum(counts), 120, _WIDTH / len(counts)
@@ -109,7 +109,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, note: Content = None) -> Marku
     """Returns a figure of the values over seeds, with their mean and standard deviation.
 
     Args:
-      title: what the values are.
+      title: name of the values.
       rows: each with at least one value.
       note: small print.
     """
@@ -178,8 +178,8 @@ def heat_map(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) 
     """Returns a figure of the confusion matrix: rows are gold, columns are predicted.
 
     Args:
-      title: of the figure.
-      names: of the classes; with more than 24 there is only a table.
+      title: title of the figure.
+      names: names of the classes; with more than 24 there is only a table.
       counts: [gold][predicted].
     """
     rows = [[name, *row] for name, row in zip(names, counts, strict=True)]

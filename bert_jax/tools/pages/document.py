@@ -19,7 +19,7 @@ class Section:
 
     Attributes:
       title: text.
-      body: what stands below the heading.
+      body: content below the heading.
     """
 
     title: str
@@ -39,11 +39,11 @@ def document(
 
     Args:
       title: its first heading, and the name of its tab.
-      sections: in order; their titles are the table of contents.
-      lead: what stands above all sections.
-      footer: what stands below them.
+      sections: sections in order; their titles are the table of contents.
+      lead: content above all sections.
+      footer: content below them.
       parts: names of further styles and scripts in this folder, such as "attention.js", or paths.
-      policy: what the page may load and run (Content-Security-Policy).
+      policy: the page's Content-Security-Policy.
     """
     names = [f"section-{number}" for number in range(1, 1 + len(sections))]
     links = [
@@ -83,7 +83,7 @@ def script_hashes(parts: Sequence[str]) -> str:
     """Returns the sources by which a policy allows the scripts of a page, and no others.
 
     Args:
-      parts: of the page, as `document` takes them.
+      parts: parts of the page, as `document` takes them.
     """
     scripts = [_file(name) for name in ("page.js", *parts) if name.endswith(".js")]
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)

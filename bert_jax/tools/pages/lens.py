@@ -15,7 +15,7 @@ def lens(arrays: Mapping[str, np.ndarray], no_lens: str = "") -> Content:
     """Returns the predictions, or a line that says why there are none.
 
     Args:
-      arrays: of a text, as docs/attention.md lists them.
+      arrays: arrays of a text, as docs/attention.md lists them.
       no_lens: why the layers of this model predict no words.
     """
     if no_lens:

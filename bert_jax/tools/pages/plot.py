@@ -26,7 +26,7 @@ class Line:
     """Values along one or several axes.
 
     Attributes:
-      name: in the legend and in the table.
+      name: name in the legend and in the table.
       x: axis -> where the values are, ascending; all lines of a plot have the same axes.
       y: the values; None where there is none, which interrupts the line.
       color: number of the color and of the dashes; names of the same color share a legend.
@@ -81,8 +81,8 @@ def line_plot(
     """Returns a figure: title, legend, picture, and its table to open.
 
     Args:
-      title: what the vertical axis is, with its unit.
-      lines: at least one value in all.
+      title: title of the vertical axis, with its unit.
+      lines: lines with at least one value in all.
       levels, marks: drawn behind the lines.
       percent: whether values are shares, shown as percentages.
       is_log: whether the vertical axis is logarithmic; all values are positive.

@@ -18,7 +18,7 @@ def filled(
 
     Args:
       texts: pairs of a text with [MASK] and the word that was masked.
-      predictions: of the predictor, with `masks`.
+      predictions: predictions with `masks`.
     """
     shown: list[Content] = []
     for (text, word), prediction in zip(texts, predictions, strict=True):
@@ -40,8 +40,8 @@ def colored(scores: Sequence[Mapping[str, Any]], name: str) -> list[Content]:
     """Returns sentences whose tokens have a color for their probability.
 
     Args:
-      scores: with `log_probabilities` of the tokens, and `perplexity`.
-      name: what the probabilities are.
+      scores: scores with `log_probabilities` of the tokens, and `perplexity`.
+      name: name of the probabilities.
     """
     names = [*(f"at least {least:g}" for least in _STEPS), "less"]
     legend = [[tag(f"span.token.p{i}", text), " "] for i, text in enumerate(names)]

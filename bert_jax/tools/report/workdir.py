@@ -26,7 +26,7 @@ class Workdir:
     """A run.
 
     Attributes:
-      name: of its folder.
+      name: name of its folder.
       config: config.json.
       rows: lines of metrics.jsonl.
       starts: lines of starts.jsonl.

@@ -33,7 +33,7 @@ class Endpoint:
     Attributes:
       name: the end of its address, /api/NAME.
       about: one line.
-      form: how its inputs become examples.
+      form: conversion of its inputs to examples.
       computation: what computes their results; endpoints may share it.
       respond: the results of a request -> its answer, JSON values.
       min_inputs, max_inputs: allowed numbers of inputs of a request.

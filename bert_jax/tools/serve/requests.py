@@ -27,7 +27,7 @@ class Field:
       rows: number of lines that the control shows.
       is_list: whether the value is a list of strings, entered one a line.
       optional: whether it may be left out.
-      needs: what the page requires the text to contain.
+      needs: string that the page requires in the text.
     """
 
     name: str

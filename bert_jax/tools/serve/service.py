@@ -25,7 +25,7 @@ class Service:
     Attributes:
       name: name of the workdir.
       about: the model in a few words.
-      endpoints: in the order of the page.
+      endpoints: endpoints in the order of the page.
       missing: what the model cannot be asked for, and why.
     """
 

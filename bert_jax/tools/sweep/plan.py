@@ -78,7 +78,7 @@ class Column:
       metric: name in their results.json; for a corpus, in its last evaluation.
       title: heading; empty: the task.
       scale: factor of the score in the table; 100 for shares, as the paper prints them.
-      lower_is_better: for losses and perplexities.
+      lower_is_better: whether the lowest value is best, as for losses.
     """
 
     task: str
@@ -136,7 +136,7 @@ class Sweep:
       title: heading of the report.
       runs: each after those that it needs.
       tables: tables of the report.
-      note: what a reader of the tables must know; printed below the heading.
+      note: text for readers of the tables, printed below the heading.
     """
 
     title: str

@@ -49,7 +49,7 @@ class Process:
     """A started job.
 
     Attributes:
-      job: what it runs.
+      job: job that it runs.
       slot: the part of the machine that it runs on.
     """
 
@@ -57,10 +57,10 @@ class Process:
         """Starts the process; its output is appended to log.txt.
 
         Args:
-          job: what to run.
+          job: job to run.
           slot: where.
           workdir: folder of the sweep.
-          lock: what `try_lock` returned; closed by this object.
+          lock: result of `try_lock`; closed by this object.
         """
         self.job, self.slot = job, slot
         self._lock = lock

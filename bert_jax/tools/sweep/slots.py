@@ -13,7 +13,7 @@ class Slot:
     """A part of the machine.
 
     Attributes:
-      number: from 0.
+      number: number of the slot, from 0.
       cores: CPU cores that its process may use; empty: all.
       environment: variables of its process.
     """

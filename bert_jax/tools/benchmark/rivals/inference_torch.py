@@ -22,7 +22,7 @@ def build(
 
     Args:
       model: folder of the exported model.
-      texts: what to compute.
+      texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
       dtype: float32 or bfloat16, of weights and activations.
     """

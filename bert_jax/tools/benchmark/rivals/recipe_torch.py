@@ -159,12 +159,12 @@ def build(
 
     Args:
       reference: workdir with one phase, one example a row, and held-out text.
-      workdir: of the run.
+      workdir: folder of the run.
       model: a row of MODELS.
       steps: steps; `every` so many of them an evaluation.
-      seed: of weights, dropout and masks.
-      eval_batches: of each evaluation; 0: all, None: those of the reference.
-      arguments: of TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
+      seed: seed of weights, dropout and masks.
+      eval_batches: batches of each evaluation; 0: all, None: those of the reference.
+      arguments: TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
     """
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
     config = store.load(reference).replace({"seed": seed})

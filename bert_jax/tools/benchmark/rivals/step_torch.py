@@ -17,7 +17,7 @@ def build(
     """Forward, backward, clipping and the fused AdamW, with dropout.
 
     Args:
-      sizes: of transformers' BertConfig.
+      sizes: arguments of transformers' BertConfig.
       dtype: float32 or bfloat16.
       batch: masked rows, in the form of this program.
       gather: compute logits of the masked positions only, as this program does.
