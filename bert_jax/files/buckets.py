@@ -40,7 +40,7 @@ _LATER = re.compile(r"(?:^|/)checkpoints/[^/]+/|\.array_record$")
 _ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*", re.DOTALL)
 # Stores that are not supported, also after a prefix such as "text:".
 _OTHER_ADDRESS = re.compile(r"(?:.*:)?(az|abfss?|hdfs)://.*", re.DOTALL)
-_PATIENCE_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 300.0, 1.0, 30.0
+_RETRY_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 300.0, 1.0, 30.0
 _CONNECTIONS = 8
 # Packages whose errors are those of the store and the network, which fsspec's classes pass on.
 _CLIENTS = {"aiohttp", "botocore", "gcsfs", "google", "requests", "urllib3"}
@@ -306,7 +306,7 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
       UserError: it is refused, or still fails after some minutes.
     """
     scheme, _, key = address.partition("://")
-    pause, end = _FIRST_PAUSE, time.monotonic() + _PATIENCE_SECONDS
+    pause, end = _FIRST_PAUSE, time.monotonic() + _RETRY_SECONDS
     while True:
         try:
             return operation(_file_system(scheme))
@@ -329,7 +329,7 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
                 raise UserError(f"{address}: {why} ({line}).") from error
             if time.monotonic() > end:
                 raise UserError(
-                    f"{address} could not be reached for {_PATIENCE_SECONDS:.0f} s ({line}): run"
+                    f"{address} could not be reached for {_RETRY_SECONDS:.0f} s ({line}): run"
                     " the command again to go on from here."
                 ) from error
             from absl import logging as absl_logging  # some commands start without it

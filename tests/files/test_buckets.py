@@ -252,7 +252,7 @@ def test_a_network_that_fails_for_a_while_is_waited_for(store, machine, address,
 def test_a_network_that_stays_away_is_one_line(store, machine, address, network, monkeypatch):
     copy = pathlib.Path(buckets.local(f"{address}/run"))
     copy.mkdir()
-    monkeypatch.setattr(buckets, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(buckets, "_RETRY_SECONDS", 0.1)
     network.down = True
     with pytest.raises(ValueError, match=r"could not be reached .* run the command again") as error:
         atomic.write_text(copy / "a.txt", "lost")

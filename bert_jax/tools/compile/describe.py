@@ -24,7 +24,7 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
         yield f"               {', '.join(sizes)} GiB"
         return
     once = "; loops count once" if moved.loops else ""
-    unknown = "; loops of unknown length count once" if moved.endless else ""
+    unknown = "; loops of unknown length count once" if moved.unknown_trip_counts else ""
     has_room = f" of {target.room / _GIB:.2f}" if target.room else ""
     fits = "fits" if compiled.fits(target.room) else "does not fit"
     sizes.append(f"temporaries {compiled.temporaries / _GIB:.2f}")
@@ -72,6 +72,6 @@ def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:
             kind: {"count": found.count, "bytes": found.bytes}
             for kind, found in moved.collectives.items()
         },
-        "loops": {"count": moved.loops, "of_unknown_length": moved.endless},
+        "loops": {"count": moved.loops, "of_unknown_length": moved.unknown_trip_counts},
         "bound": limits and {"seconds": limits.parts, "mfu": limits.mfu},
     }

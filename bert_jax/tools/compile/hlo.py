@@ -55,19 +55,19 @@ class Totals:
       off_chip: bytes that operations read from the device's memory and write to it.
       collectives: totals by kind.
       loops: loops with matrix products, whose FLOPs the compiler's own count has once.
-      endless: loops whose trip count is not known; they count once here too.
+      unknown_trip_counts: loops whose trip count is not known; they count once here too.
     """
 
     off_chip: int = 0
     collectives: Mapping[str, Collective] = dataclasses.field(default_factory=dict)
     loops: int = 0
-    endless: int = 0
+    unknown_trip_counts: int = 0
 
 
 def totals(text: str) -> Totals:
     """Returns what a program moves, from XLA's text of it."""
     computations, entry = parse(text)
-    off_chip = loops = endless = 0
+    off_chip = loops = unknown_trip_counts = 0
     found: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     # (computation, how often it runs, whether it moves data by itself)
     todo = [(entry, 1, True)]
@@ -87,11 +87,11 @@ def totals(text: str) -> Totals:
                 known = trip_count(instruction, computation, computations)
                 trips = 1 if known is None else known
                 loops += any(_has_product(computations, c) for c in instruction.called)
-                endless += known is None
+                unknown_trip_counts += known is None
             inner = moves and operation in ("while", "conditional", "call")
             todo += [(called, times * trips, inner) for called in instruction.called]
     kinds = {kind: Collective(*found[kind]) for kind in COLLECTIVES if kind in found}
-    return Totals(off_chip, kinds, loops, endless)
+    return Totals(off_chip, kinds, loops, unknown_trip_counts)
 
 
 def _has_product(computations: Computations, name: str) -> bool:
