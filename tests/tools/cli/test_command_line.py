@@ -16,7 +16,7 @@ TINY = f"--config={REPOSITORY}/configs/tiny.py"
 FLAGS = (
     Flag("name", "", "A name."),
     Flag("kind", "a", "A kind.", choices=("a", "b")),
-    Flag("count", 1, "A number.", least=0),
+    Flag("count", 1, "A number.", minimum=0),
     Flag("rate", 0.5, "100 % is 1."),
     Flag("fast", False, "Fast."),
     Flag("check", True, "Without checks."),
