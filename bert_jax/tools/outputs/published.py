@@ -1,7 +1,7 @@
 """Predictions in other forms than JSON lines, by the ending of the output's name.
 
-.csv     the input's columns, and the prediction's (`tables`); .tsv too, except of published sets,
-         whose scoring programs read:
+.csv     the input's columns and the prediction's (`prediction_tables`); .tsv too, except of
+         published sets, whose scoring programs read:
 
 .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
 .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
@@ -18,7 +18,7 @@ from typing import Any
 from bert_jax.data.labelled.published_sets import GLUE, TextTask
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.tools.outputs import tables
+from bert_jax.tools.outputs import prediction_tables
 
 
 def _read(lines_path: str) -> Iterator[dict[str, Any]]:
@@ -107,8 +107,9 @@ def make_writer(
       UserError: the form is another task's, or the form cannot have that path.
     """
     ending = os.path.splitext(output_path)[1]
-    if ending in (".csv", ".tsv") and tables.has_tables(data) and os.path.isfile(input_path):
-        return functools.partial(tables.write_table, data, input_path)
+    has_table = prediction_tables.has_tables(data) and os.path.isfile(input_path)
+    if ending in (".csv", ".tsv") and has_table:
+        return functools.partial(prediction_tables.write_table, data, input_path)
     if ending == ".csv":
         raise UserError(
             f"--output={output_path}: predictions of config.task={task!r} for this input have no"

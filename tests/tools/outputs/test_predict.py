@@ -35,15 +35,19 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
         ("in.csv", 'no,text_a\n7,"the, ""list"""\n3,naive\n', "no,text_a"),
         ("in.csv", 'no;text_a\n7;"the, ""list"""\n3;naive\n', "no,text_a"),
         ("in.jsonl", '{"text_a": "the list", "no": [7, 1]}\n{"text_a": "naive"}\n', "text_a,no"),
+        ("in.jsonl", '{"text_a": "the list"}\n{"text_a": "naive", "no": 3}\n', "text_a, no"),
+        ("in.csv", "text_a,probability\nthe list,0.5\nnaive,1\n", "text_a,probability"),
         ("in.txt", "the list\nnaive\n", "text"),
     ],
 )
 def test_a_table_keeps_the_columns_of_its_input(classifier, tmp_path, name, content, header):
     found = list(csv.reader(io.StringIO(predicted(classifier, tmp_path, content, name, "out.csv"))))
-    assert found[0] == [*header.split(","), "predicted_label", "probability"]
+    assert found[0] == [*header.replace(" ", "").split(","), "predicted_label", "probability"]
     expected = {
         "no,text_a": [["7", 'the, "list"'], ["3", "naive"]],
         "text_a,no": [["the list", "[7, 1]"], ["naive", ""]],
+        "text_a, no": [["the list", ""], ["naive", "3"]],  # only a later object has the field
+        "text_a,probability": [["the list", "0.5"], ["naive", "1"]],  # is not replaced
         "text": [["the list"], ["naive"]],
     }[header]
     assert [row[:-2] for row in found[1:]] == expected

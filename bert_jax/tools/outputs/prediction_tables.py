@@ -1,7 +1,6 @@
 """Predictions beside the columns of their input, as .csv or .tsv."""
 
 import csv
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -38,15 +37,16 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
         whole_file(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
-        rows = zip(_input_rows(data, input_path), map(json.loads, lines), strict=True)
-        pairs = (row | _columns(prediction) for row, prediction in rows)
-        first = next(pairs)
+        # Objects of JSON lines may have different fields.
+        names = list(dict.fromkeys(name for row in _input_rows(data, input_path) for name in row))
+        pairs = zip(_input_rows(data, input_path), map(json.loads, lines), strict=True)
         style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
         writer = csv.writer(file, lineterminator="\n", **style)
-        if not any(isinstance(name, int) for name in first):
-            writer.writerow(first)
-        for row in itertools.chain([first], pairs):
-            cells = (_cell(row.get(name)) for name in first)
+        for number, (row, prediction) in enumerate(pairs):
+            found = _columns(prediction)
+            if number == 0 and not any(isinstance(name, int) for name in names):
+                writer.writerow([*names, *found])
+            cells = map(_cell, [*(row.get(name) for name in names), *found.values()])
             # A TSV has no quotes: a cell has neither tabs nor line ends.
             writer.writerow(" ".join(cell.split()) if is_tsv else cell for cell in cells)
 
