@@ -8,9 +8,11 @@ from bert_jax.training.listener import Listener, Listeners
 
 def training_listener() -> Listener:
     """Returns what `train` reports to: the terminal, TensorBoard, evaluation.json."""
-    return Listeners(Terminal(), TensorBoard(), Review())
+    terminal = Terminal()
+    return Listeners(terminal, TensorBoard(), Review(terminal.line))
 
 
 def evaluation_listener() -> Listener:
     """Returns what `evaluate` reports to: the terminal, evaluation.json."""
-    return Listeners(EvaluationTerminal(), Review())
+    terminal = EvaluationTerminal()
+    return Listeners(terminal, Review(terminal.line))

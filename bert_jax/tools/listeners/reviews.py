@@ -40,8 +40,14 @@ class Review(Listener):
     """Writes what the report shows besides metrics.
 
     evaluation.json is of the checkpoint that config.checkpoint.use selects so far; parameters.json
-    has a row for each parameter.
+    has a row for each parameter. The verdict on the last evaluation is shown too.
     """
+
+    def __init__(self, show: Callable[[str], None]):
+        """Args:
+        show: takes the lines of the last verdict.
+        """
+        self._show = show
 
     def started(self, run: Run, state: TrainState) -> None:
         rows = parameter_rows(state.params)
@@ -50,13 +56,17 @@ class Review(Listener):
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
-        """Writes health verdict, layer weights and what review_parts.py describes."""
+        """Shows or writes the verdict; writes layer weights and what review_parts.py describes."""
+        lines = verdict(run, step, evaluation) if is_last or is_chosen else []
+        if is_last:
+            for line in lines:
+                self._show(line)
         if not is_chosen:
             return
         rows = run.evaluation_rows(run.phase_at(step - 1))[0]
         content = {
             "step": step,
-            "verdict": verdict(run, step, evaluation),
+            "verdict": lines,
             "layer_weights": evaluation.layer_weights,
             **make_review(run.data, rows, evaluation.predictions),
         }

@@ -1,4 +1,4 @@
-"""What train and evaluate print: devices, data, model, progress lines, health."""
+"""What train and evaluate print: devices, data, model, progress lines."""
 
 import itertools
 import math
@@ -11,7 +11,6 @@ from bert_jax.config.durations import duration
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.tools.listeners.banner import banner
-from bert_jax.tools.listeners.verdicts import verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
@@ -61,13 +60,6 @@ class Terminal(Listener):
             shown = dict(itertools.islice(values.items(), _MAX_HELD_OUT))
             self.line(f"step {step}  held-out  " + "  ".join(named_values(shown)))
 
-    def evaluation(
-        self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
-    ) -> None:
-        if is_last:
-            for text in verdict(run, step, evaluation):
-                self.line(text)
-
     def chosen(self, run: Run, step: int, values: Mapping[str, float]) -> None:
         use = run.config.checkpoint.use
         self.line(f"{use:<10} step {step}: " + "  ".join(named_values(values)))
@@ -84,7 +76,6 @@ class EvaluationTerminal(Terminal):
     ) -> None:
         self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
         self.line("held-out  " + "  ".join(named_values(evaluation.values)))
-        self.line("\n".join(verdict(run, step, evaluation)))
 
 
 def progress_line(

@@ -58,7 +58,7 @@ class Outcome:
       losses: training losses of the reports so far, in order.
       held_out_loss: loss of the evaluation.
       classes: classes of the gold labels.
-      missing: those that are never predicted.
+      missing: classes that are never predicted.
     """
 
     metric: str
@@ -191,12 +191,12 @@ def sampling_error(
 ) -> float:
     """Returns the standard error of a score, by bootstrap over the examples (Efron 1979)."""
     rng, size = np.random.default_rng(0), min(len(examples), _MAX_EXAMPLES)
-    scores = []
+    found = []
     for _ in range(_RESAMPLES):
         chosen = rng.integers(len(examples), size=size)
         resampled = [examples[i] for i in chosen], [predictions[i] for i in chosen]
-        scores.append(data.score(*resampled)[metric])
-    return float(np.nanstd(scores) * (size / len(examples)) ** 0.5)
+        found.append(data.score(*resampled)[metric])
+    return float(np.nanstd(found) * (size / len(examples)) ** 0.5)
 
 
 # ------------------------------------------------------------------ corpora
