@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,9 +33,6 @@ from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.load import load_sweep
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
-
-_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
-
 
 FLAGS = (
     Flag("sweep", "", "Sweep file, such as configs/sweeps/table5.py; see docs/sweeps.md."),
@@ -201,7 +199,7 @@ def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> No
             f"Stopped by {outcome.signal_name}. The same command resumes, or:"
             f" python -m bert_jax sweep --workdir={shlex.quote(workdir)}"
         )
-        sys.exit(_EXIT_CODES[outcome.signal_name])
+        sys.exit(128 + signal.Signals[outcome.signal_name])
     print()
     _print_report(plan, workdir)
     for line in outcome.describe_failures(workdir):

@@ -79,6 +79,7 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
       UserError: the task's head has random parameters, or no request can have its examples.
     """
     task, model = TaskPredictor(predictor, top_k), predictor.model
+    form = forms.prediction_form(model.config.task, task.data)
 
     def encode(example: Any) -> tuple[Any, np.ndarray, Counter]:
         task.check(example)
@@ -99,9 +100,7 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
     return Endpoint(
         "predict",
         "The predictions of the task that the model was trained for.",
-        forms.with_samples(
-            forms.prediction_form(model.config.task, task.data), model.config, task.data
-        ),
+        forms.with_samples(form, model.config, task.data),
         Computation(encode, run, lambda encoded: predictor.shapes(encoded[1], task.data.can_pack)),
         lambda results: {"predictions": results},
     )

@@ -132,7 +132,7 @@ def with_samples(form: Form, config: RunConfig, data: TaskData) -> Form:
 def _sample(data: Any, example: Any) -> Values:
     """Returns the values of the page's fields for an example."""
     if isinstance(example, TaggedExample):
-        return {"text": ("" if getattr(data, "by_character", False) else " ").join(example.words)}
+        return {"text": _between_words(data).join(example.words)}
     if isinstance(example, Question):
         return {"context": example.context, "question": example.question}
     if isinstance(example, ChoiceExample):
@@ -140,6 +140,11 @@ def _sample(data: Any, example: Any) -> Values:
         return names | {"endings": list(example.endings)}
     second = {} if example.text_b is None else {"text_b": example.text_b}
     return {"text_a": example.text_a, **second}
+
+
+def _between_words(data: Any) -> str:
+    """Returns what stands between the words of a text; other tasks' texts have spaces."""
+    return getattr(data, "between_words", " ")
 
 
 def text_form(*views: View, is_pair: bool = False) -> Form:
@@ -215,13 +220,13 @@ def _texts(data: Any) -> Form:
 
 
 def _words(data: Any) -> Form:
-    by_character = getattr(data, "by_character", False)
+    between = _between_words(data)
 
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
             raise UserError(f"{where} needs either `text` or `words`.")
         words = values.get("words") or values.get("text", "").split()
-        if by_character and "text" in values:
+        if not between and "text" in values:
             words = "".join(words)
         if not words:
             raise UserError(f"{where} has no words.")
@@ -232,7 +237,7 @@ def _words(data: Any) -> Form:
     names = getattr(data, "entities", False)
     # All that the model knows, so that each has its color in every answer.
     kinds = sorted({label.partition("-")[2] for label in data.labels} - {""}) if names else []
-    hint = "" if by_character else "with spaces between words and punctuation"
+    hint = "with spaces between words and punctuation" if between else ""
     view = View(
         "Entities" if names else "Tags",
         "The entities of a text." if names else "The tag of each word.",
@@ -241,7 +246,7 @@ def _words(data: Any) -> Form:
             {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
             {"text": "Google opened an office in Zurich , said Eric Schmidt on Monday ."},
         ),
-        {"between": "" if by_character else " ", "kinds": kinds},
+        {"between": between, "kinds": kinds},
     )
     fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
     return Form(fields, make, (view,))
