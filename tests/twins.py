@@ -21,9 +21,9 @@ class Names:
     """Modules by ours; those of one name are side by side in one tensor.
 
     Attributes:
-      modules: those outside of layers.
-      layer: the beginning of the names of a layer.
-      layer_modules: those of a layer.
+      modules: modules outside the layers.
+      layer: prefix of the names in a layer.
+      layer_modules: modules of a layer.
       transposes: whether the kernels of a layer are [out, in], as all others are.
     """
 

@@ -169,7 +169,7 @@ class _Units:
     """The units of a stage, sent to each worker once: jobs share most of their fields.
 
     Attributes:
-      jobs: for each unit, the file or folder that it writes last, and the job.
+      jobs: the file or folder that a unit writes last, and its job, for each unit.
       failure: a file that is written when nothing can be done about an error.
       versions: versions to run with; see `versions`.
     """

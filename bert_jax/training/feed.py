@@ -38,7 +38,7 @@ class Shape:
       phase: the phase with such batches.
       number: the first step of the phase with such a batch, counted from 0.
       rows, length: shape of `input_ids`.
-      steps: number of steps of the run with such a batch.
+      steps: number of steps with such a batch.
       flops: model FLOPs of a step.
     """
 

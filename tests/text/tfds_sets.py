@@ -16,7 +16,7 @@ def build(
 
     Args:
       folder: the data directory.
-      name: of the builder's class, TinyCorpus for `tiny_corpus`.
+      name: name of the builder's class, TinyCorpus for `tiny_corpus`.
       make_features: function (tfds.features) -> feature by name.
       splits: the records of each split.
       config: name of its only configuration; None: it has none.

@@ -104,7 +104,7 @@ def test_the_state_keeps_its_shardings():
 
 
 def test_a_step_copies_neither_parameters_nor_optimizer_state():
-    """They are written in the place of the old ones, which the caller has given away."""
+    """The new arrays take the memory of the old ones, which the caller has donated."""
     step = make_step()
     text = step.first.lower(new_state(), batches()[0], KEYS).compile().as_text()
     assert "%state_params" in text

@@ -2,7 +2,7 @@ r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, datasets, 
 
     form     recognized by                        rules
     TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
-    CSV      .csv                                 RFC 4180; without commas in its header ; or tabs
+    CSV      .csv                                 RFC 4180; if line 1 has no comma: ; or tabs
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
     dataset  tfds:NAME or tfds:NAME[SPLIT]        a record is an object; `idx` is its id

@@ -85,7 +85,7 @@ class Evaluated:
 
 
 def all_shapes(run: Run) -> list[Shape]:
-    """Returns the shapes of the training batches of all phases that have steps."""
+    """Returns the training batch shapes of all phases with steps."""
     phases = [phase for phase in run.phases if phase.last_step > phase.first_step]
     return [shape for phase in phases for shape in shapes(run, phase)]
 

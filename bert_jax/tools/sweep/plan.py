@@ -64,7 +64,7 @@ class Run:
             )
 
     def needs(self) -> set[str]:
-        """Returns the names of the runs that it refers to."""
+        """Returns the names of the referenced runs."""
         text = " ".join(map(str, self.overrides.values()))
         return {match[2] for match in REFERENCE.finditer(text)} | ({self.after} - {""})
 
