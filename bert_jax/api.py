@@ -16,6 +16,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from bert_jax import plans
 from bert_jax.config import experiments, store
 from bert_jax.config.group import flatten
 from bert_jax.config.overrides import type_of
@@ -35,8 +36,6 @@ __all__ = ["Model", "finetune", "get_config", "load", "prepare", "train"]
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 
-# Configurations of `finetune`, by task.
-_CONFIGS = ("classification", "tagging", "span", "multiple_choice")
 # Attribute of the configuration of `get_config` with the values that its file gives.
 _FILE_VALUES = "_file_values"
 
@@ -145,35 +144,48 @@ _train = train  # `finetune` has an argument of that name
 def finetune(
     model: Model | str | os.PathLike,
     train: str | os.PathLike,
-    evaluate: str | os.PathLike,
-    task: str,
-    workdir: str | os.PathLike,
+    evaluate: str | os.PathLike | None = None,
+    task: str = "",
+    workdir: str | os.PathLike = "",
     listener: Listener | None = None,
     **values: Any,
 ) -> Model:
     """Fine-tunes a model on a file of labelled examples, and returns the new one.
 
+    The task and the columns follow from the file, the recipe from the encoder and the number of
+    examples: docs/finetuning.md has the rules. `listener.line` receives them with the reasons.
+
     Args:
       model: a model or its folder; a workdir or another program's.
       train: file to train on.
-      evaluate: file to evaluate on.
-      task: "classification", "tagging", "span" or "multiple_choice"; or a configuration, such as
-        "glue:mrpc".
-      workdir: folder of the new run.
+      evaluate: file to evaluate on; None: a stratified tenth of `train`.
+      task: "classification", "regression", "multi_label", "tagging", "span" or "multiple_choice";
+        "": what the file is for. Or a configuration such as "glue:mrpc", whose recipe is kept.
+      workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       values: fields of the configuration, with "__" in place of dots: `epochs=2.0`,
         `optimizer__learning_rate=3e-5`, `data__text_b="sentence2"`.
 
-    >>> model = bert_jax.finetune("runs/mine", train="train.tsv", evaluate="dev.tsv",
-    ...                           task="classification", workdir="runs/reviews")
+    Raises:
+      UserError: as `train`, or the file is for none of the tasks.
+
+    >>> model = bert_jax.finetune("runs/mine", "train.csv", workdir="runs/reviews")
     """
     folder = model.folder if isinstance(model, Model) else os.fspath(model)
-    files = {"data.train": os.fspath(train), "data.eval": os.fspath(evaluate)}
+    train, evaluate = os.fspath(train), os.fspath(evaluate or "")
+    workdir = os.fspath(workdir) or plans.default_workdir(train)
+    listener = listener or ProgressLine()
+    if not task or task in plans.TASKS:
+        given = {name.replace("__", "."): value for name, value in values.items()}
+        plan = plans.plan_finetuning(folder, train, evaluate, task, workdir, given)
+        for line in plan.lines:
+            listener.line(line)
+        return _train(plan.config, workdir, listener=listener)
     config = get_config(task)
     if "source" in config.data:
-        raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(_CONFIGS)}.")
-    set_values(config, {"init_from": folder} | files | values)
-    return _train(config, workdir, listener=listener)
+        raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(plans.TASKS)}.")
+    files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
+    return _train(set_values(config, files | values), workdir, listener=listener)
 
 
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:

@@ -221,6 +221,45 @@ def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp
     assert found[0].keys() == {"id", "label", "probabilities"}
 
 
+def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
+    """The task, the columns and the recipe are found, a tenth is held out; as by the command."""
+    lines = []
+    listener = Listener()
+    listener.line = lines.append
+    values = {"epochs": 1.0, "prng_impl": tiny.PRNG_IMPL}
+    train = files / "train.tsv"
+    new = bert_jax.finetune(model, train, workdir=tmp_path / "ours", listener=listener, **values)
+    config = new.config
+    assert (config.task, config.epochs, config.global_batch_size) == ("classification", 1.0, 16)
+    assert config.optimizer.name == "adamw" and config.optimizer.learning_rate == 5e-4
+    assert config.max_length == 32  # all that the model has
+    assert not any(line.startswith("recipe     epochs") for line in lines)
+    assert any("learning_rate=0.0005: hidden size 16" in line for line in lines)
+    parts = [
+        (tmp_path / "ours/split" / f"{name}.csv").read_text().splitlines()[1:]
+        for name in ("train", "evaluate")
+    ]
+    rows = [line.replace("\t", ",") for line in train.read_text().splitlines()[1:]]
+    assert sorted(parts[0] + parts[1]) == sorted(rows) and 3 <= len(parts[1]) <= 10
+
+    flags = [f"--config.{name}={value}" for name, value in values.items()]
+    run_command(
+        [
+            "finetune",
+            str(train),
+            f"--model={model.folder}",
+            f"--workdir={tmp_path / 'commands'}",
+            *flags,
+        ]
+    )
+    ours, commands = (
+        read_lines(tmp_path / name / "metrics.jsonl") for name in ("ours", "commands")
+    )
+    for row in (*ours, *commands):
+        row.pop("speed", None)
+    assert ours == commands
+
+
 def test_a_model_computes_in_the_requested_dtype(model):
     rounded = bert_jax.load(model.folder, dtype="bfloat16")
     assert rounded.config.dtype == "bfloat16"

@@ -68,6 +68,7 @@ EARLY_ERRORS = {
     "bert_jax.main --workdir=DIR --mode=predict --config=configs/tiny.py": (
         "predict needs --input=FILE and --output=FILE."
     ),
+    "finetune a.csv": "--model is missing: a workdir, or a model folder.",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
         "DIR holds the runs of several seeds: name the folder of one, --workdir=DIR/seed-"
@@ -110,8 +111,8 @@ EARLY_ERRORS = {
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
     "benchmark setp": "Unknown benchmark 'setp'. Did you mean step? Available: step, finetune,",
     "benchmark inference --workdir=x": "--input is missing: a file with a text a line.",
-    "trian": "Unknown command 'trian'. Did you mean train? Available: train, evaluate,",
-    "": "The command is missing. Available: train, evaluate, predict, sweep, report,",
+    "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, train,",
+    "": "The command is missing. Available: finetune, train, evaluate, predict,",
 }
 
 

@@ -24,18 +24,19 @@ from bert_jax.files.errors import UserError
 _BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def set_fields(config: ConfigDict, texts: Mapping[str, str]) -> None:
-    """Sets fields to the values of texts.
+def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
+    """Sets fields to values, or to those of texts.
 
     Raises:
-      UserError: a field does not exist, or a text is not a value of its type.
+      UserError: a field does not exist, or a value is not of its type.
     """
     values = {}
     for name, text in texts.items():
-        buckets.check_scheme(f"--config.{name}", text)
         kind = type_of(config, name)
+        if isinstance(text, str):
+            buckets.check_scheme(f"--config.{name}", text)
         try:
-            values[name] = _parse(text, kind)
+            values[name] = _parse(text, kind) if isinstance(text, str) else kind(text)
         except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
             field = value_of(config, name)
             raise UserError(

@@ -19,6 +19,7 @@ those of bert_jax.data.labelled.reading:
 """
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ Row = dict[Any, Any]
 
 # Python's own limit is 131072 characters; a document may be longer.
 _MAX_FIELD = 1 << 30
+# A quoted cell of CSV, or its beginning in the first of several lines.
+_QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 _TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
@@ -174,8 +177,7 @@ def read_rows(
         yield from read_objects(source, counts)
         return
     header: list[Any] = []
-    separator = _separator(source) if has_header else ","
-    cells = _csv_cells(source, counts, separator) if form == "csv" else _tsv_cells(source, counts)
+    cells = _csv_cells(source, counts) if form == "csv" else _tsv_cells(source, counts)
     for number, row in cells:
         where = place(source, number)
         if not header:
@@ -217,16 +219,17 @@ def _tsv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
 
 
 def _separator(path: str) -> str:
-    """Returns the separator of a CSV: "," or, if its header has none, ";" or a tab."""
-    header = next((line for _, line in read_lines(path, Counter()) if line.strip()), "")
-    return next((mark for mark in ",;\t" if mark in header), ",")
+    """Returns the separator of a CSV: "," or, if its first line has none, ";" or a tab."""
+    first = next((line for _, line in read_lines(path, Counter()) if line.strip()), "")
+    first = _QUOTED.sub("", first)
+    return next((mark for mark in ",;\t" if mark in first), ",")
 
 
-def _csv_cells(path: str, counts: Counter, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the first line, cells) of each row."""
     csv.field_size_limit(_MAX_FIELD)
     lines = (line + "\n" for _, line in read_lines(path, counts))
-    reader = csv.reader(lines, delimiter=separator, strict=True)
+    reader = csv.reader(lines, delimiter=_separator(path), strict=True)
     number = 1
     try:
         for row in reader:

@@ -11,8 +11,12 @@ The same command continues a run that was stopped, with exactly the same results
 import argparse
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from bert_jax.tools.cli.command_line import RUN, read_config, start_run
+
+if TYPE_CHECKING:
+    from bert_jax.config.run import RunConfig
 
 FLAGS = RUN
 
@@ -20,6 +24,11 @@ FLAGS = RUN
 def run(flags: argparse.Namespace) -> None:
     config = read_config(flags, run_is_enough=False)
     start_run(flags)
+    train_and_report(config, flags.workdir)
+
+
+def train_and_report(config: "RunConfig", workdir: str) -> None:
+    """Trains, writes the report, and prints its path; exits with 130 or 143 after a signal."""
     from bert_jax.devices import processes
     from bert_jax.tools.listeners.make import training_listener
 
@@ -27,11 +36,11 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.training.seeds import train_seeds as train
     else:
         from bert_jax.training.train import train
-    result = train(config, flags.workdir, listener=training_listener())
+    result = train(config, workdir, listener=training_listener())
     if result.stopped_by:
         processes.barrier("stopped")  # all has been saved: a launcher may kill the others now
         sys.exit(128 + signal.Signals[result.stopped_by])
     if processes.is_main():
         from bert_jax.tools.report.report import write_report
 
-        print(write_report(flags.workdir))
+        print(write_report(workdir))

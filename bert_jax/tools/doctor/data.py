@@ -13,6 +13,7 @@ from bert_jax.text.word_tokenizer import WordTokenizer
 from bert_jax.tools.doctor.finding import Finding, in_bytes, ok, problem, warning
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.open import TRAIN, VALIDATION
+from bert_jax.training.run import Run
 
 # Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
 # A vocabulary of whole words leaves out rare ones; ELMo reads their characters.
@@ -141,12 +142,12 @@ def is_cased(pieces: Iterable[str]) -> bool:
 # ------------------------------------------------------------------ labelled files
 
 
-def check_labelled(trial: Trial) -> Iterator[Finding]:
+def check_labelled(run: Run) -> Iterator[Finding]:
     """Yields findings about labelled files, their labels and what they have in common."""
-    files = (*trial.run.training, *trial.run.evaluation[0])
+    files = (*run.training, *run.evaluation[0])
     train, *evaluated = (rows for rows in files if isinstance(rows, LabelledRows))
     for rows in (train, *evaluated):
-        yield from check_file(rows, trial.run.tokenizer)
+        yield from check_file(rows, run.tokenizer)
     labels: dict[Any, set[Any]] = {}
     for example in train.examples:
         labels.setdefault(_content(example), set()).add(_label(example))

@@ -107,7 +107,7 @@ def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> 
     if isinstance(config, PretrainingConfig):
         yield from data.check_corpus(config, trial)
     else:
-        yield from data.check_labelled(trial)
+        yield from data.check_labelled(trial.run)
         yield from _check_labels(config, trial.run.data.labels or ())
 
 

@@ -1,0 +1,102 @@
+"""Settings of fine-tuning that learn: they follow from the encoder and the number of examples.
+
+`bert_jax.finetune` and the command `finetune` apply them; the configurations in configs/ keep the
+values of their papers. Fields that the user sets keep their values.
+
+The rate scales with the inverse of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
+2e-5 to 5e-5 for a hidden size of 768 and 1,024; Turc et al. 2019 (section 4), for sizes from 128 to
+768, from 3e-5 to 3e-4. Adam corrects its bias, and small files are read more often: Mosbach et al.
+2021 (20 epochs) and Zhang et al. 2021 (more steps, bias correction) show that short runs without
+correction fail on small sets.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+# Value of a field, and the reason for it.
+Recipe = dict[str, tuple[Any, str]]
+
+# Of a hidden size of 768.
+_RATE, _SIZE = 4e-5, 768
+_MAX_RATE = 5e-4
+_BATCH, _SMALL_BATCH = 32, 16
+# Files with fewer examples have small batches, so that an epoch has some steps.
+_SMALL_FILE = 2000
+# Steps that training has at least, if epochs permit.
+_MIN_STEPS = 1000
+_MIN_EPOCHS, _MAX_EPOCHS = 3, 20
+# Tokens of a row; more are cut off. Longer rows cost time only where texts are longer.
+_MAX_LENGTH, _LENGTH_STEP = 512, 64
+# Share of the texts that should not be cut off.
+_WHOLE = 0.99
+# Encoders whose papers have recipes of their own (`config/model_choices.py`).
+_WITH_RECIPE = ("gpt", "elmo")
+
+
+def finetuning_recipe(model: Mapping[str, Any], examples: int) -> Recipe:
+    """Returns the settings for fine-tuning an encoder.
+
+    Args:
+      model: the fields of `config.model`.
+      examples: number of training examples.
+    """
+    batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
+    epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
+    recipe: Recipe = {
+        "global_batch_size": (batch, f"{examples:,} examples"),
+        "epochs": (
+            float(epochs),
+            f"{_MIN_EPOCHS} to {_MAX_EPOCHS}, for at least {_MIN_STEPS:,} steps (Mosbach et al."
+            " 2021); the best checkpoint on held-out examples is used",
+        ),
+    }
+    if model.get("name") in _WITH_RECIPE:
+        return recipe
+    rate = learning_rate(model)
+    recipe |= {
+        "optimizer.learning_rate": (
+            rate,
+            f"hidden size {model['hidden_size']:,} (Devlin et al. 2019, Turc et al. 2019)",
+        ),
+        "optimizer.name": ("adamw", "corrects the bias of Adam's moments (Zhang et al. 2021)"),
+        "optimizer.schedule": ("linear", "to 0"),
+        "optimizer.warmup": ("10%", "Devlin et al. 2019"),
+    }
+    if not model.get("next_sentence") and model.get("attention_pattern") != "causal":
+        recipe |= {
+            "head.pool": ("mean", "the encoder's first token was not trained to sum up the text"),
+            "head.pooler": (False, "there is no trained pooler"),
+        }
+    return recipe
+
+
+def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) -> Recipe:
+    """Returns the maximum length of a row.
+
+    Args:
+      model: the fields of `config.model`.
+      usual: the task's usual maximum in tokens.
+      lengths: lengths of examples that would be cut off, in tokens; (): longer ones are split.
+    """
+    length, reason = usual, "longer ones are split"
+    if lengths:
+        needed = sorted(lengths)[math.ceil(_WHOLE * len(lengths)) - 1]
+        rounded = -(-needed // _LENGTH_STEP) * _LENGTH_STEP
+        length = min(_MAX_LENGTH, max(usual, rounded))
+        reason = f"{_WHOLE:.0%} of the texts have up to {needed:,} tokens"
+    if length > (limit := model["max_position_embeddings"]):
+        length, reason = limit, f"{reason}; the model has {limit:,} positions"
+    return {"max_length": (length, reason)}
+
+
+def learning_rate(model: Mapping[str, Any]) -> float:
+    """Returns the peak rate for fine-tuning an encoder, with two significant digits."""
+    return float(f"{min(_MAX_RATE, _RATE * _SIZE / model['hidden_size']):.1e}")
+
+
+def describe(recipe: Recipe) -> Iterator[str]:
+    """Yields a line for each setting: its field, value and reason."""
+    for number, (name, (value, reason)) in enumerate(recipe.items()):
+        title = "" if number else "recipe"
+        yield f"{title:<10} {name}={value}: {reason}"

@@ -1,0 +1,167 @@
+"""Holds out a part of a labelled file, where there is no file to evaluate on.
+
+The part is stratified: each class, entity type or tenth of the numbers has its share. Examples with
+the same text, sentences of one document and questions about one context stay on one side, so that
+what is held out is new. Which examples are held out depends on their text and the seed, not on
+their order in the file.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from bert_jax.data.labelled.examples import (
+    ChoiceExample,
+    Question,
+    TaggedExample,
+    TextExample,
+)
+from bert_jax.data.labelled.reading import has_objects, read_objects
+from bert_jax.data.labelled.tables import read_rows
+from bert_jax.files.atomic import write_text
+from bert_jax.files.errors import UserError
+
+TRAIN, EVALUATE = "train", "evaluate"
+# Fewer examples are not split: the score of a handful says nothing.
+_FEWEST = 10
+_Example = TextExample | TaggedExample | Question | ChoiceExample
+
+
+def held_out(
+    examples: Sequence[_Example], share: float, seed: int, are_numbers: bool = False
+) -> list[bool]:
+    """Returns for each example whether it is held out.
+
+    Args:
+      examples: labelled examples.
+      share: share to hold out, above 0 and below 1.
+      seed: another one holds out other examples.
+      are_numbers: whether labels are numbers (regression).
+
+    Raises:
+      UserError: there are too few examples.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, group in enumerate(_groups(examples)):
+        groups[group].append(number)
+    stratum_of = _strata(examples, are_numbers)
+    strata: dict[Any, list[list[int]]] = defaultdict(list)
+    for group in sorted(groups, key=lambda group: _hash(group, seed)):
+        members = groups[group]
+        strata[stratum_of[members[0]]].append(members)
+    chosen = [False] * len(examples)
+    for of_stratum in strata.values():
+        wanted = round(share * sum(map(len, of_stratum)) + 1e-9)
+        for members in of_stratum[:-1]:  # one is left to train on
+            if wanted <= 0:
+                break
+            for number in members:
+                chosen[number] = True
+            wanted -= len(members)
+    if len(examples) < _FEWEST or not any(chosen):
+        raise UserError(
+            f"{len(examples)} examples are too few to hold some out: give a file to evaluate on."
+        )
+    return chosen
+
+
+def write_split(
+    source: str, examples: Sequence[_Example], chosen: Sequence[bool], has_header: bool, folder: str
+) -> tuple[str, str]:
+    """Writes the part to train on and the one held out, and returns their paths.
+
+    Tables and JSON objects keep all columns and fields; words and tags of other files, and
+    questions, become JSON lines with the fields that data/labelled/ reads by default.
+
+    Args:
+      source: the file.
+      examples: its examples.
+      chosen: result of `held_out`.
+      has_header: whether the first row of a table has the names of the columns.
+      folder: folder of the parts.
+    """
+    is_json = has_objects(source)
+    if isinstance(examples[0], TextExample | ChoiceExample):
+        rows = [row for _, row in read_rows(source, Counter(), has_header)]
+    elif isinstance(examples[0], TaggedExample) and is_json:
+        rows = [row for _, row in read_objects(source, Counter())]
+    else:
+        is_json, rows = True, list(map(_to_object, examples))
+    os.makedirs(folder, exist_ok=True)
+    paths = []
+    for name, side in ((TRAIN, False), (EVALUATE, True)):
+        part = [row for row, held in zip(rows, chosen, strict=True) if held is side]
+        path = os.path.join(folder, f"{name}.{'jsonl' if is_json else 'csv'}")
+        write_text(path, _objects(part) if is_json else _table(part, has_header))
+        paths.append(path)
+    return paths[0], paths[1]
+
+
+def _objects(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _table(rows: Sequence[dict[Any, Any]], has_header: bool) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if has_header:
+        writer.writerow(rows[0])
+    writer.writerows(row.values() for row in rows)
+    return text.getvalue()
+
+
+def _to_object(example: _Example) -> dict[str, Any]:
+    if isinstance(example, Question):
+        answers = [{"text": text, "answer_start": start} for text, start in example.answers]
+        fields = {"id": example.id, "question": example.question, "context": example.context}
+        return fields | {"answers": answers, "is_impossible": example.is_impossible}
+    assert isinstance(example, TaggedExample)
+    fields = {"id": example.id, "tokens": example.words, "tags": example.tags}
+    return fields | {"document": example.document}
+
+
+def _groups(examples: Sequence[_Example]) -> list[str]:
+    """Returns for each example what those that stay together have in common."""
+    documents = {example.document for example in examples if isinstance(example, TaggedExample)}
+    groups = []
+    for example in examples:
+        if isinstance(example, TextExample):
+            groups.append(f"{example.text_a}\t{example.text_b or ''}")
+        elif isinstance(example, TaggedExample):
+            has_documents = len(documents) >= _FEWEST
+            groups.append(str(example.document) if has_documents else " ".join(example.words))
+        else:
+            groups.append(example.context)
+    return groups
+
+
+def _strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
+    """Returns the stratum of each example: its rarest label, or the tenth of its number."""
+    labels = list(map(_labels, examples))
+    if are_numbers:
+        values = [float(names[0]) for names in labels]
+        order = sorted(range(len(values)), key=values.__getitem__)
+        strata: list[Any] = [0] * len(values)
+        for place, number in enumerate(order):
+            strata[number] = 10 * place // len(values)
+        return strata
+    counts = Counter(name for names in labels for name in names)
+    return [min(names, key=lambda name: (counts[name], name), default="") for names in labels]
+
+
+def _labels(example: _Example) -> Sequence[str]:
+    """Returns the labels of an example; of a sentence, the types of its entities."""
+    if isinstance(example, TextExample):
+        return example.labels or ()
+    if isinstance(example, TaggedExample):
+        return sorted({tag[2:] or tag for tag in example.tags or () if tag != "O"})
+    return (str(example.is_impossible),) if isinstance(example, Question) else ()
+
+
+def _hash(group: str, seed: int) -> str:
+    return hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,130 @@
+"""From a file and a model to the configuration of a run, with the reason for each choice."""
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_jax.config import experiments, recipe
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.overrides import set_fields
+from bert_jax.config.run import RunConfig
+from bert_jax.data import init_from
+from bert_jax.data.labelled.detection import TASKS, Detection, detect
+from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.split import held_out, write_split
+from bert_jax.formats.huggingface import pooling_of
+from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.training.run import make_task_data
+
+# Share of the training file that is held out where there is no file to evaluate on.
+HELD_OUT = 0.1
+# A maximum length in tokens.
+_FITS_ANY_MODEL = 8
+# Examples that are tokenized to choose the maximum length.
+_MAX_MEASURED = 2000
+# Folder of the workdir with the two parts.
+_SPLIT = "split"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A run that is ready to train.
+
+    Attributes:
+      config: its configuration.
+      lines: what was found out and chosen, for the user.
+    """
+
+    config: RunConfig
+    lines: tuple[str, ...]
+
+
+def plan_finetuning(
+    model: str,
+    train: str,
+    evaluate: str,
+    task: str,
+    workdir: str,
+    given: Mapping[str, Any],
+) -> Plan:
+    """Plans the fine-tuning of a model on a file of labelled examples.
+
+    The task and the columns follow from the file, the recipe from the encoder and the number of
+    examples (bert_jax.config.recipe). Without a file to evaluate on, a part of the training file is
+    held out, and both parts are written to the workdir.
+
+    Args:
+      model: folder of a workdir, or of another program's model.
+      train: file to train on.
+      evaluate: file to evaluate on; "": a part of `train`.
+      task: one of `detection.TASKS`; "": what the file is for.
+      workdir: folder of the new run.
+      given: values or texts of fields that the user sets, by dotted name; they are kept.
+
+    Raises:
+      UserError: the file is for none of the tasks, or the model or a field cannot be used.
+    """
+    found = detect(train, given, task)
+    config = experiments.load(found.config)
+    usual_length = config.max_length
+    config.update_from_flattened_dict({"init_from": model, "data.train": train})
+    chosen = {name: value for name, value in found.fields.items() if name not in given}
+    config.update_from_flattened_dict({"data.eval": evaluate or train} | chosen)
+    config.max_length = _FITS_ANY_MODEL  # until the model is known
+    set_fields(config, given)
+    explicit = {"init_from", "data.train", "data.eval", *chosen, *given}
+    resolved = init_from.resolve(config.to_dict(), explicit, workdir)
+    assert isinstance(resolved, FinetuningConfig)
+    lines = list(_describe(found))
+
+    examples = list(make_task_data(resolved).read(train, Counter(), labelled=True))
+    if not evaluate:
+        are_numbers = resolved.head.problem_type == "regression"
+        parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
+        has_header = not resolved.data.text_a.isdecimal()
+        train, evaluate = write_split(
+            train, examples, parts, has_header, os.path.join(workdir, _SPLIT)
+        )
+        config.update_from_flattened_dict({"data.train": train, "data.eval": evaluate})
+        lines.append(
+            f"held out   {sum(parts):,} of {len(parts):,} examples, stratified, for the evaluation:"
+            f" {evaluate} (--evaluate=FILE names another)"
+        )
+        examples = examples[: len(parts) - sum(parts)]
+    encoder = resolved.model.to_dict()
+    lengths = _lengths(resolved, examples) if found.config == "classification" else []
+    settings = recipe.finetuning_recipe(encoder, len(examples))
+    settings |= recipe.length_recipe(encoder, usual_length, lengths)
+    if pooling := pooling_of(model):
+        settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
+        settings["head.pooler"] = (False, "sentence-transformers has none")
+    settings = {name: settings[name] for name in settings if name not in given}
+    config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
+    lines += recipe.describe(settings)
+    resolved = init_from.resolve(config.to_dict(), explicit | set(settings), workdir)
+    return Plan(resolved, tuple(lines))
+
+
+def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[int]:
+    """Returns the lengths of some of the examples in tokens, special tokens included."""
+    tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
+    some = examples[:: max(1, len(examples) // _MAX_MEASURED)]
+    return [
+        2
+        + len(tokenizer.encode(e.text_a))
+        + (1 + len(tokenizer.encode(e.text_b)) if e.text_b else 0)
+        for e in some
+    ]
+
+
+def default_workdir(train: str) -> str:
+    """Returns the folder of a run on a file, if the user names none."""
+    return os.path.join("runs", os.path.basename(train).split(".")[0])
+
+
+def _describe(found: Detection) -> Iterator[str]:
+    yield f"task       {found.task}: {found.what}"
+    others = "|".join(name for name in TASKS if name != found.task)
+    yield f"           others: --task={others}; columns: --config.data.text_a, text_b, label"

@@ -1,0 +1,52 @@
+"""Fine-tunes a model on a file of labelled examples.
+
+    python -m bert_jax finetune train.csv --model=MODEL
+    python -m bert_jax finetune train.csv --model=MODEL --evaluate=dev.csv --workdir=DIR
+    python -m bert_jax finetune train.conll --model=MODEL --config.epochs=5
+
+The file is a table (CSV, TSV, JSON lines) with a column of texts and one of labels, words with tags
+(CoNLL, JSON lines), or questions (SQuAD). Its task, columns and kind of labels are found out and
+printed, and so are the settings, which follow from the model and the number of examples, with their
+reasons. Without --evaluate, a stratified tenth of the file is held out. MODEL is a workdir, or a
+folder of Hugging Face, google-research/bert, bilm-tf or OpenAI. The same command continues a run
+that was stopped.
+"""
+
+import argparse
+
+from bert_jax.files.errors import UserError
+from bert_jax.tools.cli.command_line import CACHE, OVERRIDES, Flag
+from bert_jax.tools.cli.train import train_and_report
+
+FLAGS = (
+    Flag("TRAIN", "", "file of labelled examples"),
+    Flag("model", "", "Folder of the model to start from.", missing="a workdir, or a model folder"),
+    Flag("evaluate", "", "File to evaluate on (default: a tenth of the training file)."),
+    Flag("task", "", "classification, regression, ... (default: what the file is for)."),
+    Flag("workdir", "", "Folder of the run (default: runs/ and the name of the file)."),
+    CACHE,
+    OVERRIDES,
+)
+
+
+def run(flags: argparse.Namespace) -> None:
+    from bert_jax.devices import allocator, compilation_cache
+
+    allocator.keep_freed_memory()
+    compilation_cache.use(flags.compilation_cache)
+    from bert_jax.plans import default_workdir, plan_finetuning
+    from bert_jax.tools.doctor.data import check_labelled
+    from bert_jax.training.open import open_run
+
+    workdir = flags.workdir or default_workdir(flags.train)
+    plan = plan_finetuning(
+        flags.model, flags.train, flags.evaluate, flags.task, workdir, flags.overrides
+    )
+    print(*plan.lines, sep="\n", flush=True)
+    for finding in check_labelled(open_run(plan.config, workdir)):
+        if finding.level == "problem":
+            raise UserError(f"{finding.what} {finding.fix}")
+        if finding.level != "ok":
+            print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
+    train_and_report(plan.config, workdir)
+    print(f"use it: python -m bert_jax predict --workdir={workdir} --input=FILE --output=FILE")

@@ -1,0 +1,66 @@
+"""Settings of fine-tuning that follow from the encoder and the data."""
+
+import pytest
+
+from bert_jax.config.encoders import BertConfig, GptConfig
+from bert_jax.config.recipe import describe, finetuning_recipe, length_recipe
+
+
+def values(recipe):
+    return {name: value for name, (value, _) in recipe.items()}
+
+
+@pytest.mark.parametrize(
+    "size, lowest, highest",
+    [
+        (1024, 2e-5, 5e-5),
+        (768, 2e-5, 5e-5),
+        (512, 3e-5, 3e-4),
+        (256, 3e-5, 3e-4),
+        (128, 3e-5, 3e-4),
+    ],
+)
+def test_the_rate_is_in_the_published_range(size, lowest, highest):
+    """Devlin et al. 2019 for Base and Large, Turc et al. 2019 for the smaller ones."""
+    model = BertConfig(hidden_size=size, num_heads=2).to_dict()
+    assert lowest <= values(finetuning_recipe(model, 1000))["optimizer.learning_rate"] <= highest
+
+
+@pytest.mark.parametrize(
+    "examples, batch, epochs",
+    [(100, 16, 20), (1000, 16, 16), (10_000, 32, 4), (100_000, 32, 3)],
+)
+def test_small_files_are_read_more_often(examples, batch, epochs):
+    found = values(finetuning_recipe(BertConfig().to_dict(), examples))
+    assert (found["global_batch_size"], found["epochs"]) == (batch, epochs)
+
+
+def test_the_first_token_is_read_only_where_it_was_trained():
+    with_pairs, without = (
+        values(finetuning_recipe(BertConfig(next_sentence=has).to_dict(), 1000))
+        for has in (True, False)
+    )
+    assert "head.pool" not in with_pairs
+    assert (without["head.pool"], without["head.pooler"]) == ("mean", False)
+
+
+def test_published_recipes_are_kept():
+    assert "optimizer.learning_rate" not in finetuning_recipe(GptConfig().to_dict(), 1000)
+
+
+@pytest.mark.parametrize(
+    "lengths, limit, expected",
+    [([10] * 100, 512, 128), ([10] * 99 + [400], 512, 128), ([10] * 98 + [140] * 2, 512, 192),
+     ([900], 512, 512), ([900], 8192, 512), ([90], 64, 64), ([], 512, 128)],
+)  # fmt: skip
+def test_the_length_covers_nearly_all_texts(lengths, limit, expected):
+    model = {"max_position_embeddings": limit}
+    assert values(length_recipe(model, 128, lengths)) == {"max_length": expected}
+
+
+def test_each_setting_is_described_with_its_reason():
+    lines = list(describe({"epochs": (3.0, "many examples"), "max_length": (64, "short texts")}))
+    assert lines == [
+        "recipe     epochs=3.0: many examples",
+        "           max_length=64: short texts",
+    ]

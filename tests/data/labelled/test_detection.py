@@ -1,0 +1,136 @@
+"""What a file of labelled examples is for, by names and by content."""
+
+import json
+
+import pytest
+
+from bert_jax.data.labelled.detection import detect
+from bert_jax.files.errors import UserError
+
+CONLL = "EU B-ORG\nrejects O\n\nPeter B-PER\nspoke O\n"
+POS = "the DT\ndog NN\n\nruns VB\nhome NN\n"
+SQUAD = {"data": [{"title": "t", "paragraphs": [{"context": "c", "qas": []}]}]}
+WORDS = {"tokens": ["EU", "won"], "ner_tags": ["B-ORG", "O"]}
+
+
+def objects(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def csv(header, rows, times=8):
+    return "\n".join([header, *rows * times]) + "\n"
+
+
+def found(detection, *names):
+    """Returns the task and the values of fields."""
+    return detection.task, *(detection.fields.get(name) for name in names)
+
+
+COLUMNS = ("data.text_a", "data.text_b", "data.label")
+LONG, SHORT = "a long story about the sea", "it ended well in the harbour"
+
+
+@pytest.mark.parametrize(
+    "name, content, expected",
+    [
+        ("a.csv", csv("review,stars", [f"{LONG},5", f"{SHORT},1"]), ("review", "", "stars")),
+        ("a.csv", csv("text;label", [f"{LONG};x", f"{SHORT};y"]), ("text", "", "label")),
+        ("a.tsv", csv("premise\thypothesis\tlabel", ["a b\tc d\tx", "e\tf\ty"]),
+         ("premise", "hypothesis", "label")),
+        # no usual names: the longest texts, and what repeats
+        ("a.csv", csv("nr,what,kind", [f"1,{LONG},x", f"2,{SHORT},y"]), ("what", "", "kind")),
+        # another text is the second one of a pair
+        ("a.tsv", "question\tparagraph\tlabel\n" + "".join(
+            f"What of {i}?\t{LONG} {i}\t{'yn'[i % 2]}\n" for i in range(8)),
+         ("question", "paragraph", "label")),
+        # no header
+        ("a.tsv", csv(f"{LONG}\tgood", [f"{SHORT}\tbad", f"{LONG}!\tgood"]), ("0", "", "1")),
+        ("a.csv", csv(f"pos,{LONG}", [f"neg,{SHORT}", f"pos,{LONG}!"]), ("1", "", "0")),
+        ("a.jsonl", objects(*[{"text": LONG, "label": "x"}, {"text": SHORT, "label": "y"}] * 4),
+         ("text", "", "label")),
+    ],
+)  # fmt: skip
+def test_columns_of_tables_are_found(tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.write_text(content)
+    assert found(detect(str(path), {}), *COLUMNS) == ("classification", *expected)
+
+
+@pytest.mark.parametrize(
+    "labels, task, fields",
+    [
+        (["good", "bad"], "classification", {"metrics": ("accuracy", "macro_f1")}),
+        (["good"] * 5 + ["bad"], "classification", {"metrics": ("macro_f1", "accuracy")}),
+        (["1", "2", "3", "4", "5"], "classification", {"head.problem_type": "single"}),
+        (["0.5", "1.5", "3"], "regression", {"metrics": ("pearson", "spearman")}),
+        (list(map(str, range(40))), "regression", {"head.problem_type": "regression"}),
+        (["sea,love", "love", "sea,war", "war", "war,love"], "multi_label",
+         {"data.label_separator": ",", "head.problem_type": "multi"}),
+    ],
+)  # fmt: skip
+def test_the_kind_of_labels_follows_from_their_values(tmp_path, labels, task, fields):
+    path = tmp_path / "a.tsv"
+    rows = [f"text {number} of many words\t{label}" for number, label in enumerate(labels * 4)]
+    path.write_text("\n".join(["text\tlabel", *rows]))
+    detection = detect(str(path), {})
+    assert detection.task == task
+    assert fields.items() <= detection.fields.items()
+
+
+def test_columns_of_zeros_and_ones_are_several_labels(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(csv("id,comment_text,toxic,rude", [f"1,{LONG},0,1", f"2,{SHORT},0,0"]))
+    detection = detect(str(path), {})
+    assert found(detection, "data.text_a", "data.label", "data.id") == (
+        "multi_label", "comment_text", "toxic,rude", "id",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, content, expected",
+    [
+        ("a.conll", CONLL, ("tagging", None, None)),
+        ("a.txt", CONLL.replace(" ", "\t"), ("tagging", None, None)),
+        ("a.conll", POS, ("tagging", None, False)),
+        ("a.jsonl", objects(WORDS), ("tagging", "ner_tags", None)),
+        ("a.json", json.dumps(SQUAD, indent=1), ("span", None, None)),
+        ("a.jsonl", objects({"question": "q", "context": "c", "answers": []}),
+         ("span", None, None)),
+        ("a.csv", csv("sent1,sent2,ending0,ending1,label", ["a,b,c,d,0", "a,b,c,d,1"]),
+         ("multiple_choice", "label", None)),
+    ],
+)  # fmt: skip
+def test_other_tasks_are_known_by_the_form_of_their_files(tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.write_text(content)
+    assert found(detect(str(path), {}), "data.label", "head.entities") == expected
+
+
+def test_what_the_user_says_decides(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(csv("text,label,stars", [f"{LONG},x,1", f"{SHORT},y,5"]))
+    detection = detect(str(path), {"data.label": "stars"}, "regression")
+    assert found(detection, "data.text_a", "data.label") == ("regression", "text", "stars")
+    assert detect(str(path), {"data.text_a": "label"}).fields["data.text_a"] == "label"
+
+
+@pytest.mark.parametrize(
+    "content, given, task, message",
+    [
+        ("text,label\n" + "".join(f"t {i},l{i}\n" for i in range(9)), {}, "",
+         "'label' has 9 different values in 9 rows, so it is no column of labels"),
+        ("text,what\n" + "".join(f"t {i},w{i} x\n" for i in range(9)), {}, "",
+         "no column of labels among 'text', 'what': name it with data.label"),
+        ("text,label\na,x\nb,y\n", {}, "regression", "'x' in 'label' is not a number"),
+        ("text,label\na,x\nb,y\n", {}, "tagging", "is not for task='tagging': it has text 'text'"),
+        ("text,label\na,x\nb,y\n", {}, "ner", "Unknown task 'ner'. Available: classification,"),
+        ("text,label\na,x\nb,y\n", {"data.label": "stars"}, "", "has no column 'stars'"),
+        ("text,label\n", {}, "", "has no examples"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_found_out_is_one_clear_line(tmp_path, content, given, task, message):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(UserError) as error:
+        detect(str(path), given, task)
+    assert message in str(error.value) and "\n" not in str(error.value)
