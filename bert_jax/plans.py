@@ -14,7 +14,11 @@ from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.split import held_out, write_split
+from bert_jax.files.atomic import write_bytes
+from bert_jax.files.buckets import local
+from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.huggingface import pooling_of
+from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.run import make_task_data
 
@@ -73,8 +77,10 @@ def plan_finetuning(
     chosen = {name: value for name, value in found.fields.items() if name not in given}
     config.update_from_flattened_dict({"data.eval": evaluate or train} | chosen)
     config.max_length = _FITS_ANY_MODEL  # until the model is known
+    config.data.vocab = own_vocabulary(model, workdir)
     set_fields(config, given)
     explicit = {"init_from", "data.train", "data.eval", *chosen, *given}
+    explicit |= {"data.vocab"} if config.data.vocab else set()
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)
     assert isinstance(resolved, FinetuningConfig)
     lines = list(_describe(found))
@@ -95,9 +101,10 @@ def plan_finetuning(
         examples = examples[: len(parts) - sum(parts)]
     encoder = resolved.model.to_dict()
     lengths = _lengths(resolved, examples) if found.config == "classification" else []
-    settings = recipe.finetuning_recipe(encoder, len(examples))
+    pools = find_task(resolved.task).pools
+    settings = recipe.finetuning_recipe(encoder, len(examples), pools)
     settings |= recipe.length_recipe(encoder, usual_length, lengths)
-    if pooling := pooling_of(model):
+    if pools and (pooling := pooling_of(model)):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
     settings = {name: settings[name] for name in settings if name not in given}
@@ -117,6 +124,23 @@ def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[
         + (1 + len(tokenizer.encode(e.text_b)) if e.text_b else 0)
         for e in some
     ]
+
+
+def own_vocabulary(model: str, workdir: str) -> str:
+    """Writes the vocabulary of a model that has it in tokenizer.json only, and returns its path.
+
+    "" if the model has a file of its own, which the run copies to the workdir.
+    """
+    path = local(model)
+    if format_of(path) == "workdir":
+        return ""
+    vocabulary = open_checkpoint(path).vocabulary
+    if vocabulary.path:
+        return ""
+    os.makedirs(workdir, exist_ok=True)
+    path = os.path.join(workdir, vocabulary.copy_name)
+    write_bytes(path, vocabulary.content)
+    return path
 
 
 def default_workdir(train: str) -> str:

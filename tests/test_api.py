@@ -260,6 +260,18 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
     assert ours == commands
 
 
+def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
+    pytest.importorskip("safetensors")
+    model.export("huggingface", tmp_path / "exported")
+    (tmp_path / "exported/vocab.txt").unlink()
+    plan = bert_jax.plans.plan_finetuning(
+        str(tmp_path / "exported"), str(files / "train.tsv"), "", "", str(tmp_path / "run"), {}
+    )
+    written = pathlib.Path(plan.config.data.vocab)
+    assert written == tmp_path / "run/vocab.txt"
+    assert written.read_text() == (files / "vocab.txt").read_text()
+
+
 def test_a_model_computes_in_the_requested_dtype(model):
     rounded = bert_jax.load(model.folder, dtype="bfloat16")
     assert rounded.config.dtype == "bfloat16"

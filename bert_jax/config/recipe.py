@@ -34,12 +34,13 @@ _WHOLE = 0.99
 _WITH_RECIPE = ("gpt", "elmo")
 
 
-def finetuning_recipe(model: Mapping[str, Any], examples: int) -> Recipe:
+def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> Recipe:
     """Returns the settings for fine-tuning an encoder.
 
     Args:
       model: the fields of `config.model`.
       examples: number of training examples.
+      pools: whether the head reads one vector of each text.
     """
     batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
@@ -63,7 +64,7 @@ def finetuning_recipe(model: Mapping[str, Any], examples: int) -> Recipe:
         "optimizer.schedule": ("linear", "to 0"),
         "optimizer.warmup": ("10%", "Devlin et al. 2019"),
     }
-    if not model.get("next_sentence") and model.get("attention_pattern") != "causal":
+    if pools and not model.get("next_sentence") and model.get("attention_pattern") != "causal":
         recipe |= {
             "head.pool": ("mean", "the encoder's first token was not trained to sum up the text"),
             "head.pooler": (False, "there is no trained pooler"),

@@ -74,16 +74,17 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
         vocab = find_vocabulary(path)
         if not vocab:
             raise UserError(f"config.init_from={path} holds no vocab.txt or vocab.model.")
+        tokenizer = load_tokenizer(vocab, lowercase)
     else:
         checkpoint = open_checkpoint(path)
         model, lowercase = checkpoint.model, checkpoint.lowercase
-        vocab = checkpoint.vocabulary.path
+        vocab = checkpoint.vocabulary.path or fields["data.vocab"] * ("data.vocab" in explicit)
         if not vocab:
             raise UserError(
                 f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"
                 " python -m bert_jax convert from_hf, and use the new workdir as init_from."
             )
-    tokenizer = load_tokenizer(vocab, lowercase)
+        tokenizer = checkpoint.tokenizer()
     if "data.vocab" in explicit:
         _check_same_vocabulary(fields, tokenizer, vocab)
     found = {

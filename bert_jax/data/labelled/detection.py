@@ -53,7 +53,7 @@ _MAX_GRADES = 10
 # A column of labels repeats them: distinct values for each row.
 _MAX_DISTINCT = 0.5
 # Characters of a text, in the mean; shorter ones are names or titles.
-_MIN_PROSE = 20
+_MIN_PROSE = 25
 # A header's cells are names: they are short.
 _MAX_NAME = 40
 # Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
@@ -239,8 +239,8 @@ def _texts(
 
 
 def _is_prose(values: Sequence[Any], mean_length: float) -> bool:
-    distinct = len(_strings(values)) > _MAX_DISTINCT * len(values)
-    return distinct and mean_length >= _MIN_PROSE and not any(map(_is_number, _strings(values)))
+    distinct = _strings(values)
+    return mean_length >= _MIN_PROSE and len(distinct) > 2 and not any(map(_is_number, distinct))
 
 
 def _label(path: str, columns: Mapping[Any, list[Any]], texts: Sequence[Any]) -> Any:

@@ -1,8 +1,8 @@
 """Holds out a part of a labelled file, where there is no file to evaluate on.
 
 The part is stratified: each class, entity type or tenth of the numbers has its share. Examples with
-the same text, sentences of one document and questions about one context stay on one side, so that
-what is held out is new. Which examples are held out depends on their text and the seed, not on
+the same (first) text, sentences of one document and questions about one context stay on one side,
+so that what is held out is new. Which ones are held out depends on their text and the seed, not on
 their order in the file.
 """
 
@@ -127,17 +127,19 @@ def _to_object(example: _Example) -> dict[str, Any]:
 
 def _groups(examples: Sequence[_Example]) -> list[str]:
     """Returns for each example what those that stay together have in common."""
-    documents = {example.document for example in examples if isinstance(example, TaggedExample)}
-    groups = []
-    for example in examples:
-        if isinstance(example, TextExample):
-            groups.append(f"{example.text_a}\t{example.text_b or ''}")
-        elif isinstance(example, TaggedExample):
-            has_documents = len(documents) >= _FEWEST
-            groups.append(str(example.document) if has_documents else " ".join(example.words))
-        else:
-            groups.append(example.context)
-    return groups
+    first, rest = zip(*map(_parts, examples), strict=True)
+    if len(set(first)) >= _FEWEST:  # otherwise they would be too coarse
+        return list(first)
+    return list(map("\t".join, zip(first, rest, strict=True)))
+
+
+def _parts(example: _Example) -> tuple[str, str]:
+    """Returns the text, document or context of an example, and what else it has."""
+    if isinstance(example, TextExample):
+        return example.text_a, example.text_b or ""
+    if isinstance(example, TaggedExample):
+        return str(example.document), " ".join(example.words)
+    return example.context, example.question if isinstance(example, Question) else example.start
 
 
 def _strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:

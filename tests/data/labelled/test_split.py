@@ -44,10 +44,12 @@ def test_the_order_of_the_file_does_not_matter():
 
 def test_equal_texts_contexts_and_documents_stay_together():
     same = [TextExample("", "", f"text {i // 4}", None, (str(i // 4 % 2),)) for i in range(400)]
+    pairs = [TextExample("", "", f"text {i // 4}", f"{i}", (str(i % 2),)) for i in range(400)]
     asked = [Question("", str(i), f"q {i}", f"context {i // 5}") for i in range(200)]
     tagged = [TaggedExample("", str(i), (str(i),), ("O",), i // 3) for i in range(120)]
     for examples, key in (
         (same, lambda e: e.text_a),
+        (pairs, lambda e: e.text_a),
         (asked, lambda e: e.context),
         (tagged, lambda e: e.document),
     ):
@@ -57,6 +59,11 @@ def test_equal_texts_contexts_and_documents_stay_together():
             sides.setdefault(key(example), set()).add(held)
         assert all(len(side) == 1 for side in sides.values())
         assert 0.05 <= sum(chosen) / len(chosen) <= 0.15
+
+
+def test_few_contexts_are_split_themselves():
+    asked = [Question("", str(i), f"question {i}", f"context {i % 3}") for i in range(60)]
+    assert sum(held_out(asked, 0.1, 0)) == 6
 
 
 def test_a_rare_entity_type_is_held_out_too():
