@@ -24,8 +24,9 @@ class DataConfig(Group):
     # How lines form sentences: `sentences` (one per line, the released code's form), `paragraphs`
     # (one per line, split into sentences), `wrapped` (paragraphs that end at a blank line).
     line_format: str = setting("paragraphs", choices=("sentences", "paragraphs", "wrapped"))
-    # What ends a document of `text:`.
-    document_separator: str = setting("blank_line", choices=("blank_line", "file"))
+    # What ends a document of `text:`: a `blank_line`, the end of a `line` (of wrapped text, of a
+    # paragraph), or the end of a `file`.
+    document_separator: str = setting("blank_line", choices=("blank_line", "line", "file"))
     # Field with the text, in `jsonl:` and `tfds:`.
     field: str = setting("text")
     # Language of the rules for sentence boundaries (ISO 639-1).

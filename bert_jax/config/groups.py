@@ -106,6 +106,8 @@ class EvalConfig(Group):
 
     # Duration between two evaluations; "0": none but the last.
     every: str = setting("10000", check=parse_duration, free=True)
+    # Whether the initial parameters are evaluated too, as step 0.
+    at_start: bool = setting(False, free=True)
     # Pre-training: batches of the held-out split to evaluate; 0: all. (Of labelled examples all are
     # evaluated.)
     max_batches: int = setting(0, minimum=0, free=True)

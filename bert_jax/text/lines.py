@@ -206,7 +206,8 @@ def make_documents(
 
     Args:
       lines: without their ends.
-      config: `line_format`, and the `language` of the rules that split sentences.
+      config: `line_format`, the `language` of the rules that split sentences, and whether each line
+        is a document (`document_separator`).
       one_document: all lines are one document; else a line of white space ends a document.
       counts: `cut_documents` and `cut_paragraphs` count the cuts through overlong ones.
     """
@@ -215,7 +216,8 @@ def make_documents(
         lines = _unwrapped(lines, joint, counts)
     document, size = [], 0
     for line in map(str.strip, lines):
-        if not line and not one_document and document:
+        ends = not line or config.document_separator == "line"
+        if ends and not one_document and document:
             yield document
             document, size = [], 0
         is_sentence = line and config.line_format == "sentences"

@@ -65,14 +65,14 @@ def make_source(config: DataConfig) -> Source:
     kind, _, argument = config.source.partition(":")
     match kind:
         case "text":
-            if config.line_format == "wrapped" and config.document_separator != "file":
+            if config.line_format == "wrapped" and config.document_separator == "blank_line":
                 raise UserError(
-                    "data.line_format=wrapped needs data.document_separator=file, since blank lines"
-                    " end paragraphs."
+                    "data.line_format=wrapped needs data.document_separator=file or line, since"
+                    " blank lines end paragraphs."
                 )
-            return TextFiles(_find_files(argument), config)
+            return TextFiles(find_files(argument), config)
         case "jsonl":
-            return JsonLines(_find_files(argument), config)
+            return JsonLines(find_files(argument), config)
         case "tfds":
             return TfdsText(argument, config)
         case "installed_docs":
@@ -142,8 +142,12 @@ class TextFiles:
         }
 
     def _may_cut_after(self) -> Callable[[bytes], bool] | None:
+        if self.config.document_separator == "file":
+            return None
+        if self.config.document_separator == "line" and self.config.line_format != "wrapped":
+            return lambda line: True
         # A line of white space beyond ASCII ends a document too, but files are not cut there.
-        return None if self.config.document_separator == "file" else lambda line: not line.strip()
+        return lambda line: not line.strip()
 
     def _read_range(self, part: FileRange, counts: Counter) -> Iterator[Document]:
         lines = read_lines(part, BadText(self.config.on_bad_text, counts, part.place))
@@ -190,8 +194,12 @@ class JsonLines(TextFiles):
         return None
 
 
-def _find_files(globs: str) -> tuple[str, ...]:
-    """Returns the files that match, each once, at its first match."""
+def find_files(globs: str) -> tuple[str, ...]:
+    """Returns the files that match globs, separated by commas, each once, at its first match.
+
+    Raises:
+      UserError: no file matches one of them.
+    """
     paths = []
     for pattern in map(str.strip, globs.split(",")):
         matches = glob.glob(os.path.expanduser(local(pattern)), recursive=True)

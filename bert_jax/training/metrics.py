@@ -66,10 +66,11 @@ class MetricsFile:
         """Opens the file of a run that continues after `first_step` steps.
 
         Lines of later steps, which the run wrote after its last checkpoint, are removed: they will
-        be written again.
+        be written again. So are those of step 0, before the first step.
         """
         path = pathlib.Path(workdir, "metrics.jsonl")
-        kept = [row for row in read_metrics(workdir) if row["step"] <= first_step]
+        rows = read_metrics(workdir) if first_step else []
+        kept = [row for row in rows if row["step"] <= first_step]
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
         # "speed" of the last line that has it; empty if there is none.
         self.last_speed: dict[str, float] = next(
@@ -98,9 +99,18 @@ class MetricsFile:
 
 
 def read_evaluations(workdir: str, step: int) -> list[dict[str, Any]]:
-    """Returns the evaluations of a run up to a step, in order."""
-    rows = read_metrics(workdir)
-    return [row for row in rows if row["split"] == "validation" and row["step"] <= step]
+    """Returns the evaluations of a run after its first step and up to `step`, in order."""
+    return [row for row in _evaluations(workdir) if 0 < row["step"] <= step]
+
+
+def read_first_evaluation(workdir: str) -> dict[str, float]:
+    """Returns the metrics before the first step (`config.eval.at_start`); {} without them."""
+    row = next((row for row in _evaluations(workdir) if row["step"] == 0), {})
+    return {name: value for name, value in row.items() if isinstance(value, float)}
+
+
+def _evaluations(workdir: str) -> list[dict[str, Any]]:
+    return [row for row in read_metrics(workdir) if row["split"] == "validation"]
 
 
 def read_metrics(workdir: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import loss_names
 from bert_jax.training import feed, metrics
+from bert_jax.training.evaluate import Evaluator
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
@@ -52,9 +53,13 @@ class Reporter:
             before = self._file.last_speed
         self._clock = Clock(before.get("seconds", 0.0), int(before.get("tokens", 0)))
 
-    def begin(self, phase: Phase) -> None:
-        """Starts a phase."""
+    def begin(self, phase: Phase, state: TrainState, evaluate: Evaluator | None) -> None:
+        """Starts a phase; with `eval.at_start`, first evaluates the parameters of step 0."""
         self._phase = phase
+        if self._run.config.eval.at_start and evaluate and not int(state.step):
+            self.pause()
+            evaluation = evaluate(state.params)
+            self.report_evaluation(0, evaluation, is_last=False, is_chosen=False)
         self._clock.read()
         self._waited = 0.0
 

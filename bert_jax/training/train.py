@@ -158,7 +158,7 @@ def train_phase(
     if step == phase.first_step:  # new phase: reset the carry
         carry = init_carry(run.task_at(phase), run.mesh, phase.batch_size)
         state = dataclasses.replace(state, carry=carry)
-    reporter.begin(phase)
+    reporter.begin(phase, state, evaluate)
     with Prefetcher(lambda: training_batches(run, phase, step)) as batches:
         for batch in batches:
             # -------------------------------------------------------- step

@@ -14,6 +14,7 @@
                                                                  corpus/test_streams
     held-out documents share no text with those trained on       corpus/test_documents
     packed and plain rows have the same examples                 corpus/test_packing
+    the form of a text is found out                              text/test_form
     packed labelled rows have the same losses and gradients      labelled/test_packed
     phrases are units, longest first from the left               text/test_lexicon
     rows store the units of phrases, statistics count them       corpus/test_phrases

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from bert_jax.devices import processes
@@ -10,7 +11,7 @@ from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
 from bert_jax.training.listener import Listeners
 from bert_jax.training.train import train
-from tests.resuming import StopAfter, assert_same_run, assert_same_state, train_until
+from tests.resuming import StopAfter, assert_same_run, assert_same_state, metrics_of, train_until
 
 
 # After the first step; at a report and an evaluation; before and after the change of the phase.
@@ -55,6 +56,7 @@ MODERN = {
     "phases": ((32, 1.0),),
     "data__dir": "",  # of other sequence lengths than those of the other runs
     "steps": 8,
+    "eval__at_start": True,
 }
 
 
@@ -64,6 +66,10 @@ def test_a_modern_encoder_resumes_on_a_mesh(make_run):
     train_until(5, run.config, run.workdir)
     train(run.config, str(run.workdir))
     assert_same_run(run.workdir, whole.workdir)
+    # eval.at_start: before the first step, every one of the 96 words is as likely.
+    first = metrics_of(whole.workdir)[0]
+    assert (first["step"], first["split"]) == (0, "validation")
+    assert first["loss"] == pytest.approx(np.log(96), abs=0.1)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(

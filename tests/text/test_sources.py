@@ -138,13 +138,23 @@ def test_globs_are_recursive_sorted_and_take_each_file_once(tmp_path):
             {"line_format": "wrapped", "document_separator": "file"},
             [["Mr. Low went.", "He ran.", "Once more."]],
         ),
+        (
+            "Mr. Low went.  He ran!\n\nOnce more.\nAn end.",
+            {"line_format": "paragraphs", "document_separator": "line"},
+            [["Mr. Low went.", "He ran!"], ["Once more."], ["An end."]],
+        ),
+        (
+            "Mr.\n  Low\nwent. He\nran.\n\n\nOnce\nmore.",
+            {"line_format": "wrapped", "document_separator": "line"},
+            [["Mr. Low went.", "He ran."], ["Once more."]],
+        ),
         (  # without spaces
             "今天天气很好。我们去\n公园吧!你说呢?\n",
             {"line_format": "wrapped", "document_separator": "file", "language": "zh"},
             [["今天天气很好。", "我们去公园吧!", "你说呢?"]],
         ),
     ],
-    ids=["paragraphs", "wrapped", "Chinese"],
+    ids=["paragraphs", "wrapped", "lines", "wrapped paragraphs", "Chinese"],
 )
 def test_lines_are_joined_and_split_into_sentences(text, changes, expected, tmp_path):
     assert read(write(tmp_path / "a.txt", text), **changes)[0] == expected

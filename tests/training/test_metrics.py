@@ -42,7 +42,7 @@ def test_the_loss_is_the_sum_of_its_terms():
 def write(folder, first_step, *steps):
     file = MetricsFile(str(folder), first_step)
     for step in steps:
-        file.write(step, "train", {"loss": 1 / step}, {"tokens_per_second": 5.0})
+        file.write(step, "train", {"loss": 1 / max(1, step)}, {"tokens_per_second": 5.0})
     file.close()
 
 
@@ -58,6 +58,9 @@ def test_resuming_from_a_checkpoint_writes_no_step_twice(tmp_path):
     write(tmp_path, 0, 1, 2, 3, 4)
     write(tmp_path, 2, 3, 4, 5)
     assert [row["step"] for row in read_metrics(str(tmp_path))] == [1, 2, 3, 4, 5]
+    write(tmp_path, 0, 0)  # killed after the evaluation of step 0, before a checkpoint
+    write(tmp_path, 0, 0, 1)
+    assert [row["step"] for row in read_metrics(str(tmp_path))] == [0, 1]
 
 
 def test_the_last_speed_is_that_of_the_last_line_up_to_a_step(tmp_path):

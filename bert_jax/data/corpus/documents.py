@@ -217,7 +217,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
         raise UserError(
             f"The corpus needs at least {needs} of different text and has {distinct.size}, since a"
             " random next sentence comes from another document: give more text, or mark where"
-            " documents end (a blank line, or data.document_separator=file)"
+            " documents end (a blank line, or data.document_separator=line or file)"
             + (", or set data.validation_share=0." if share and distinct.size > 1 else ".")
         )
     splits = {}

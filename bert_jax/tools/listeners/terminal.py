@@ -12,6 +12,7 @@ from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.tools.listeners.banner import banner
 from bert_jax.training.listener import Evaluation, Listener
+from bert_jax.training.metrics import read_first_evaluation
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 
@@ -58,11 +59,31 @@ class Terminal(Listener):
             self.line(progress_line(step, self._steps, values, speed))
         else:
             shown = dict(itertools.islice(values.items(), _MAX_HELD_OUT))
-            self.line(f"step {step}  held-out  " + "  ".join(named_values(shown)))
+            title = f"step {step}  held-out  " if step else "before     held-out "
+            self.line(title + "  ".join(named_values(shown)))
+
+    def evaluation(
+        self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
+    ) -> None:
+        if is_last and run.config.checkpoint.use != "best":
+            self._change(run, evaluation.values)
 
     def chosen(self, run: Run, step: int, values: Mapping[str, float]) -> None:
         use = run.config.checkpoint.use
         self.line(f"{use:<10} step {step}: " + "  ".join(named_values(values)))
+        if use == "best":
+            self._change(run, values)
+
+    def _change(self, run: Run, values: Mapping[str, float]) -> None:
+        """Compares an evaluation with the one before the first step, if there is one."""
+        before = read_first_evaluation(run.workdir)
+        names = [name for name in values if name in before][:_MAX_HELD_OUT]
+        if names:
+            pairs = (
+                f"{_short(name)} {_number(name, before[name])} -> {_number(name, values[name])}"
+                for name in names
+            )
+            self.line(f"change     held-out {'  '.join(pairs)}")
 
 
 class EvaluationTerminal(Terminal):

@@ -111,12 +111,18 @@ def _newest(run: Workdir) -> Content:
     if not rows:
         return None
     found = {k: v for k, v in metrics_of(rows[-1]).items() if isinstance(v, float)}
+    before = metrics_of(rows[0]) if rows[0]["step"] == 0 < rows[-1]["step"] else {}
     values = {
-        title_of(name): f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
+        title_of(name): _shown(name, value)
+        + (f" (before: {_shown(name, before[name])})" if before.get(name) is not None else "")
         for name, value in found.items()
         if not curves.is_repeated(name, list(found), rows)
     }
     return [note(f"On held-out text, after step {rows[-1]['step']:,}:"), tiles(values)]
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:.1%}" if curves.is_share(name) else f"{value:.4g}"
 
 
 def _facts(run: Workdir) -> dict[str, str]:

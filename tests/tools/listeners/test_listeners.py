@@ -20,6 +20,8 @@ from bert_jax.tools.listeners import reviews, terminal
 from bert_jax.tools.listeners.banner import banner, describe_head
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import Terminal
+from bert_jax.training.listener import Evaluation
+from bert_jax.training.metrics import MetricsFile
 from bert_jax.training.state import parameter_rules
 from tests.tiny import make_task
 
@@ -75,6 +77,25 @@ def test_a_bar_shows_the_progress_on_a_terminal_only(capsys, monkeypatch, is_ter
     screen.line("a line")
     bar = f"\r\x1b[K[{'#' * 20}{'-' * 20}] 5/10\r\x1b[K" if is_terminal else ""
     assert capsys.readouterr().out == f"{bar}a line\n"
+
+
+@pytest.mark.parametrize("use", ["newest", "best"])
+def test_the_last_lines_compare_with_the_evaluation_before_the_first_step(capsys, tmp_path, use):
+    before, after = {"loss": 5.5, "masked_lm_accuracy": 0.2}, {"loss": 3.0, "x": 1.0}
+    file = MetricsFile(str(tmp_path), 0)
+    file.write(0, "validation", before, {})
+    file.close()
+    config = SimpleNamespace(checkpoint=SimpleNamespace(use=use))
+    run, screen = SimpleNamespace(workdir=str(tmp_path), config=config), Terminal()
+    screen.metrics(0, "validation", before, {})
+    last = after | {"masked_lm_accuracy": 0.4}
+    screen.evaluation(run, 9, Evaluation(last, ()), is_last=True, is_chosen=True)
+    if use == "best":
+        screen.chosen(run, 9, last)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "before     held-out loss 5.5  MLM accuracy 20.0%"
+    assert lines[-1] == "change     held-out loss 5.5 -> 3  MLM accuracy 20.0% -> 40.0%"
+    assert sum(line.startswith("change") for line in lines) == 1
 
 
 def test_events_of_a_resumed_run_have_each_step_once(tmp_path, monkeypatch):

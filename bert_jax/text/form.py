@@ -1,0 +1,187 @@
+"""The form of a text, found out from a sample of it: what a line is, and what a document.
+
+    one paragraph a line     lines with several sentences
+    one sentence a line      hardly any line has several
+    wrapped lines            the next line's first word would not have fitted
+    JSON lines               each line is a JSON object
+
+Documents are what blank lines separate, if there are enough of them; otherwise the files, or else
+the lines (of wrapped text, the paragraphs), since held-out text is chosen by document.
+"""
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Any
+
+from bert_jax.config.data import DataConfig
+from bert_jax.files.errors import UserError
+from bert_jax.text.files import FileRange
+from bert_jax.text.lines import BadText, make_documents, read_lines, split_sentences
+from bert_jax.text.sources import find_files
+
+# Characters of the sample; of several files, each of some has a part of them.
+_SAMPLE, _MAX_FILES = 1 << 20, 16
+# Lines that are split into sentences.
+_MAX_LINES = 2000
+# Share of the lines with several sentences above which lines are paragraphs. Splitting by rules
+# finds a second sentence in 6 % of the lines of google-research/bert's sample_text.txt, which has
+# one sentence a line, and in 34 % and 63 % of those of novels and of Wikipedia's articles.
+_PARAGRAPHS = 0.15
+# Wrapped text: the longest lines, and the share of line ends after which no word had fitted.
+_MAX_WIDTH, _WRAPPED = 160, 0.6
+# Documents that a corpus should have, so that a part of them can be held out.
+_MIN_DOCUMENTS = 20
+_TABLES = (".csv", ".tsv", ".xlsx", ".parquet")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextForm:
+    """What a text is like.
+
+    Attributes:
+      fields: name of a field of `config.data` -> its value, and the reason.
+      sentences: those of the sample.
+      scale: size of the text divided by that of the sample.
+      num_documents: estimated documents of the whole text.
+    """
+
+    fields: Mapping[str, tuple[Any, str]]
+    sentences: Sequence[str]
+    scale: float
+    num_documents: int
+
+    @property
+    def sentences_per_document(self) -> float:
+        """Estimated mean number of sentences of a document."""
+        return len(self.sentences) * self.scale / max(1, self.num_documents)
+
+
+def find_form(text: str) -> TextForm:
+    """Returns the form of a text.
+
+    Args:
+      text: files, as in `data.source=text:`: globs separated by commas.
+
+    Raises:
+      UserError: there is no such file, it is a table or binary, or it has no text.
+    """
+    files = find_files(text)
+    if table := next((path for path in files if path.endswith(_TABLES)), ""):
+        raise UserError(
+            f"{table} is a table: write its column of texts to a file with a text a line, or to"
+            ' JSON lines ({"text": ...}), and give that.'
+        )
+    lines, scale = _sample(files)
+    filled = [line for line in map(str.strip, lines) if line]
+    if not filled:
+        raise UserError(f"There is no text in {text}.")
+    total = sum(map(os.path.getsize, files))
+    named = f"{len(files)} files" if len(files) > 1 else "1 file"
+    size = f"{named}, {total / 1e6:.2g} MB"
+    if name := _json_field(filled):
+        fields: dict[str, tuple[Any, str]] = {
+            "source": (f"jsonl:{text}", f"JSON lines, a document each; {size}"),
+            "field": (name, "the longest text of the first objects"),
+        }
+        texts = [_text_of(line, name) for line in filled]
+        documents = [split_sentences(each, "en") for each in texts]
+        sentences = [sentence for document in documents for sentence in document]
+        return TextForm(fields, sentences, scale, round(len(documents) * scale))
+    fields = {"source": (f"text:{text}", size), "line_format": _line_format(lines, filled)}
+    if language := _language(filled):
+        fields["language"] = (language, "its characters")
+    values = {name: value for name, (value, _) in fields.items()}
+    separator = fields["document_separator"] = _separator(lines, files, values, scale)
+    config = DataConfig(**values, document_separator=separator[0])
+    by_file = separator[0] == "file"
+    documents = list(make_documents(lines, config, by_file, Counter()))
+    sentences = [sentence for document in documents for sentence in document]
+    return TextForm(
+        fields, sentences, scale, len(files) if by_file else round(len(documents) * scale)
+    )
+
+
+def _sample(files: Sequence[str]) -> tuple[list[str], float]:
+    """Returns the lines of the sample, and how many times larger the text is."""
+    some = files[:: -(-len(files) // _MAX_FILES)]
+    lines, read = [], 0
+    for path in some:
+        left = _SAMPLE // len(some)
+        for line in read_lines(FileRange(path), BadText("replace", Counter(), str)):
+            lines.append(line)
+            left -= len(line) + 1
+            read += len(line.encode("utf-8", "surrogatepass")) + 1
+            if left < 0:
+                break
+        lines.append("")  # the end of a file ends a document
+    return lines, max(1.0, sum(map(os.path.getsize, files)) / max(1, read))
+
+
+def _json_field(filled: Sequence[str]) -> str:
+    """Returns the field with the longest texts, of JSON lines; "": they are none."""
+    lengths: Counter[str] = Counter()
+    for line in islice(filled, 20):
+        try:
+            value = json.loads(line) if line.startswith("{") else None
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            return ""
+        lengths.update({name: len(x) for name, x in value.items() if isinstance(x, str)})
+    return max(lengths, key=lengths.__getitem__, default="")
+
+
+def _text_of(line: str, name: str) -> str:
+    try:
+        return str(json.loads(line).get(name, ""))
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+
+
+def _line_format(lines: Sequence[str], filled: Sequence[str]) -> tuple[str, str]:
+    widths = sorted(map(len, filled))
+    width = widths[int(0.99 * (len(widths) - 1))]
+    pairs = [(a.strip(), b.split()[0]) for a, b in pairwise(lines) if a.strip() and b.strip()]
+    breaks = sum(len(line) + 1 + len(word) > width for line, word in pairs)
+    if len(pairs) > 4 and width <= _MAX_WIDTH and breaks > _WRAPPED * len(pairs):
+        return "wrapped", f"lines are wrapped at about {width} characters"
+    some = filled[:: -(-len(filled) // _MAX_LINES)]
+    share = sum(len(split_sentences(line, "en")) > 1 for line in some) / len(some)
+    found = f"{share:.0%} of the lines have several sentences"
+    if share < _PARAGRAPHS:
+        return "sentences", f"one sentence a line: {found}"
+    return "paragraphs", f"one paragraph a line: {found}"
+
+
+def _language(filled: Sequence[str]) -> str:
+    """Returns the language of the rules for sentences, of text without spaces; "": the default."""
+    text = "".join(filled[:200])
+    kana = sum("\u3040" <= character <= "\u30ff" for character in text)
+    ideographs = sum("\u4e00" <= character <= "\u9fff" for character in text)
+    if kana + ideographs < 0.3 * len(text):
+        return ""
+    return "ja" if kana > 0.1 * len(text) else "zh"
+
+
+def _separator(
+    lines: Sequence[str], files: Sequence[str], values: Mapping[str, Any], scale: float
+) -> tuple[str, str]:
+    """Returns the value of `document_separator`, and the reason."""
+    is_wrapped = values["line_format"] == "wrapped"
+    starts = [bool(b.strip()) and not a.strip() for a, b in pairwise(["", *lines])]
+    blocks, num_lines = sum(starts), sum(bool(line.strip()) for line in lines)
+    num_blocks = round(blocks * scale)
+    of_one_line = num_lines < 1.5 * blocks
+    if len(files) >= _MIN_DOCUMENTS and (is_wrapped or of_one_line or num_blocks == len(files)):
+        return "file", f"each of the {len(files):,} files is a document"
+    if not is_wrapped and num_blocks >= _MIN_DOCUMENTS:
+        what = "blank lines between documents" if not of_one_line else "a blank line after each"
+        return "blank_line", f"{what}, about {num_blocks:,}"
+    unit = "paragraph" if is_wrapped else "line"
+    blank = "no blank lines" if num_blocks == len(files) else f"{num_blocks:,} blocks of lines"
+    why = "blank lines end paragraphs" if is_wrapped else f"{blank} are too few documents"
+    return "line", f"each {unit} is a document of its own: {why}"
