@@ -49,8 +49,13 @@ def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> R
         "epochs": (
             float(epochs),
             f"{_MIN_EPOCHS} to {_MAX_EPOCHS}, for at least {_MIN_STEPS:,} steps (Mosbach et al."
-            " 2021); the best checkpoint on held-out examples is used",
+            " 2021)",
         ),
+        "checkpoint.use": (
+            "newest",
+            "the rate ends at 0; choosing the best would flatter its score",
+        ),
+        "checkpoint.every": ("25%", "to continue after an interruption"),
     }
     if model.get("name") in _WITH_RECIPE:
         return recipe

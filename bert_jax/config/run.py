@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
-from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig, TransformerConfig
+from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
 from bert_jax.config.encoders import BertConfig, ElmoConfig
 from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
 from bert_jax.config.groups import (
@@ -269,16 +269,6 @@ class RunConfig(Group):
         Empty if all are taken.
         """
         return ""
-
-    def describe_model(self) -> str:
-        """Returns what a run takes from the source of `init_from`, for its banner."""
-        model = self.model
-        heads = f" {model.num_heads} heads," if isinstance(model, TransformerConfig) else ""
-        return (
-            f"{model.num_layers} layers, hidden {model.hidden_size},{heads} {model.activation},"
-            f" next_sentence={model.next_sentence}, vocabulary {self.data.vocab}"
-            f" ({'' if self.data.lowercase else 'not '}lower cased)"
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

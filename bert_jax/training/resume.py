@@ -57,8 +57,7 @@ def restore_or_init(
             special_tokens=special_tokens(run.tokenizer),
             renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
         )
-        for line in (*origin, f"as {config.describe_model()}"):
-            listener.line(f"start      {line}")
+        listener.line(f"start      {', '.join(origin)}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}
     # 3. Random parameters.
     listener.line(f"start      from random parameters, seed {config.seed}")

@@ -249,11 +249,3 @@ def test_parameters_that_are_not_taken_from_the_source(num_layers, count, paths,
     layers = {unit.split("/")[2] for unit in units if "layer_" in unit}
     assert layers == {f"layer_{i}" for i in range(num_layers - count, num_layers)}
     assert not any("embeddings" in path for path in found)
-
-
-def test_the_line_of_the_banner(make_config):
-    config = make_config(**{"data.vocab": "vocab.txt", "data.lowercase": False})
-    assert config.describe_model() == (
-        "12 layers, hidden 768, 12 heads, gelu_tanh, next_sentence=True, vocabulary vocab.txt"
-        " (not lower cased)"
-    )
