@@ -42,6 +42,7 @@ _ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*", re.DOTALL)
 _OTHER_ADDRESS = re.compile(r"(?:.*:)?(az|abfss?|hdfs)://.*", re.DOTALL)
 _RETRY_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 300.0, 1.0, 30.0
 _CONNECTIONS = 8
+_logger = logging.getLogger(__name__)
 # Packages whose errors are those of the store and the network, which fsspec's classes pass on.
 _CLIENTS = {"aiohttp", "botocore", "gcsfs", "google", "requests", "urllib3"}
 _NO_CREDENTIALS = "NoCredentialsError PartialCredentialsError DefaultCredentialsError RefreshError"
@@ -332,9 +333,7 @@ def _attempt(address: str, operation: Callable[[Any], Any]) -> Any:
                     f"{address} could not be reached for {_RETRY_SECONDS:.0f} s ({line}): run"
                     " the command again to go on from here."
                 ) from error
-            from absl import logging as absl_logging  # some commands start without it
-
-            absl_logging.warning("%s: %s: trying again in %.0f s", address, line, pause)
+            _logger.warning("%s: %s: trying again in %.0f s", address, line, pause)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

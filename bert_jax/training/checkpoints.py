@@ -14,6 +14,7 @@ In a bucket all this is the same, objects being files: `files/buckets.py` says w
 
 import contextlib
 import dataclasses
+import logging
 import math
 import os
 import pathlib
@@ -24,7 +25,6 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from absl import logging
 from jax.experimental import multihost_utils
 
 from bert_jax.config.run import RunConfig
@@ -45,6 +45,7 @@ from bert_jax.training.seals import (
 from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
+_logger = logging.getLogger(__name__)
 
 
 class Checkpoints:
@@ -246,7 +247,7 @@ class Checkpoints:
     def _remove_unfinished(self) -> None:
         for folder in _step_folders(self._folder.parent):
             if not checksum_file(folder).is_file():
-                logging.warning("Checkpoint %s is unfinished and is removed.", folder.name)
+                _logger.warning("Checkpoint %s is unfinished and is removed.", folder.name)
                 buckets.remove(folder)
 
     def _is_intact(self, step: int) -> bool:
@@ -259,7 +260,7 @@ class Checkpoints:
             buckets.move(folder, aside)
             buckets.remove(checksum_file(folder))
             action = f"moved to {aside}"
-        logging.warning(
+        _logger.warning(
             "Checkpoint %d is corrupt (%s): %s; the previous one is used.", step, corruption, action
         )
         return False
@@ -316,6 +317,15 @@ class Checkpoints:
             "meta"
         ]
 
+    def progress(self) -> tuple[int, int]:
+        """Returns the steps that the run has done, and those that it is to do.
+
+        Both are equal for a run that ended early, and for imported parameters.
+        """
+        done = self._sealed_steps()[-1]
+        meta = self.read_meta(done)
+        return done, done if meta.get("ended_early") else meta.get("steps", done)
+
     def _check_same(self, step: int, item: str, like: Any) -> None:
         """orbax would cast other dtypes silently and name only the first shape that differs."""
         saved = self._manager.item_metadata(step)[item]
@@ -331,12 +341,22 @@ class Checkpoints:
 def open_chosen(workdir: str, config: RunConfig) -> Iterator[tuple[Checkpoints, int]]:
     """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
 
+    Logs a warning if the run has not done all its steps.
+
     Raises:
       UserError: there is no intact checkpoint.
     """
     reading = Checkpoints(workdir, best_metric=config.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
-        yield checkpoints, checkpoints.chosen_step(config.checkpoint.use)
+        step = checkpoints.chosen_step(config.checkpoint.use)
+        done, planned = checkpoints.progress()
+        if done < planned and processes.is_main():
+            _logger.warning(
+                "%s has done %d of %d steps: this is the model of an unfinished run. Unless it is"
+                " still training, continue it with the command that began it.",
+                *(workdir, done, planned),
+            )
+        yield checkpoints, step
 
 
 def has_imported_params_only(workdir: str) -> bool:

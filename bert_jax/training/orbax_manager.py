@@ -14,15 +14,13 @@ from bert_jax.devices import processes
 from bert_jax.files import buckets
 from bert_jax.training.seals import checksums
 
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
 
-
-def _is_error_or_ours(record: Any) -> bool:
+def _is_error(record: Any) -> bool:
     """Hides the warnings of orbax, which repeat its arguments."""
-    return record.levelname in ("ERROR", "CRITICAL") or record.pathname.startswith(_PACKAGE)
+    return record.levelname in ("ERROR", "CRITICAL")
 
 
-logging.get_absl_logger().addFilter(_is_error_or_ours)
+logging.get_absl_logger().addFilter(_is_error)
 
 
 # Devices that hold copies of an array each write a part of it, unless it is smaller than this

@@ -68,6 +68,7 @@ def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict
     """Returns what a checkpoint holds in addition to the state."""
     return {
         "config": run.config.to_dict(),
+        "steps": run.steps,
         "data": run.fingerprint,
         "losses": sorted(run.losses),
         "totals": totals.to_json(),

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from absl import logging as absl_logging
 from jax.sharding import SingleDeviceSharding
 
 from bert_jax.devices.trees import diff_of_trees
@@ -56,10 +55,8 @@ def assert_restores(checkpoints: Checkpoints, step: int) -> None:
 @pytest.fixture
 def warnings(caplog):
     """Returns a function that returns the text of the warnings so far."""
-    absl_logging.get_absl_logger().addHandler(caplog.handler)
     caplog.set_level(logging.WARNING)
-    yield lambda: caplog.text
-    absl_logging.get_absl_logger().removeHandler(caplog.handler)
+    return lambda: caplog.text
 
 
 def test_a_saved_state_is_restored_bit_for_bit(tmp_path):

@@ -1,5 +1,6 @@
 """Fine-tuning runs learn, resume exactly, and score the same however they are batched."""
 
+import contextlib
 import json
 import random
 
@@ -13,8 +14,10 @@ from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256
 from bert_jax.scores.classification import Counts, micro
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import make_evaluator
 from bert_jax.training.open import open_run
+from bert_jax.training.workdir import open_workdir
 from tests.resuming import assert_same_run, train_until
 from tests.tiny import make_mesh
 from tests.training.conftest import CHANGES, Run
@@ -139,6 +142,28 @@ def test_a_stopped_run_resumes_bit_for_bit(finished, new_run):
     assert run.results["eval"] == whole.results["eval"]
     assert run.results["step"] == whole.results["step"]
     assert_same_run(run.workdir, whole.workdir)
+
+
+def test_whoever_reads_an_unfinished_run_is_told(new_run, caplog):
+    run = new_run("classification", {"epochs": 1.0})
+    train_until(3, run.config, run.workdir)
+    run.evaluate()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.name.startswith("bert_jax.")
+    assert record.getMessage() == (
+        f"{run.workdir} has done 3 of {EPOCH} steps: this is the model of an unfinished run. Unless"
+        " it is still training, continue it with the command that began it."
+    )
+    caplog.clear()
+    open_workdir(str(run.train().workdir))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("meta", [{"steps": 9, "ended_early": True}, {"source": "a file"}])
+def test_a_run_that_ended_early_and_an_import_are_not_unfinished(meta, tmp_path):
+    with contextlib.closing(Checkpoints(str(tmp_path))) as checkpoints:
+        checkpoints.save_params({"bias": np.zeros(2)}, meta)
+        assert checkpoints.progress() == (0, 0)
 
 
 def test_a_run_keeps_the_lengths_that_it_began_with(new_run):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
+from bert_jax.tools.listeners import standard_error
 
 if TYPE_CHECKING:
     from bert_jax.config.run import RunConfig
@@ -96,6 +97,7 @@ BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding include
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs `main(sys.argv[1:])` and ends the process with its exit code."""
+    standard_error.set_up()
     message = ""
     try:
         with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):

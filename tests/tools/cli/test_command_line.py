@@ -1,6 +1,7 @@
 """Flags, overrides and configurations on the command line, and errors of one line."""
 
 import argparse
+import logging
 import pathlib
 
 import pytest
@@ -10,6 +11,7 @@ from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli import command_line
 from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
+from bert_jax.tools.listeners import standard_error
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 TINY = f"--config={REPOSITORY}/configs/tiny.py"
@@ -35,6 +37,17 @@ def parse(*words: str, run_is_enough: bool = False):
     """Returns the configuration of a command line."""
     flags = (Flag("workdir", "", "Folder of the run."), *CONFIG)
     return read_config(command_line.parse("bert_jax test", "", flags, words), run_is_enough)
+
+
+def test_warnings_of_the_package_are_lines_on_standard_error(capsys):
+    logger = logging.getLogger("bert_jax")
+    try:
+        standard_error.set_up()
+        logging.getLogger("bert_jax.training").warning("%d of 5 steps", 3)
+    finally:
+        logger.removeHandler(logger.handlers[-1])
+        logger.propagate = True
+    assert capsys.readouterr() == ("", "warning    3 of 5 steps\n")
 
 
 # ------------------------------------------------------------------ flags

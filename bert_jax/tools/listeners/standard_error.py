@@ -1,0 +1,21 @@
+"""What commands print on standard error: warnings of this package, one a line, and errors."""
+
+import logging
+
+from bert_jax.files import buckets
+
+
+def set_up() -> None:
+    """Prints the warnings of this package as lines "warning    TEXT"."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("warning    %(message)s"))
+    logger = logging.getLogger("bert_jax")
+    logger.addHandler(handler)
+    logger.propagate = False  # other libraries may add handlers of their own
+
+
+class _Formatter(logging.Formatter):
+    """Shows the address of a bucket instead of the path of its local cache."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return buckets.shown(super().format(record))
