@@ -19,14 +19,14 @@ run python -m bert_jax.main --workdir="$workdir" "$@"
 
 echo
 echo "Masked tokens of held-out text, and what the model predicts:"
-run python -m bert_jax fill_mask --workdir="$workdir" --held_out=5
+run python -m bert_jax fill_mask --model="$workdir" --held_out=5
 
 quoted=$(printf '%q' "$workdir")
 cat <<END
 
 What next:
   enter the environment     cd $(printf '%q' "$root") && source .venv/bin/activate
-  ask it something          python -m bert_jax fill_mask --workdir=$quoted "The [MASK] of the list is returned."
+  ask it something          python -m bert_jax fill_mask --model=$quoted "The [MASK] of the list is returned."
   look at the data          python -m bert_jax prepare --workdir=$quoted --dump=3
   look at the report        $quoted/report.html; also metrics.jsonl, and tensorboard/ with TensorBoard
   evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted

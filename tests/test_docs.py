@@ -364,7 +364,7 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
         ("python -m bert_jax prepair --config=configs/tiny.py", "prepair"),
         ("python -m bert_jax prepare --config=configs/tiny.py --dumps=3", "--dumps"),
         ("python -m bert_jax prepare --config=configs/tiny.py --dump=some", "some"),
-        ("bert_jax score --workdir=D --outputs=x 'A text.'", "--outputs"),
+        ("bert_jax score --model=D --outputs=x 'A text.'", "--outputs"),
         ("python -m bert_jax convert from_tf DIR OUT", "from_tf"),
         ("python -m bert_jax convert from_hf DIR", "OUT"),
         ("python -m bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),

@@ -18,7 +18,7 @@ from bert_jax.tools.cli import COMMANDS, command_line
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TINY = "--config=configs/tiny.py"
 COMMANDS_OF_COMMANDS = ("convert", "benchmark")
-WITH_CONFIGURATION = "train evaluate predict prepare features score fill_mask".split()
+WITH_CONFIGURATION = "train evaluate predict prepare".split()
 # Runs command lines one after the other; "jax" is a module that cannot be imported.
 WITHOUT_JAX = """
 import contextlib, io, json, sys
@@ -68,10 +68,10 @@ EARLY_ERRORS = {
     "bert_jax.main --workdir=DIR --mode=predict --config=configs/tiny.py": (
         "predict needs --input=FILE and --output=FILE."
     ),
-    "finetune a.csv": "--model is missing: a workdir, or a model folder.",
+    "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
-        "DIR holds the runs of several seeds: name the folder of one, --workdir=DIR/seed-"
+        "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
     ),
     "predict --workdir=DIR": "DIR holds no run",
     "sweep": "--workdir is missing: the folder that the sweep",
@@ -98,19 +98,19 @@ EARLY_ERRORS = {
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
     "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
     "tokenize --vocab=vocab.txt text": "'text' is not a flag: flags begin with two dashes.",
-    "features --workdir=DIR --input=in": "--output is missing: give --workdir=DIR --input=FILE",
-    "score --workdir=DIR": "DIR holds no run",
-    "attention x": "--workdir is missing: the folder of a trained run.",
-    "fill_mask": "--workdir is missing: the folder of a trained run.",
-    "fill_mask --config=configs/tiny.py --workdir=x": "Give a text with a mask",
-    "fill_mask --config=configs/tiny.py --workdir=x lost": "There is no [MASK] in 'lost'.",
-    "generate --config=configs/gpt.py --workdir=x": "Give the beginning of a text",
-    "serve --config=configs/tiny.py --workdir=x --port=65536": "--port=65536 must be at most",
+    "features --model=DIR --input=in": "--output is missing: give --model=MODEL --input=FILE",
+    "score --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor",
+    "attention x": "--model is missing: a workdir, or the folder",
+    "fill_mask": "--model is missing: a workdir, or the folder",
+    "fill_mask --model=x": "Give a text with a mask",
+    "fill_mask --model=x lost": "There is no [MASK] in 'lost'.",
+    "generate --model=x": "Give the beginning of a text",
+    "serve --model=x --port=65536": "--port=65536 must be at most",
     "convert from_hf x": "the following arguments are required: OUT (see --help).",
     "convert": "The conversion is missing. Available: from_hf, from_google, from_openai, ",
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
     "benchmark setp": "Unknown benchmark 'setp'. Did you mean step? Available: step, finetune,",
-    "benchmark inference --workdir=x": "--input is missing: a file with a text a line.",
+    "benchmark inference --model=x": "--input is missing: a file with a text a line.",
     "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, train,",
     "": "The command is missing. Available: finetune, train, evaluate, predict,",
 }
@@ -132,7 +132,7 @@ def test_an_error_is_one_line_before_jax_is_imported(line, without_jax):
     results, folder = without_jax
     code, out, err = results[line]
     message = EARLY_ERRORS[line].replace("DIR", folder)
-    if "give --workdir" in message:
+    if "give --model" in message:
         message = EARLY_ERRORS[line]
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {message}") and err.count("\n") == 1

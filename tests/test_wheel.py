@@ -130,7 +130,7 @@ def pretrained(run) -> str:
 
 def test_a_model_is_pretrained_and_fills_masks(run, pretrained):
     text = "a [MASK] of the list"
-    shown = command(run, "fill_mask", f"--workdir={pretrained}", "--top_k=2", text)
+    shown = command(run, "fill_mask", f"--model={pretrained}", "--top_k=2", text)
     assert shown.count("%") == 2
 
 

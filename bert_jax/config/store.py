@@ -108,6 +108,24 @@ def check_workdir(workdir: str) -> None:
         )
 
 
+def check_one_run(config: RunConfig, workdir: str) -> None:
+    """Raises UserError if a folder holds the runs of several seeds."""
+    if config.get("seeds", 1) > 1:
+        raise UserError(
+            f"{workdir} holds the runs of several seeds: name the folder of one,"
+            f" {workdir}/seed-{config.seed}."
+        )
+
+
+def is_run(workdir: str) -> bool:
+    """Returns whether a folder has the configuration of a run, if only of one that began."""
+    try:
+        values = json.loads(pathlib.Path(workdir, NAME).read_text())
+    except (OSError, ValueError, RecursionError):
+        return False  # There is none, or it is corrupt.
+    return isinstance(values, dict) and "model" in values
+
+
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """Returns a line `name: old -> new` for each difference that a resumed run must not have.
 

@@ -13,6 +13,7 @@ import dataclasses
 import os
 from types import ModuleType
 
+from bert_jax.config import store
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm, google, huggingface, openai
@@ -33,7 +34,7 @@ def format_of(path: str) -> str:
       UserError: there is no such path, or it is none of these.
     """
     path = local(path)
-    if os.path.isdir(os.path.join(path, "checkpoints")):
+    if os.path.isdir(os.path.join(path, "checkpoints")) or store.is_run(path):
         return "workdir"
     if name := next((name for name, module in FORMATS.items() if module.matches(path)), ""):
         return name

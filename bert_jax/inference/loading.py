@@ -10,13 +10,16 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.config import store
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange.foreign import open_foreign, with_new_parameters
+from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
+from bert_jax.formats import format_of
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks import find_task
@@ -34,6 +37,8 @@ from bert_jax.training.workdir import (
 
 # (params, batch) -> arrays whose first dimension is the batch.
 Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
+# The configuration in a folder -> the one to use.
+Change = Callable[[RunConfig], RunConfig]
 _SPECIAL_IDS = ("cls_id", "sep_id", "end_id")
 
 
@@ -108,6 +113,25 @@ class TrainedModel:
         return jax.device_get(forward(self.params, self.put(batch)))
 
 
+def load_model(folder: str, change: Change = lambda config: config) -> TrainedModel:
+    """Loads the model in a folder, of whatever kind.
+
+    Args:
+      folder: a workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI,
+        which is read without writing a workdir.
+      change: returns the configuration to use instead of the folder's.
+
+    Raises:
+      UserError: there is no model, or it is corrupt; or the folder holds several runs.
+    """
+    folder = local(folder)
+    if format_of(folder) != "workdir":
+        return _load_foreign(folder, change)
+    config = store.load(folder)
+    store.check_one_run(config, folder)
+    return load_workdir(change(config), folder)
+
+
 def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     """Loads the chosen checkpoint of a workdir; only its folder is needed.
 
@@ -131,19 +155,10 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     return _load(config, workdir, data, tokenizer, restore, untrained, new_rows)
 
 
-def load_foreign(folder: str, dtype: str | None = None) -> TrainedModel:
-    """Loads the checkpoint of another program, without writing a workdir.
-
-    Args:
-      folder: folder of Hugging Face, google-research/bert, bilm-tf or OpenAI.
-      dtype: value for config.dtype; None: the default.
-
-    Raises:
-      UserError: there is no such checkpoint, it is corrupt, or several processes were started.
-    """
+def _load_foreign(folder: str, change: Change) -> TrainedModel:
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
-    config = loaded.config.replace({"dtype": dtype or loaded.config.dtype})
+    config = change(loaded.config)
     data = make_task_data(config, untrained=loaded.missing)
     data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
 

@@ -9,20 +9,17 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax.config import store
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text
 from bert_jax.exchange import export
-from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
-from bert_jax.formats import format_of
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
-from bert_jax.inference.loading import TrainedModel, load_foreign, load_workdir
+from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
@@ -48,12 +45,8 @@ def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
 
     >>> model = bert_jax.load("runs/mine", dtype="float32")
     """
-    folder = local(os.fspath(path))
-    if format_of(folder) != "workdir":
-        return Model(load_foreign(folder, dtype))
-    config = store.load(folder)
-    config = config.replace({"dtype": dtype or config.dtype})
-    return Model(load_workdir(config, folder))
+    values = {"dtype": dtype} if dtype else {}
+    return Model(load_model(os.fspath(path), lambda config: config.replace(values)))
 
 
 class Model:

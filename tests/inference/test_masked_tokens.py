@@ -77,7 +77,7 @@ def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(ki
     "use",
     [
         lambda config, workdir: Scorer(open_model(workdir, config=config)),
-        lambda config, workdir: run_command(["fill_mask", f"--workdir={workdir}", "[MASK]"]),
+        lambda config, workdir: run_command(["fill_mask", f"--model={workdir}", "[MASK]"]),
     ],
     ids=["score", "fill_mask"],
 )

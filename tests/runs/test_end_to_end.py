@@ -294,7 +294,7 @@ def test_words_of_held_out_text_are_masked(run):
 
 def test_fill_mask_prints_candidates_with_their_probabilities(run, capsys):
     text = sentence("kaka", mask=2)
-    run_command(["fill_mask", f"--workdir={run.workdir}", "--top_k=2", text])
+    run_command(["fill_mask", f"--model={run.workdir}", "--top_k=2", text])
     _, asked, best, second = capsys.readouterr().out.splitlines()
     assert asked == text
     share, word = best.split()

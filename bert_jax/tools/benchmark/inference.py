@@ -1,6 +1,6 @@
 """Times sentence vectors or predictions of texts, and transformers' on the same texts and weights.
 
-    python -m bert_jax benchmark inference --workdir=DIR --input=FILE --rounds=3
+    python -m bert_jax benchmark inference --model=MODEL --input=FILE --rounds=3
 
 A classifier's outputs are the probabilities of its classes; those of any other BERT are the mean of
 the last hidden states of a text. transformers gets the exported weights, its own fast tokenizer,

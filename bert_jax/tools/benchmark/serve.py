@@ -1,6 +1,6 @@
 """Loads a server with the requests of 1, 8 and 64 clients.
 
-    python -m bert_jax benchmark serve --workdir=DIR
+    python -m bert_jax benchmark serve --model=MODEL
 
 The clients are threads that share the machine with the server. Each keeps a connection and waits
 for an answer before it asks again. The requests are the example of GET /api, with its longest text
@@ -65,7 +65,7 @@ def started(workdir: str, *flags: str) -> Iterator[tuple[subprocess.Popen, str]]
     Raises:
       UserError: it does not start.
     """
-    command = [sys.executable, "-m", "bert_jax", "serve", f"--workdir={workdir}", "--port=0"]
+    command = [sys.executable, "-m", "bert_jax", "serve", f"--model={workdir}", "--port=0"]
     process = subprocess.Popen(
         [*command, "--rate=0", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -1,9 +1,9 @@
 """Shows what the attention heads of a model look at, and what its layers would predict.
 
-    python -m bert_jax attention --workdir=DIR "The [MASK] of the list." --output=attention.html
-    python -m bert_jax attention --workdir=DIR "A question?" "Its answer." --output=attention.npz
-    python -m bert_jax attention --workdir=DIR --held_out --output=heads.html
-    python -m bert_jax attention --workdir=DIR --input=FILE "A text." --output=attention.html
+    python -m bert_jax attention --model=MODEL "The [MASK] of the list." --output=attention.html
+    python -m bert_jax attention --model=MODEL "A question?" "Its answer." --output=attention.npz
+    python -m bert_jax attention --model=MODEL --held_out --output=heads.html
+    python -m bert_jax attention --model=MODEL --input=FILE "A text." --output=attention.html
 
 One text is shown, or a pair: all heads, any of them between the tokens or words, and what every
 layer would predict for a [MASK], or as the next token. Statistics of the heads (entropy, distance,
@@ -25,7 +25,7 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
 from bert_jax.scores.attention import STATISTICS, strongest_heads
-from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model, read_config
+from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model
 from bert_jax.tools.outputs.files import check_files
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 
@@ -45,15 +45,8 @@ _SHOWN_HEADS = 3
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
     _check_flags(flags)
-    if not isinstance(config.model, TransformerConfig):
-        raise UserError(
-            f"{flags.workdir} has the model {config.model.name!r}, which has no attention: give the"
-            " workdir of a Transformer."
-        )
-
-    model = load_model(config, flags.workdir, flags.compilation_cache)
+    model = load_model(flags)
     from bert_jax.inference.attention import AttentionReader
     from bert_jax.inference.predictor import Predictor
 
@@ -68,9 +61,10 @@ def run(flags: argparse.Namespace) -> None:
         for name, array in arrays.items():
             print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")
     else:
-        name = os.path.basename(os.path.abspath(flags.workdir))
-        about = f"{config.model.name} for {config.task}: {_describe(config.model)}"
-        origin = Origin(name, about, tuple(flags.text), sample, reader.no_lens)
+        about = f"{model.encoder.name} for {model.config.task}: {_describe(reader.config)}"
+        origin = Origin(
+            os.path.basename(model.folder), about, tuple(flags.text), sample, reader.no_lens
+        )
         # An argument that is not UTF-8 has lone surrogates.
         page = attention_page(origin, arrays).encode(errors="replace")
         write_bytes(flags.output, page)

@@ -3,11 +3,11 @@
     python -m bert_jax benchmark step --models=tiny,base      a training step
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      fine-tuning
-    python -m bert_jax benchmark inference --workdir=DIR --input=FILE
+    python -m bert_jax benchmark inference --model=MODEL --input=FILE
                                                               sentence vectors, predictions
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
     python -m bert_jax benchmark prepare                      from text to shards
-    python -m bert_jax benchmark serve --workdir=DIR          requests of a server
+    python -m bert_jax benchmark serve --model=MODEL          requests of a server
 
 Add --help to one of them for its flags.
 """
@@ -17,8 +17,8 @@ import argparse
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import (
     CONFIG,
+    MODEL,
     OVERRIDES,
-    WORKDIR,
     Flag,
     config_words,
     read_config,
@@ -53,11 +53,11 @@ def finetune(flags: argparse.Namespace) -> None:
 def inference(flags: argparse.Namespace) -> None:
     """Times sentence vectors, or predictions of a classifier.
 
-    python -m bert_jax benchmark inference --workdir=DIR --input=FILE
+    python -m bert_jax benchmark inference --model=MODEL --input=FILE
     """
     from bert_jax.tools.benchmark.inference import run
 
-    run(flags.workdir, flags.input, flags.lines, flags.rounds)
+    run(flags.model, flags.input, flags.lines, flags.rounds)
 
 
 def recipe(flags: argparse.Namespace) -> None:
@@ -95,11 +95,11 @@ def prepare(flags: argparse.Namespace) -> None:
 def serve(flags: argparse.Namespace) -> None:
     """Loads a server with the requests of 1, 8 and 64 clients.
 
-    python -m bert_jax benchmark serve --workdir=DIR
+    python -m bert_jax benchmark serve --model=MODEL
     """
     from bert_jax.tools.benchmark.serve import run
 
-    run(flags.workdir, flags.endpoint, flags.requests)
+    run(flags.model, flags.endpoint, flags.requests)
 
 
 _SEEDS = Flag("seeds", 3, "Runs of each program or recipe.", minimum=1)
@@ -118,7 +118,7 @@ COMMANDS = {
     "inference": (
         inference,
         (
-            WORKDIR,
+            MODEL,
             Flag("input", "", "File with a text a line.", missing="a file with a text a line"),
             Flag("lines", 10_000, "Maximum number of texts.", minimum=1),
             Flag("rounds", 3, "Turns of each program after the first.", minimum=1),
@@ -144,7 +144,7 @@ COMMANDS = {
     "serve": (
         serve,
         (
-            WORKDIR,
+            MODEL,
             Flag("endpoint", "", "Such as features (default: the first that the model has)."),
             Flag("requests", 2_000, "Of each number of clients.", minimum=2),
         ),

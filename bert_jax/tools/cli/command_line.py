@@ -81,13 +81,13 @@ RUN = (
     CACHE,
     *CONFIG,
 )
-WORKDIR = Flag(
-    "workdir",
+MODEL = Flag(
+    "model",
     "",
-    "Folder of a trained run, or of imported weights.",
-    missing="the folder of a trained run",
+    "A workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI.",
+    missing="a workdir, or the folder of another program's model",
 )
-TRAINED = (WORKDIR, CACHE, *CONFIG)
+TRAINED = (MODEL, CACHE, OVERRIDES)
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding included.", minimum=1)
 
@@ -244,6 +244,8 @@ def _describe_unknown(word: str, flags: Sequence[Flag]) -> str:
     word = word.split("=")[0]
     if word.startswith("--config.") and OVERRIDES in flags:
         return f"{word} lacks its value: write {word}=VALUE."
+    if word == "--workdir" and MODEL in flags:
+        return "This command writes no workdir: name the model by --model."
     close = difflib.get_close_matches(word.lstrip("-"), [flag.name for flag in flags], 1)
     return f"Unknown flag {word}: {f'did you mean --{close[0]}?' if close else 'see --help.'}"
 
@@ -272,9 +274,7 @@ def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunCo
     Raises:
       UserError: for anything that is wrong in the configuration, or if there is none.
     """
-    from bert_jax.config import presets, store
-    from bert_jax.config.group import flatten, unflatten
-    from bert_jax.config.overrides import set_fields
+    from bert_jax.config import store
 
     workdir = getattr(flags, "workdir", "")
     if flags.config:
@@ -286,11 +286,20 @@ def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunCo
         raise UserError(
             f"--config is missing: give a file, for example --config=configs/base.py{or_run}."
         )
-    config = store.load(workdir).to_config_dict()
-    set_fields(config, flags.overrides)
-    fields = dict(flatten(config))
-    if "preset" in flags.overrides:  # otherwise the run has the values of its preset already
-        fields = presets.with_preset(fields, flags.overrides)
+    return _changed(store.load(workdir), flags.overrides)
+
+
+def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
+    """Returns the configuration of a run with other values of some fields."""
+    from bert_jax.config import presets, store
+    from bert_jax.config.group import flatten, unflatten
+    from bert_jax.config.overrides import set_fields
+
+    values = config.to_config_dict()
+    set_fields(values, texts)
+    fields = dict(flatten(values))
+    if "preset" in texts:  # otherwise the run has the values of its preset already
+        fields = presets.with_preset(fields, texts)
     return store.parse(unflatten(fields))
 
 
@@ -320,15 +329,6 @@ def resolve(
 # ------------------------------------------------------------------ runs and their models
 
 
-def check_one_run(config: "RunConfig", workdir: str) -> None:
-    """Raises UserError if a folder holds the runs of several seeds."""
-    if config.get("seeds", 1) > 1:
-        raise UserError(
-            f"{workdir} holds the runs of several seeds: name the folder of one,"
-            f" --workdir={workdir}/seed-{config.seed}."
-        )
-
-
 def start_run(flags: argparse.Namespace) -> None:
     """Prepares this process for a run and connects it with the others. Imports jax.
 
@@ -342,19 +342,21 @@ def start_run(flags: argparse.Namespace) -> None:
     processes.start(flags.coordinator, flags.num_processes, flags.process_id)
 
 
-def load_model(config: "RunConfig", workdir: str, cache: str) -> "TrainedModel":
-    """Returns the model of a workdir, on the devices. Imports jax.
+def load_model(flags: argparse.Namespace) -> "TrainedModel":
+    """Returns the model of --model, on the devices. Imports jax.
 
     Args:
-      config: configuration of the workdir.
-      workdir: folder of a run, or of imported weights.
-      cache: value of --compilation_cache.
+      flags: the parsed flags, TRAINED among them.
 
     Raises:
       UserError: there is no model, or the folder of compiled programs cannot be written.
     """
-    from bert_jax.devices import compilation_cache
-    from bert_jax.inference.loading import load_workdir
+    from bert_jax.formats import format_of
 
-    compilation_cache.use(cache)
-    return load_workdir(config, workdir)
+    format_of(flags.model)  # what is no model is reported before jax is imported
+    from bert_jax.devices import allocator, compilation_cache
+    from bert_jax.inference import loading
+
+    allocator.keep_freed_memory()
+    compilation_cache.use(flags.compilation_cache)
+    return loading.load_model(flags.model, lambda config: _changed(config, flags.overrides))

@@ -7,14 +7,15 @@ The checkpoint is the newest or the best one, as config.checkpoint.use says.
 
 import argparse
 
-from bert_jax.tools.cli.command_line import RUN, check_one_run, read_config, start_run
+from bert_jax.config import store
+from bert_jax.tools.cli.command_line import RUN, read_config, start_run
 
 FLAGS = RUN
 
 
 def run(flags: argparse.Namespace) -> None:
     config = read_config(flags)
-    check_one_run(config, flags.workdir)
+    store.check_one_run(config, flags.workdir)
     start_run(flags)
     from bert_jax.tools.listeners.make import evaluation_listener
     from bert_jax.training.evaluate import evaluate

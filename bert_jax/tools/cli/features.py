@@ -1,7 +1,7 @@
 """Writes vectors of tokens, words or sentences, computed by a trained model.
 
-    python -m bert_jax features --workdir=DIR --input=FILE --output=FILE.npz
-    python -m bert_jax features --workdir=DIR --input=FILE --output=FILE.jsonl \\
+    python -m bert_jax features --model=MODEL --input=FILE --output=FILE.npz
+    python -m bert_jax features --model=MODEL --input=FILE --output=FILE.jsonl \\
         --level=sentence --pooling=mean --normalize
 
 The input has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. The
@@ -13,10 +13,10 @@ import argparse
 
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model, read_config
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model
 from bert_jax.tools.outputs.files import check_ending, check_files
 
-_FILES = "give --workdir=DIR --input=FILE --output=FILE"
+_FILES = "give --model=MODEL --input=FILE --output=FILE"
 FLAGS = (
     *TRAINED,
     Flag("input", "", "File to read, a text or a JSON object a line.", missing=_FILES),
@@ -36,7 +36,6 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
     for name, level in (("word", "word"), ("pooling", "sentence")):
         if getattr(flags, name) and flags.level != level:
             raise UserError(f"--{name} is for --level={level}, but --level is {flags.level}.")
@@ -51,7 +50,7 @@ def run(flags: argparse.Namespace) -> None:
     check_files(flags.input, flags.output)
     check_ending(flags.output)
 
-    model = load_model(config, flags.workdir, flags.compilation_cache)
+    model = load_model(flags)
     from bert_jax.inference.features import FeatureExtractor
     from bert_jax.inference.predictor import Predictor
     from bert_jax.tools.listeners.terminal import Terminal

@@ -1,7 +1,7 @@
 """Predicts the [MASK] tokens of texts.
 
-    python -m bert_jax fill_mask --workdir=DIR "The [MASK] of the list is returned."
-    python -m bert_jax fill_mask --workdir=DIR --held_out=5
+    python -m bert_jax fill_mask --model=MODEL "The [MASK] of the list is returned."
+    python -m bert_jax fill_mask --model=MODEL --held_out=5
 
 The second form masks frequent words of held-out sentences, and prints the masked tokens too.
 """
@@ -9,7 +9,7 @@ The second form masks frequent words of held-out sentences, and prints the maske
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model, read_config
+from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model
 
 FLAGS = (
     *TRAINED,
@@ -20,14 +20,13 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
     if not flags.text and not flags.held_out:
         raise UserError('Give a text with a mask, for example "The [MASK] of the list.".')
     for text in flags.text:
         if "[MASK]" not in text:
             raise UserError(f"There is no [MASK] in {text!r}.")
 
-    loaded = load_model(config, flags.workdir, flags.compilation_cache)
+    loaded = load_model(flags)
     from bert_jax.inference.model import Model
 
     texts = [(text, "") for text in flags.text]
@@ -35,7 +34,7 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.data.corpus.manifest import Manifest
         from bert_jax.tools.outputs.samples import held_out_sentences
 
-        manifest = Manifest.load(config.data_dir(flags.workdir))
+        manifest = Manifest.load(loaded.config.data_dir(loaded.folder))
         texts += held_out_sentences(manifest, flags.held_out)
     filled = Model(loaded).fill_mask([text for text, _ in texts], flags.top_k)
     for (text, word), masks in zip(texts, filled, strict=True):

@@ -15,12 +15,12 @@ that was stopped.
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import CACHE, OVERRIDES, Flag
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
     Flag("TRAIN", "", "file of labelled examples"),
-    Flag("model", "", "Folder of the model to start from.", missing="a workdir, or a model folder"),
+    MODEL,
     Flag("evaluate", "", "File to evaluate on (default: a tenth of the training file)."),
     Flag("task", "", "classification, regression, ... (default: what the file is for)."),
     Flag("workdir", "", "Folder of the run (default: runs/ and the name of the file)."),

@@ -1,8 +1,8 @@
 """Continues texts by a model that predicts the next word: GPT, or left-to-right BERT.
 
-    python -m bert_jax generate --workdir=DIR "The list is"
-    python -m bert_jax generate --workdir=DIR --greedy "The list is" "It returns"
-    python -m bert_jax generate --workdir=DIR --top_p=0.9 --num_samples=3 --seed=1 "The list is"
+    python -m bert_jax generate --model=MODEL "The list is"
+    python -m bert_jax generate --model=MODEL --greedy "The list is" "It returns"
+    python -m bert_jax generate --model=MODEL --top_p=0.9 --num_samples=3 --seed=1 "The list is"
 
 Words are drawn from the model's distribution, which --temperature, --top_k and --top_p change in
 this order; --greedy takes the most probable word instead. A text ends where the model ends it, or
@@ -12,7 +12,7 @@ after --max_new_tokens.
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model, read_config
+from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model
 
 FLAGS = (
     *TRAINED,
@@ -28,14 +28,13 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
     if not flags.prompt:
         raise UserError('Give the beginning of a text, for example "The list is".')
     if flags.greedy and flags.num_samples > 1:
         raise UserError(
             f"--greedy gives the same text {flags.num_samples} times: leave out --num_samples."
         )
-    loaded = load_model(config, flags.workdir, flags.compilation_cache)
+    loaded = load_model(flags)
     from bert_jax.inference.model import Model
 
     texts = Model(loaded).generate(

@@ -9,8 +9,9 @@ a pre-trained model has a text with [MASK] on each line, or a JSON object with `
 
 import argparse
 
+from bert_jax.config import store
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import RUN, TOP_K, Flag, check_one_run, read_config, start_run
+from bert_jax.tools.cli.command_line import RUN, TOP_K, Flag, read_config, start_run
 
 FLAGS = (
     *RUN,
@@ -22,7 +23,7 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     config = read_config(flags)
-    check_one_run(config, flags.workdir)
+    store.check_one_run(config, flags.workdir)
     if not (flags.input and flags.output):
         raise UserError("predict needs --input=FILE and --output=FILE.")
     start_run(flags)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from bert_jax.config import store
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import CACHE, Flag, load_model
+from bert_jax.tools.cli.command_line import CACHE, Flag
 from bert_jax.tools.pages.document import Section
 from bert_jax.tools.pages.titles import REPORT
 from bert_jax.tools.report.report import report
@@ -61,7 +61,8 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
       UserError: the model predicts neither masked nor next words.
     """
     from bert_jax.data.corpus.manifest import Manifest
-    from bert_jax.inference.model import Model
+    from bert_jax.devices import compilation_cache
+    from bert_jax.inference.model import load
     from bert_jax.tasks import find_task
     from bert_jax.tools.outputs.samples import held_out_sentences
     from bert_jax.tools.report import sentences
@@ -74,8 +75,9 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
             f"--held_out shows sentences to models that predict masked or next words, and"
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
         )
+    compilation_cache.use(flags.compilation_cache)
     texts = held_out_sentences(Manifest.load(config.data_dir(workdir)), flags.held_out)
-    model, found = Model(load_model(config, workdir, flags.compilation_cache)), []
+    model, found = load(workdir), []
     if row.fills_masks:
         predictions = model.predict([text for text, _ in texts])
         found.append(Section("Masked tokens", sentences.filled(texts, predictions)))

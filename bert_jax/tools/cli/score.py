@@ -1,7 +1,7 @@
 """Prints or writes log-likelihoods of texts, or pseudo-log-likelihoods.
 
-    python -m bert_jax score --workdir=DIR "The list is returned." "List the returned is."
-    python -m bert_jax score --workdir=DIR --input=FILE [--output=FILE.jsonl]
+    python -m bert_jax score --model=MODEL "The list is returned." "List the returned is."
+    python -m bert_jax score --model=MODEL --input=FILE [--output=FILE.jsonl]
 
 The input has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
 a table, or with --output writes a JSON object for each text:
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model, read_config
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model
 from bert_jax.tools.outputs.files import check_files, write_json_lines
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
     if bool(flags.text) == bool(flags.input):
         raise UserError('Give either texts, for example "The list is returned.", or --input=FILE.')
     check_files(flags.input, flags.output)
@@ -47,7 +46,7 @@ def run(flags: argparse.Namespace) -> None:
     def texts() -> Iterable[Text]:
         return read_texts(flags.input) if flags.input else map(Text, flags.text)
 
-    model = load_model(config, flags.workdir, flags.compilation_cache)
+    model = load_model(flags)
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.scoring import Scorer
 

@@ -1,7 +1,7 @@
 """Serves a page and a JSON API for whatever a trained model can do, on this machine.
 
-    python -m bert_jax serve --workdir=DIR
-    python -m bert_jax serve --workdir=DIR --port=0 --rate=0
+    python -m bert_jax serve --model=MODEL
+    python -m bert_jax serve --model=MODEL --port=0 --rate=0
     curl -d '{"inputs": ["The [MASK] of the list."]}' -H 'Content-Type: application/json' \\
         http://127.0.0.1:8000/api/predict
 
@@ -13,7 +13,7 @@ import argparse
 import importlib.util
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, check_one_run, read_config
+from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model
 
 FLAGS = (
     *TRAINED,
@@ -26,8 +26,6 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
-    check_one_run(config, flags.workdir)
     if flags.port > 65535:
         raise UserError(f"--port={flags.port} must be at most 65535.")
     for name in ("starlette", "uvicorn"):
@@ -37,21 +35,19 @@ def run(flags: argparse.Namespace) -> None:
                 " uvicorn)."
             )
 
-    from bert_jax.devices import compilation_cache
     from bert_jax.tools.serve.server import is_local, open_socket, serve
     from bert_jax.tools.serve.service import Service
 
     def report(line: str) -> None:
         print(line, flush=True)
 
-    compilation_cache.use(flags.compilation_cache)
     opened = open_socket(flags.host, flags.port)
     if not is_local(opened):
         report(
             f"warning    --host={flags.host}: other machines can ask this server, which has no"
             " passwords"
         )
-    service = Service(config, flags.workdir, flags.top_k)
+    service = Service(load_model(flags), flags.top_k)
     for name, reason in service.missing.items():
         report(f"without    {name}: {reason}")
     service.warm_up(report)

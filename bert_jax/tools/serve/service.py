@@ -1,12 +1,11 @@
-"""The model of a workdir, and all that it can be asked for."""
+"""A model, and all that it can be asked for."""
 
 import pathlib
 import time
 from collections.abc import Callable
 
-from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.serve import endpoints
 from bert_jax.tools.serve.endpoints import Endpoint
@@ -20,37 +19,33 @@ _LENGTH_STEP = 4
 
 
 class Service:
-    """The model of a workdir, on the devices once, and its endpoints.
+    """A model, on the devices once, and its endpoints.
 
     Attributes:
-      name: name of the workdir.
+      name: name of its folder.
       about: the model in a few words.
       endpoints: endpoints in the order of the page.
       missing: what the model cannot be asked for, and why.
     """
 
-    def __init__(self, config: RunConfig, workdir: str, top_k: int = 5):
-        """Loads the model.
+    def __init__(self, model: TrainedModel, top_k: int = 5):
+        """Finds out what the model can do.
 
         Args:
-          config: configuration of the workdir.
-          workdir: folder of a run, or of imported weights.
+          model: the model, on the devices.
           top_k: candidates for each mask.
-
-        Raises:
-          UserError: there is no checkpoint, or it does not fit.
         """
-        folder, encoder = pathlib.Path(workdir).absolute(), config.model
+        folder, encoder = pathlib.Path(model.folder), model.encoder
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
         self.about = (
-            f"{encoder.name} for {config.task}: {encoder.num_layers} layers, hidden size"
+            f"{encoder.name} for {model.config.task}: {encoder.num_layers} layers, hidden size"
             f" {encoder.hidden_size}"
         )
         self.endpoints: list[Endpoint] = []
         self.missing: dict[str, str] = {}
-        predictor = Predictor(load_workdir(config, workdir), _BATCH_TOKENS)
-        self._model = predictor.model
+        predictor = Predictor(model, _BATCH_TOKENS)
+        self._model = model
         self._add("predict", lambda: endpoints.predict(predictor, top_k))
         if self._model.task.reads_forward:
             self._add("generate", lambda: endpoints.generate(self._model))

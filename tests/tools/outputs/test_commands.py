@@ -19,7 +19,7 @@ from tests.test_main import WITHOUT_JAX, start
 
 INVALID = {
     "features": {
-        "": "--output is missing: give --workdir=DIR --input=FILE --output=FILE.",
+        "": "--output is missing: give --model=MODEL --input=FILE --output=FILE.",
         "--output=x.h5": "--output=x.h5: the ending says the form",
         "--output=x.npz --pooling=max": "--pooling is for --level=sentence, but --level is sub",
         "--output=x.npz --word=first": "--word is for --level=word, but --level is subword.",
@@ -30,25 +30,24 @@ INVALID = {
         "--output=x.npz --batch_tokens=0": "--batch_tokens=0 must be at least 1.",
     },
     "attention": {
-        "--workdir=WORKDIR": "Give a text, for example",
-        "--workdir=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
-        "--workdir=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
-        "--workdir=WORKDIR is --output=x.svg": "--output=x.svg: the ending says the form, .html",
-        "--workdir=WORKDIR is --output=lost/x.npz": "--output=lost/x.npz: there is no folder",
-        "--config=configs/elmo.py --workdir=run is --output=x.npz": "run has the model 'elmo', whi",
+        "--model=WORKDIR": "Give a text, for example",
+        "--model=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
+        "--model=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
+        "--model=WORKDIR is --output=x.svg": "--output=x.svg: the ending says the form, .html",
+        "--model=WORKDIR is --output=lost/x.npz": "--output=lost/x.npz: there is no folder",
     },
     "score": {
-        "--workdir=WORKDIR": "Give either texts, for example",
-        "--workdir=WORKDIR --input=in.txt is": "Give either texts, for example",
-        "--workdir=WORKDIR --input=lost.txt": "--input=lost.txt: there is no such",
-        "--workdir=WORKDIR is --output=lost/x": "--output=lost/x: there is no fol",
+        "--model=WORKDIR": "Give either texts, for example",
+        "--model=WORKDIR --input=in.txt is": "Give either texts, for example",
+        "--model=WORKDIR --input=lost.txt": "--input=lost.txt: there is no such",
+        "--model=WORKDIR is --output=lost/x": "--output=lost/x: there is no fol",
     },
 }
 
 
 @pytest.mark.parametrize("command", INVALID)
 def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
-    always = [f"--workdir={workdir}", "--input=setup.py"] if command == "features" else []
+    always = [f"--model={workdir}", "--input=setup.py"] if command == "features" else []
     lines = [
         [command, *always, *flags.replace("WORKDIR", workdir).split()] for flags in INVALID[command]
     ]
@@ -65,7 +64,7 @@ def test_features_on_the_command_line(workdir, tmp_path, capsys):
     source, output = tmp_path / "in.txt", tmp_path / "out.npz"
     source.write_bytes(b"the list is returned.\nnaive\n")
     flags = ["--layers=weighted_sum", "--weights=1,2", "--level=word", "--word=first"]
-    files = [f"--workdir={workdir}", f"--input={source}", f"--output={output}"]
+    files = [f"--model={workdir}", f"--input={source}", f"--output={output}"]
     run_command(["features", *files, *flags])
     assert "hidden_states    float32[1, 2, 5, 16]" in capsys.readouterr().out
     assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
@@ -78,7 +77,7 @@ def test_attention_is_a_page_or_the_arrays(workdir, tmp_path, capsys):
     reader = AttentionReader(open_model(workdir), top_k=3)
     arrays = reader.read(reader.encode(PAIR))
     for name in ("a.npz", "a.html"):
-        words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b), "--top_k=3"]
+        words = [f"--model={workdir}", PAIR.text_a, str(PAIR.text_b), "--top_k=3"]
         run_command(["attention", *words, f"--output={tmp_path / name}"])
     with np.load(tmp_path / "a.npz") as found:
         assert {name: found[name].tolist() for name in found} == {
@@ -96,7 +95,7 @@ def test_attention_is_a_page_or_the_arrays(workdir, tmp_path, capsys):
 
 def test_a_page_has_room_for_so_many_tokens(workdir, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.tools.pages.attention.MAX_WEIGHTS", 8 * 15**2)
-    words = [f"--workdir={workdir}", PAIR.text_a, str(PAIR.text_b)]
+    words = [f"--model={workdir}", PAIR.text_a, str(PAIR.text_b)]
     with pytest.raises(ValueError, match="16 tokens, and a page has room for 15 of a model of 4"):
         run_command(["attention", *words, f"--output={tmp_path / 'a.html'}"])
     assert not list(tmp_path.iterdir())
@@ -143,7 +142,7 @@ def language_model(make_run) -> str:
 
 
 def test_the_command_prints_a_text_for_each_sample(language_model, capsys):
-    words = ["generate", f"--workdir={language_model}", "--max_new_tokens=6", "The list", "is"]
+    words = ["generate", f"--model={language_model}", "--max_new_tokens=6", "The list", "is"]
     run_command([*words, "--num_samples=2", "--seed=4", "--top_p=0.9"])
     first = capsys.readouterr().out
     texts = [block for block in first.split("\n\n") if block.strip()]
@@ -172,7 +171,7 @@ BAD = {
 @pytest.mark.parametrize("words, message", BAD.items(), ids=str)
 def test_what_cannot_be_generated_is_refused(language_model, words, message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
-        run_command(["generate", f"--workdir={language_model}", *words])
+        run_command(["generate", f"--model={language_model}", *words])
     assert "\n" not in str(error.value)
 
 
@@ -184,4 +183,4 @@ def test_a_model_that_reads_both_sides_is_refused(make_run):
         " that was trained to predict the next token (config.task='causal_lm') generates text."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
-        run_command(["generate", f"--workdir={workdir}", "the list"])
+        run_command(["generate", f"--model={workdir}", "the list"])

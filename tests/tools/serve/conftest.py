@@ -10,8 +10,8 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 from starlette.testclient import TestClient  # noqa: E402
 
-from bert_jax.config import store  # noqa: E402
 from bert_jax.config.run import RunConfig  # noqa: E402
+from bert_jax.inference.loading import load_model  # noqa: E402
 from bert_jax.tools.serve.app import make_app  # noqa: E402
 from bert_jax.tools.serve.service import Service  # noqa: E402
 from tests.inference.conftest import make_run, make_workdir, workdir  # noqa: E402
@@ -27,7 +27,7 @@ def client_of(service: Service, max_waiting: int = 256, rate: float = 0) -> Test
 
 
 def load(workdir: str) -> Service:
-    return Service(store.load(workdir), workdir)
+    return Service(load_model(workdir))
 
 
 @pytest.fixture(scope="session")

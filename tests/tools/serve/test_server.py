@@ -59,7 +59,7 @@ def test_a_server_answers_a_load_and_all_that_it_accepted_before_its_end(
 
 
 def test_a_server_that_does_not_start(tmp_path):
-    with pytest.raises(ValueError, match="^The server did not start: error: .* holds no run"):
+    with pytest.raises(ValueError, match="^The server did not start: error: .* is neither a workdir"):
         with benchmark.started(str(tmp_path)):
             pass
 
@@ -78,7 +78,7 @@ def test_an_address_that_cannot_be_used_is_reported_first(flag, message, workdir
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flag = flag.replace("TAKEN", str(taken.getsockname()[1]))
         with pytest.raises(ValueError, match=f"^{message}"):
-            run_command(["serve", f"--workdir={workdir}", flag])
+            run_command(["serve", f"--model={workdir}", flag])
 
 
 def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
@@ -86,7 +86,7 @@ def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
     monkeypatch.setattr(service, "Service", lambda *arguments: mock.Mock(missing={}))
     monkeypatch.setattr(server, "serve", lambda _, socket, *others: opened.append(socket))
     for host in ("0.0.0.0", "127.0.0.1"):
-        run_command(["serve", f"--workdir={workdir}", f"--host={host}", "--port=0"])
+        run_command(["serve", f"--model={workdir}", f"--host={host}", "--port=0"])
     for socket_ in opened:
         socket_.close()
     (line,) = capsys.readouterr().out.splitlines()
@@ -96,7 +96,7 @@ def test_other_machines_get_a_warning(workdir, monkeypatch, capsys):
 def test_a_missing_package_is_named(workdir, monkeypatch):
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"serve needs the package starlette: pip install 'bert_"):
-        run_command(["serve", f"--workdir={workdir}"])
+        run_command(["serve", f"--model={workdir}"])
 
 
 def test_sockets_send_at_once_and_know_who_can_reach_them():
