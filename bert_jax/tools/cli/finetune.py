@@ -35,7 +35,7 @@ def run(flags: argparse.Namespace) -> None:
     allocator.keep_freed_memory()
     compilation_cache.use(flags.compilation_cache)
     from bert_jax.plans import default_workdir, plan_finetuning
-    from bert_jax.tools.doctor.data import check_labelled
+    from bert_jax.tools.doctor.data import check_labelled, check_rate
     from bert_jax.training.open import open_run
 
     workdir = flags.workdir or default_workdir(flags.train)
@@ -43,7 +43,8 @@ def run(flags: argparse.Namespace) -> None:
         flags.model, flags.train, flags.evaluate, flags.task, workdir, flags.overrides
     )
     print(*plan.lines, sep="\n", flush=True)
-    for finding in check_labelled(open_run(plan.config, workdir)):
+    findings = (*check_labelled(open_run(plan.config, workdir)), *check_rate(plan.config))
+    for finding in findings:
         if finding.level == "problem":
             raise UserError(f"{finding.what} {finding.fix}")
         if finding.level != "ok":

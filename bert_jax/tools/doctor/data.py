@@ -1,4 +1,4 @@
-"""Whether a corpus or labelled files can be right, and whether the vocabulary fits them."""
+"""Whether a corpus or labelled files, their vocabulary and their recipe can be right."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.recipe import finetuning_recipe
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.text.tokenization import Tokenizer, split_runs
 from bert_jax.text.word_tokenizer import WordTokenizer
@@ -30,6 +32,8 @@ _MAX_RANDOM = 0.65
 _CONTRADICTIONS = 0.01
 # Of a leak: the evaluation measures what was learned by heart.
 _MAX_LEAKS = 0.5
+# A learning rate is far from another above this factor.
+_FAR = 3
 # Counts of readers that mean a loss, and what to do.
 _FAULTS = {
     "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
@@ -166,6 +170,20 @@ def check_labelled(run: Run) -> Iterator[Finding]:
                 f"{shared:,} questions of {rows.name} are about a context that train has too.",
                 "Split the files by articles.",
             )
+
+
+def check_rate(config: RunConfig) -> Iterator[Finding]:
+    """Compares the learning rate of a fine-tuning with that of `finetune` for the encoder."""
+    recipe = finetuning_recipe(config.model.to_dict(), 1, pools=False)
+    if not isinstance(config, FinetuningConfig) or "optimizer.learning_rate" not in recipe:
+        return
+    usual, reason = recipe["optimizer.learning_rate"]
+    rate = config.optimizer.learning_rate
+    if not usual / _FAR <= rate <= usual * _FAR:
+        yield warning(
+            f"config.optimizer.learning_rate={rate:g} is far from {usual:g}, for {reason}.",
+            f"--config.optimizer.learning_rate={usual:g}, or the command finetune.",
+        )
 
 
 def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:

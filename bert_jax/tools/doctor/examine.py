@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
-from bert_jax.config.recipe import finetuning_recipe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
@@ -31,8 +29,6 @@ from bert_jax.training.resume import check_unchanged
 from bert_jax.training.run import make_checked_mesh, make_task_data
 from bert_jax.training.workdir import LABELS, read_labels
 
-# A learning rate is far from another above this factor.
-_FAR = 3
 # (group, finding)
 Grouped = tuple[str, Finding]
 
@@ -103,21 +99,7 @@ def _settings(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding
     if config.init_from and not begun[0]:
         check_source(config)
         yield ok(f"The parameters in {config.init_from} fit config.model.")
-        yield from _check_rate(config)
-
-
-def _check_rate(config: RunConfig) -> Iterator[Finding]:
-    """Compares the learning rate of a fine-tuning with that of `finetune` for the encoder."""
-    recipe = finetuning_recipe(config.model.to_dict(), 1, pools=False)
-    if not isinstance(config, FinetuningConfig) or "optimizer.learning_rate" not in recipe:
-        return
-    usual, reason = recipe["optimizer.learning_rate"]
-    rate = config.optimizer.learning_rate
-    if not usual / _FAR <= rate <= usual * _FAR:
-        yield warning(
-            f"config.optimizer.learning_rate={rate:g} is far from {usual:g}, for {reason}.",
-            f"--config.optimizer.learning_rate={usual:g}, or the command finetune.",
-        )
+        yield from data.check_rate(config)
 
 
 def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> Iterator[Finding]:
