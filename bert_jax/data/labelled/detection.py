@@ -6,9 +6,8 @@
     columns or fields ending0, ending1, ..., or endings     multiple_choice
     any other table                                         classification
 
-The columns of a table are known by their usual names, or else by their content. Its labels are
-several a row (`multi`) if several columns hold 0 and 1 only or the cells are lists; numbers
-(`regression`) if some have a fraction or if there are more than _MAX_GRADES of them; else classes.
+The columns of a table are known by their usual names, or else by their content;
+bert_jax.data.labelled.label_kinds has the kinds of labels.
 """
 
 import re
@@ -18,6 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_jax.data.labelled.conll import is_conll
+from bert_jax.data.labelled.label_kinds import (
+    MULTI_LABEL_METRICS,
+    PROBLEM_TYPES,
+    Kind,
+    is_number,
+    kind_of,
+    repeats,
+    task_of,
+)
 from bert_jax.data.labelled.reading import has_objects, read_json, read_lines, read_objects
 from bert_jax.data.labelled.tables import Row, form_of, parse_column, read_rows
 from bert_jax.files.errors import UserError
@@ -46,21 +54,14 @@ _LABELS = (
 _IDS = ("id", "idx", "index", "guid", "uid", "")
 _WORDS, _TAGS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 _ENDING = re.compile(r"ending\d+")
-_SEPARATORS = (",", ";", "|")
+_SHEETS = (".xlsx", ".xls", ".ods", ".parquet")
 _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
-# Distinct whole numbers that are still classes, such as the stars of a review.
-_MAX_GRADES = 10
-# A column of labels repeats them: distinct values for each row.
-_MAX_DISTINCT = 0.5
 # Characters of a text, in the mean; shorter ones are names or titles.
 _MIN_PROSE = 25
 # A header's cells are names: they are short.
 _MAX_NAME = 40
-# Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
-SKEWED = 0.8
 
-TASKS = ("classification", "regression", "multi_label", "tagging", "span", "multiple_choice")
-_KINDS = {"classification": "single", "regression": "regression", "multi_label": "multi"}
+TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Detection:
     @property
     def config(self) -> str:
         """The name of the task's configuration, such as configs/classification.py."""
-        return "classification" if self.task in _KINDS else self.task
+        return "classification" if self.task in PROBLEM_TYPES else self.task
 
 
 def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
@@ -97,6 +98,8 @@ def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
     """
     if task and task not in TASKS:
         raise UserError(f"Unknown task {task!r}. Available: {', '.join(TASKS)}.")
+    if path.lower().endswith(_SHEETS):
+        raise UserError(f"{path} is not text: save it as CSV, in UTF-8.")
     if has_objects(path):
         found = _of_objects(_first_object(path))
     else:
@@ -159,17 +162,25 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
     columns = {name: [row.get(name) for row in rows] for name in rows[0]}
     if any(_ENDING.fullmatch(str(name).lower()) or name == "endings" for name in columns):
         return _of_choices(columns, given)
+    if len(columns) < 2:
+        raise UserError(
+            f"{path} has one column, {_listed(columns)}: labelled examples have a text and a label."
+        )
     text_a, text_b = _texts(path, columns, given)
     label = given.get("data.label") or _label(path, columns, (text_a, text_b))
     fields: dict[str, Any] = {"data.text_a": str(text_a), "data.text_b": str(text_b)}
     names = [str(text_a)] + [str(text_b)] * (text_b != "")
     if (id := _known(_IDS[:-1], columns)) and "data.id" not in given:
         fields["data.id"] = id
-    kind, what, found = _labels(path, columns, str(label), given, task)
-    fields |= {"data.label": str(label), "head.problem_type": _KINDS[kind], **found}
+    kind = _labels(path, columns, str(label), given, task)
+    fields |= {"data.label": str(label), "head.problem_type": PROBLEM_TYPES[kind.task]}
+    fields |= kind.fields
     header = "" if has_header else " (numbered from 0, there is no header)"
+    used = {str(text_a), str(text_b), fields.get("data.id"), *str(label).split(",")}
+    if others := [str(name) for name in columns if str(name) not in used]:
+        header += f"; not used: {', '.join(map(repr, others))}"
     texts = f"text{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    return Detection(kind, f"{texts}, {what} in {str(label)!r}{header}", fields)
+    return Detection(kind.task, f"{texts}, {kind.what} in {str(label)!r}{header}", fields)
 
 
 def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
@@ -198,7 +209,7 @@ def _is_header(cells: Sequence[Sequence[str]]) -> bool:
     first, rest = [cell.strip() for cell in cells[0]], cells[1:]
     if {name.lower() for name in first} & {*_TEXTS, *_LABELS, *sum(_PAIRS, ())}:
         return True
-    if any(len(name) > _MAX_NAME or _is_number(name) for name in first):
+    if any(len(name) > _MAX_NAME or is_number(name) for name in first):
         return False
     columns = list(zip(*rest, strict=False))
     return not any(
@@ -240,7 +251,7 @@ def _texts(
 
 def _is_prose(values: Sequence[Any], mean_length: float) -> bool:
     distinct = _strings(values)
-    return mean_length >= _MIN_PROSE and len(distinct) > 2 and not any(map(_is_number, distinct))
+    return mean_length >= _MIN_PROSE and len(distinct) > 2 and not any(map(is_number, distinct))
 
 
 def _label(path: str, columns: Mapping[Any, list[Any]], texts: Sequence[Any]) -> Any:
@@ -258,8 +269,7 @@ def _label(path: str, columns: Mapping[Any, list[Any]], texts: Sequence[Any]) ->
     repeated = [
         name
         for name, values in others.items()
-        if len(_strings(values)) <= max(2, _MAX_DISTINCT * len(values))
-        or all(map(_is_number, _strings(values)))
+        if repeats(_strings(values), len(values)) or all(map(is_number, _strings(values)))
     ]
     if not repeated:
         raise UserError(
@@ -270,54 +280,18 @@ def _label(path: str, columns: Mapping[Any, list[Any]], texts: Sequence[Any]) ->
 
 def _labels(
     path: str, columns: Mapping[Any, list[Any]], label: str, given: Mapping[str, Any], task: str
-) -> tuple[str, str, dict[str, Any]]:
-    """Returns the task, a description of the labels, and the fields that follow from them."""
-    values = columns.get(parse_column(label), columns.get(label))
-    kinds = {kind: name for name, kind in _KINDS.items()}
-    task = task or kinds.get(str(given.get("head.problem_type")), "")
-    if values is None:  # several columns
-        if missing := [name for name in label.split(",") if name.strip() not in columns]:
-            raise UserError(
-                f"{path} has no column {missing[0]!r} (data.label), only {_listed(columns)}."
-            )
-        metrics = {"metrics": ("macro_f1", "f1")}
-        return "multi_label", f"{len(label.split(','))} columns of 0 and 1", metrics
-    separator = given.get("data.label_separator") or _separator(values)
-    has_lists = any(isinstance(value, list) for value in values)
-    if task == "multi_label" or (not task and (has_lists or separator)):
-        names = {name for value in values for name in _parts(value, separator)}
-        metrics = {"data.label_separator": separator, "metrics": ("macro_f1", "f1")}
-        apart = f" separated by {separator!r}" if separator else ""
-        return "multi_label", f"any number of {len(names)} labels{apart}", metrics
-    counts = Counter(str(value).strip() for value in values)
-    is_numbers = all(map(_is_number, counts))
-    has_fraction = any("." in name and float(name) % 1 for name in counts) if is_numbers else False
-    if task == "regression" or (
-        not task and is_numbers and (has_fraction or len(counts) > _MAX_GRADES)
-    ):
-        if not is_numbers:
-            word = next(name for name in counts if not _is_number(name))
-            raise UserError(f"{path}: {word!r} in {label!r} is not a number, as regression needs.")
-        low, high = min(map(float, counts)), max(map(float, counts))
-        return (
-            "regression",
-            f"numbers from {low:g} to {high:g}",
-            {"metrics": ("pearson", "spearman")},
-        )
-    if len(counts) > max(2, _MAX_DISTINCT * len(values)):
+) -> Kind:
+    """Returns the kind of the labels in one column, or in several as "a,b,c"."""
+    if (values := columns.get(parse_column(label), columns.get(label))) is not None:
+        separator = str(given.get("data.label_separator", ""))
+        where = f"{path}: the column {label!r}"
+        return kind_of(values, task or task_of(given), separator, where)
+    names = [name.strip() for name in label.split(",")]
+    if missing := [name for name in names if name not in columns]:
         raise UserError(
-            f"{path}: {label!r} has {len(counts):,} different values in {len(values):,} rows, so it"
-            f" is no column of labels: name another of {_listed(columns)} with data.label."
+            f"{path} has no column {missing[0]!r} (data.label), only {_listed(columns)}."
         )
-    (most, count), shares = counts.most_common(1)[0], []
-    for name, number in counts.most_common(6):
-        shares.append(f"{name} {number / len(values):.0%}")
-    more = ", ..." if len(counts) > len(shares) else ""
-    skewed = count > SKEWED * len(values)
-    metrics = ("macro_f1", "accuracy") if skewed else ("accuracy", "macro_f1")
-    why = f"; macro F1 leads, as {most!r} has more than {SKEWED:.0%}" if skewed else ""
-    what = f"{len(counts)} classes ({', '.join(shares)}{more}{why})"
-    return "classification", what, {"metrics": metrics}
+    return Kind("multi_label", f"{len(names)} columns of 0 and 1", MULTI_LABEL_METRICS)
 
 
 def _of_choices(columns: Mapping[Any, list[Any]], given: Mapping[str, Any]) -> Detection:
@@ -341,32 +315,6 @@ def _strings(values: Sequence[Any]) -> set[str]:
 
 def _mean_length(values: Sequence[Any]) -> float:
     return sum(len(value) if isinstance(value, str) else 0 for value in values) / len(values)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False
-
-
-def _parts(value: Any, separator: str) -> list[str]:
-    if isinstance(value, list):
-        return list(map(str, value))
-    text = str(value or "")
-    parts = text.split(separator) if separator else [text]
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _separator(values: Sequence[Any]) -> str:
-    """Returns what separates the labels of a cell: the parts recur alone or in other cells."""
-    for mark in _SEPARATORS:
-        cells = [str(value) for value in values if mark in str(value)]
-        parts = Counter(part for value in values for part in _parts(value, mark))
-        whole = {str(value).strip() for value in values}
-        if len(cells) > 0.05 * len(values) and len(parts) < len(whole):
-            return mark
-    return ""
 
 
 def _listed(columns: Any) -> str:

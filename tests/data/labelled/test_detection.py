@@ -106,6 +106,17 @@ def test_other_tasks_are_known_by_the_form_of_their_files(tmp_path, name, conten
     assert found(detect(str(path), {}), "data.label", "head.entities") == expected
 
 
+def test_columns_without_a_use_are_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(csv("text,label,author", [f"{LONG},x,Ann", f"{SHORT},y,Bob"]))
+    assert detect(str(path), {}).what.endswith("in 'label'; not used: 'author'")
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv():
+    with pytest.raises(UserError, match="a.xlsx is not text: save it as CSV"):
+        detect("a.xlsx", {})
+
+
 def test_what_the_user_says_decides(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("text,label,stars", [f"{LONG},x,1", f"{SHORT},y,5"]))
@@ -118,14 +129,15 @@ def test_what_the_user_says_decides(tmp_path):
     "content, given, task, message",
     [
         ("text,label\n" + "".join(f"t {i},l{i}\n" for i in range(9)), {}, "",
-         "'label' has 9 different values in 9 rows, so it is no column of labels"),
+         "the column 'label' has 9 different values in 9 rows, so these are no labels"),
         ("text,what\n" + "".join(f"t {i},w{i} x\n" for i in range(9)), {}, "",
          "no column of labels among 'text', 'what': name it with data.label"),
-        ("text,label\na,x\nb,y\n", {}, "regression", "'x' in 'label' is not a number"),
+        ("text,label\na,x\nb,y\n", {}, "regression", "the column 'label' has 'x', which is"),
         ("text,label\na,x\nb,y\n", {}, "tagging", "is not for task='tagging': it has text 'text'"),
         ("text,label\na,x\nb,y\n", {}, "ner", "Unknown task 'ner'. Available: classification,"),
         ("text,label\na,x\nb,y\n", {"data.label": "stars"}, "", "has no column 'stars'"),
         ("text,label\n", {}, "", "has no examples"),
+        ("a long story\nit ended well\n", {}, "", "has one column, 'a long story': labelled"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_found_out_is_one_clear_line(tmp_path, content, given, task, message):

@@ -59,7 +59,9 @@ def test_a_server_answers_a_load_and_all_that_it_accepted_before_its_end(
 
 
 def test_a_server_that_does_not_start(tmp_path):
-    with pytest.raises(ValueError, match="^The server did not start: error: .* is neither a workdir"):
+    with pytest.raises(
+        ValueError, match="^The server did not start: error: .* is neither a workdir"
+    ):
         with benchmark.started(str(tmp_path)):
             pass
 
