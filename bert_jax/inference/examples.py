@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_jax.data.labelled.conll import split_words
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
@@ -43,13 +44,13 @@ _FORMS: dict[type, _Form] = {
         _TEXT,
     ),
     TaggedExample: _Form(
-        ("words",),
+        ("words", "text"),
         1,
         # Each sentence is a document by itself: none is the context of another.
         lambda fields, where, number: TaggedExample(
-            where, str(number), tuple(fields["words"]), None, number
+            where, str(number), tuple(fields["words"]), None, number, fields.get("text")
         ),
-        "a text with spaces between its words, a list of words, or a dict with words",
+        "a text with spaces between its words, a list of words, or a dict with text or words",
     ),
     Question: _Form(
         ("question", "context"),
@@ -95,12 +96,16 @@ def make_examples(kind: type, inputs: Iterable[Any], by_character: bool = False)
 
 def _fields(form: _Form, value: Any, by_character: bool) -> Fields:
     """Returns the fields that an input gives; {} if it has no form at all."""
+    if form is _FORMS[TaggedExample]:
+        if isinstance(value, Mapping):
+            if value.keys() == {"words"}:
+                return value
+            value = value["text"] if value.keys() == {"text"} else None
+        if isinstance(value, str):
+            return {"words": split_words(value, by_character), "text": value}
+        return {"words": value}
     if isinstance(value, Mapping):
         return {name: item for name, item in value.items() if item is not None}
-    if form.names == ("words",):
-        if isinstance(value, str):
-            value = [word for run in value.split() for word in (run if by_character else [run])]
-        return {"words": value}
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, list | tuple) or len(value) > len(form.names):

@@ -72,6 +72,14 @@ def log_partition(crf: Crf, logits_BWC: jax.Array, is_word_BW: jax.Array) -> jax
     return jax.nn.logsumexp(alpha_BC + crf.end[None], axis=-1)
 
 
+def marginals(crf: Crf, logits_BWC: jax.Array, is_word_BW: jax.Array) -> jax.Array:
+    """p(tag of a word | logits) over all tag sequences, float32[batch, words, classes].
+
+    The gradient of the log-partition function; 0 where there is no word.
+    """
+    return jax.grad(lambda logits: log_partition(crf, logits, is_word_BW).sum())(logits_BWC)
+
+
 def decode(crf: Crf, logits_BWC: jax.Array, is_word_BW: jax.Array) -> jax.Array:
     """The best tag sequence of each sentence (Viterbi), int32[batch, words].
 

@@ -1,6 +1,7 @@
 """A tag for each word, such as named entities (paper, section 5.3)."""
 
 import dataclasses
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -72,10 +73,15 @@ class Tagging(Task):
         return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
 
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        if outputs.crf is not None:
-            return {"tags": crf.decode(outputs.crf, outputs.logits, batch["is_word"])}
-        probabilities = jax.nn.softmax(outputs.logits)
-        return {"tags": probabilities.argmax(-1), "probabilities": probabilities.max(-1)}
+        """The tags of words, with their probabilities; a CRF's are its marginals."""
+        if outputs.crf is None:
+            probabilities = jax.nn.softmax(outputs.logits)
+            tags = probabilities.argmax(-1)
+        else:
+            sentence = outputs.crf, outputs.logits, batch["is_word"]
+            probabilities, tags = crf.marginals(*sentence), crf.decode(*sentence)
+        of_tags = jnp.take_along_axis(probabilities, tags[..., None], axis=-1)[..., 0]
+        return {"tags": tags, "probabilities": of_tags}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,37 +159,45 @@ class TaggingData(Labelled):
             yield window
 
     def collect(self, examples, rows: WordRows, answers):
-        """`words`, `tags`, `entities`, and `probabilities` of the tags where the head has them."""
+        """`words`, their `tags` with `probabilities`, and `entities`."""
         num_words = int(rows.example_starts[-1])
-        tags, probabilities = np.zeros(num_words, np.int32), np.full(num_words, np.nan, np.float32)
+        tags, probabilities = np.zeros(num_words, np.int32), np.zeros(num_words, np.float32)
         for row, answer in enumerate(answers):  # a sentence may take several rows
             places, words = rows.predicted_words(row)
             tags[words] = answer["tags"][places]
-            if "probabilities" in answer:
-                probabilities[words] = answer["probabilities"][places]
+            probabilities[words] = answer["probabilities"][places]
         predictions = []
         for number, example in enumerate(examples):
             here = slice(*rows.example_starts[number : number + 2].tolist())
             names = [self.labels[tag] for tag in tags[here]]
+            sure = probabilities[here].tolist()
             prediction: Prediction = {"id": example.id, "words": list(example.words), "tags": names}
             if self.entities:
-                prediction["entities"] = self._find_entities(example.words, names)
-            if not np.isnan(probabilities[here]).any():
-                prediction["probabilities"] = [float(value) for value in probabilities[here]]
-            predictions.append(prediction)
+                prediction["entities"] = self._find_entities(example, names, sure)
+            predictions.append(prediction | {"probabilities": sure})
         return predictions
 
-    def _find_entities(self, words: Sequence[str], tags: Sequence[str]) -> list[dict[str, Any]]:
-        """In order; an imported model's tags may be of any scheme."""
+    def _find_entities(
+        self, example: TaggedExample, tags: Sequence[str], probabilities: Sequence[float]
+    ) -> list[dict[str, Any]]:
+        """In order; an imported model's tags may be of any scheme.
+
+        `start` and `end` are characters of the text, which is the words joined if there is none;
+        `probability` is the mean of those of the tags.
+        """
         found = sorted(entity_scores.entities(as_iob2(tags)), key=lambda entity: entity[1])
+        text, spans = example.locate(self.between_words)
         return [
             {
                 "type": kind,
-                "start": start,
-                "end": end + 1,
-                "text": self.between_words.join(words[start : end + 1]),
+                "text": text[spans[first][0] : spans[last][1]],
+                "start": spans[first][0],
+                "end": spans[last][1],
+                "probability": statistics.fmean(probabilities[first : last + 1]),
+                "first_word": first,
+                "last_word": last,
             }
-            for kind, start, end in found
+            for kind, first, last in found
         ]
 
     def score(self, examples, predictions):

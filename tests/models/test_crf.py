@@ -47,6 +47,18 @@ def test_the_likelihood_is_that_of_enumeration(problem):
         np.testing.assert_allclose(ours[row], expected, atol=1e-5)
 
 
+def test_marginals_are_those_of_enumeration(problem):
+    crf, logits, _, is_word = problem
+    found = crf_lib.marginals(crf, jnp.asarray(logits), jnp.asarray(is_word))
+    for row, length in enumerate(LENGTHS):
+        sequences, scores = all_scores(crf, logits[row], length) if length else ((), np.zeros(0))
+        expected = np.zeros((4, NUM_CLASSES))
+        for sequence, share in zip(sequences, np.exp(scores) / np.exp(scores).sum(), strict=True):
+            expected[range(length), sequence] += share
+        if length:
+            np.testing.assert_allclose(found[row], expected, atol=1e-5)
+
+
 def test_the_best_sequence_is_that_of_enumeration(problem):
     crf, logits, _, is_word = problem
     found = np.asarray(crf_lib.decode(crf, jnp.asarray(logits), jnp.asarray(is_word)))

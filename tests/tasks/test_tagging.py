@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import TaggedExample
+from bert_jax.inference.examples import make_examples
 from bert_jax.tasks.tagging import TaggingData
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
@@ -36,9 +37,12 @@ def tokenizer(tmp_path):
     return load_tokenizer(str(tmp_path / "vocab.txt"), True)
 
 
-def predict(data, rows, tags_of_words, **more):
+HALF = np.full(14, 0.5, np.float32)
+
+
+def predict(data, rows, tags_of_words, probabilities=HALF):
     """Gives every place of every row the tag of its word; places that predict nothing another."""
-    values, answers = {"tags": tags_of_words} | more, []
+    values, answers = {"tags": tags_of_words, "probabilities": probabilities}, []
     for row in range(rows.num_rows):
         places, words = rows.predicted_words(row)
         answers.append({name: np.full(9, 4, of_words.dtype) for name, of_words in values.items()})
@@ -54,10 +58,13 @@ def test_tags_of_words_are_merged_from_all_windows(tokenizer):
     assert rows.num_rows == 3  # the second sentence takes two
     tags = np.array([3, 4, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3])
     shares = np.linspace(0.5, 1, 14).astype(np.float32)
-    found = predict(data, rows, tags, probabilities=shares)
+    found = predict(data, rows, tags, shares)
     assert found[0]["tags"] == ["B-PER", "I-PER", "O", "O"]
     assert found[0]["words"] == ["ann", "bob", "saw", "rome"]
-    assert found[0]["entities"] == [{"type": "PER", "start": 0, "end": 2, "text": "ann bob"}]
+    (entity,) = found[0]["entities"]
+    assert entity.pop("probability") == pytest.approx(shares[:2].mean())
+    place = {"start": 0, "end": 7, "first_word": 0, "last_word": 1}
+    assert entity == {"type": "PER", "text": "ann bob"} | place
     assert [entity["text"] for entity in found[1]["entities"]] == ["a b", "j"]
     np.testing.assert_allclose(found[0]["probabilities"] + found[1]["probabilities"], shares)
     # One of the three entities that are, and one of the three found, is right.
@@ -70,12 +77,30 @@ def test_tags_of_words_are_merged_from_all_windows(tokenizer):
     assert make(("accuracy",)).baseline(GOLD) == pytest.approx(10 / 14)
 
 
-def test_a_crf_has_no_probabilities_of_single_tags(tokenizer):
-    data = with_labels(make(tagging="crf"))
-    rows = data.encode(GOLD, tokenizer, Counter())
-    found = predict(data, rows, np.zeros(14, int))
-    assert all("probabilities" not in prediction for prediction in found)
-    assert [prediction["entities"] for prediction in found] == [[], []]
+def test_entities_are_parts_of_the_text_as_it_was_given(tokenizer):
+    """White space of any kind, and characters of two UTF-16 units."""
+    text = "\t\U0001f600 ann\u3000 bob  saw\xa0rome saw rome"
+    data = with_labels(make())
+    examples = list(make_examples(TaggedExample, [text, {"text": text}, text.split()]))
+    rows = data.encode(examples, tokenizer, Counter())
+    tags = np.array([0, 3, 4, 0, 0, 0, 1] * 3)
+    found = data.collect(
+        examples,
+        rows,
+        [
+            {"tags": tags[words], "probabilities": np.linspace(0, 1, 21)[words]}
+            for _, words in map(rows.predicted_words, range(rows.num_rows))
+        ],
+    )
+    for number, given in enumerate((text, text, " ".join(text.split()))):
+        person, place = found[number]["entities"]
+        name = "ann\u3000 bob" if number < 2 else "ann bob"
+        assert person["text"] == name and given.count(name) == 1
+        assert (person["start"], person["end"]) == (given.find(name), given.find(name) + len(name))
+        assert (place["start"], place["end"]) == (given.rfind("rome"), len(given))
+        sure = found[number]["probabilities"]
+        assert person["probability"] == pytest.approx((sure[1] + sure[2]) / 2)
+        assert place["probability"] == sure[6]
 
 
 def test_tags_that_are_no_entities_have_an_accuracy(tokenizer):
@@ -118,5 +143,7 @@ def test_chinese_characters_are_words_and_entities_have_no_spaces(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"), True)
     rows = data.encode(examples, tokenizer, Counter())
-    (found,) = data.collect(examples, rows, [{"tags": np.array([3, 4, 0])}])
+    (found,) = data.collect(
+        examples, rows, [{"tags": np.array([3, 4, 0]), "probabilities": np.ones(3)}]
+    )
     assert [entity["text"] for entity in found["entities"]] == ["\u5317\u4eac"]

@@ -173,15 +173,18 @@ def read_plain_words(
     """Streams the lines of a file as sentences without tags; blank lines have no words.
 
     Args:
-      by_character: each character except white space is a word, as in Chinese data sets;
-        otherwise, words are separated by white space.
+      by_character: whether each character is a word, as in Chinese data sets.
 
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.
     """
     for number, (at, line) in numbered(read_lines(path, counts), f"{path} has no lines."):
-        words = line.split()
+        words = split_words(line, by_character)
         counts["empty_sentences"] += not words
-        if by_character:
-            words = [character for word in words for character in word]
-        yield TaggedExample(place(path, at), str(number), tuple(words), None, number)
+        yield TaggedExample(place(path, at), str(number), words, None, number, line)
+
+
+def split_words(text: str, by_character: bool = False) -> tuple[str, ...]:
+    """Returns the words of a text, separated by white space, or all its other characters."""
+    words = text.split()
+    return tuple("".join(words)) if by_character else tuple(words)

@@ -38,6 +38,7 @@ class TaggedExample:
       words: one may be blank, or have no tokens; it still has a tag.
       tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
       document: number of the document in its file, from 0.
+      text: the text that the words are of, in order; None: they were given as words.
     """
 
     where: str
@@ -45,6 +46,21 @@ class TaggedExample:
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
     document: int = 0
+    text: str | None = None
+
+    def locate(self, between: str) -> tuple[str, list[tuple[int, int]]]:
+        """Returns the text, and (start, end) of each word, which is text[start:end].
+
+        Args:
+          between: what joins words that were given without a text.
+        """
+        text, spans, end = self.text, [], 0
+        for word in self.words:
+            start = end if text is None else text.index(word, end)
+            end = start + len(word)
+            spans.append((start, end))
+            end += len(between) if text is None else 0
+        return between.join(self.words) if text is None else text, spans
 
 
 @dataclass(frozen=True, slots=True)

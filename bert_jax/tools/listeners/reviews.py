@@ -6,7 +6,6 @@ review_parts.py describes the parts. `examples` are labelled, `predictions` thos
 collector returned for them, in the same order; `errors` are sorted, the worst first.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,7 +153,7 @@ def _wrong_class(example: TextExample, prediction: Prediction) -> Parts:
 def review_tags(
     data: TaggingData, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
 ) -> Parts:
-    """Returns classes, of other tags than entities the confusion, calibration of linear heads."""
+    """Returns classes, of other tags than entities the confusion, calibration."""
     gold = [example.tags or () for example in examples]
     found = [prediction["tags"] for prediction in predictions]
     pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
@@ -163,9 +162,8 @@ def review_tags(
         numbers = {name: i for i, name in enumerate(parts["classes"])}
         true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
         parts["confusion"] = review.confusion(true, guessed, len(numbers))
-    if all("probabilities" in prediction for prediction in predictions):
-        sure = [p for prediction in predictions for p in prediction["probabilities"]]
-        parts["calibration"] = review.calibration(sure, [a == b for a, b in pairs])
+    sure = [p for prediction in predictions for p in prediction["probabilities"]]
+    parts["calibration"] = review.calibration(sure, [a == b for a, b in pairs])
     errors = [_wrong_tags(data, *pair) for pair in zip(examples, predictions, strict=True)]
     wrong = [(count, error) for count, error in errors if count]
     return parts | {"errors": [error for _, error in sorted(wrong, key=lambda e: -e[0])]}
@@ -175,17 +173,16 @@ def _wrong_tags(
     data: TaggingData, example: TaggedExample, prediction: Prediction
 ) -> tuple[int, Parts]:
     """Returns the number of errors in a sentence, and the sentence with its spans."""
-    between, words = data.between_words, example.words
-    ends = [*itertools.accumulate(map(len, words), lambda end, size: end + len(between) + size)]
+    text, places = example.locate(data.between_words)
 
     def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
         singles = {(tag, i, i) for i, tag in enumerate(tags)}
         found = entity_scores.entities(as_iob2(tags)) if data.entities else singles
-        return {(ends[first] - len(words[first]), ends[last], kind) for kind, first, last in found}
+        return {(places[first][0], places[last][1], kind) for kind, first, last in found}
 
     true, guessed = spans(example.tags or ()), spans(prediction["tags"])
     shown = (true, guessed) if data.entities else (true - guessed, guessed - true)
-    texts = [review.text("", between.join(words), review.marked(*shown))]
+    texts = [review.text("", text, review.marked(*shown))]
     what = "entities" if data.entities else "other tags"
     counts = [f"{len(some)} {what}" for some in shown]
     return len(true ^ guessed), review.error(example.id, counts[0], counts[1], texts)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,12 +11,14 @@ from bert_jax.data.labelled.tables import read_plain_texts, read_rows
 from bert_jax.files.atomic import whole_file
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
+from bert_jax.tasks.tagging import TaggingData
 
 
 def has_tables(data: Any) -> bool:
     """Returns whether the predictions of a task are values of columns."""
     is_published = getattr(data, "published", None) is not None
-    return isinstance(data, ClassificationData | MultipleChoiceData) and not is_published
+    has_columns = isinstance(data, ClassificationData | MultipleChoiceData) and not is_published
+    return has_columns or isinstance(data, TaggingData)
 
 
 def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
@@ -24,6 +27,9 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
     The new columns are `predicted_label` and `probability`; `predicted_labels` (multi-label,
     separated by commas); `predicted_value`; or `predicted_choice`, `predicted_ending` and
     `probability`. A table without a header stays without one.
+
+    Taggers have a row for each entity, with `id`, `text` (the sentence), `type`, `entity`, `start`
+    and `end` (characters of the text), `probability`; or for each word, with its `tag`.
 
     Args:
       data: host side of the task.
@@ -40,22 +46,40 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
         # Objects of JSON lines may have different fields.
         names = list(dict.fromkeys(name for row in _input_rows(data, input_path) for name in row))
         pairs = zip(_input_rows(data, input_path), map(json.loads, lines), strict=True)
+        rows = ((row, found) for row, prediction in pairs for found in _found(prediction))
         style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
         writer = csv.writer(file, lineterminator="\n", **style)
-        for number, (row, prediction) in enumerate(pairs):
-            found = _columns(prediction)
+        for number, (row, found) in enumerate(rows):
             if number == 0 and not any(isinstance(name, int) for name in names):
                 writer.writerow([*names, *found])
             cells = map(_cell, [*(row.get(name) for name in names), *found.values()])
-            # A TSV has no quotes: a cell has neither tabs nor line ends.
-            writer.writerow(" ".join(cell.split()) if is_tsv else cell for cell in cells)
+            # A TSV has no quotes: a cell has neither tabs nor line ends. Offsets stay right.
+            writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
 
 
 def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
+    if isinstance(data, TaggingData):
+        examples = data.read(path, Counter(), labelled=False)
+        return ({"id": e.id, "text": e.locate(data.between_words)[0]} for e in examples)
     if isinstance(data, ClassificationData) and data.is_plain(path):
         return ({"text": example.text_a} for example in read_plain_texts(path, Counter()))
     has_header = getattr(data.columns, "has_header", True)
     return (row for _, row in read_rows(path, Counter(), has_header))
+
+
+def _found(prediction: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the new columns of the rows of a prediction; empty ones if nothing was found."""
+    if "tags" not in prediction:
+        return [_columns(prediction)]
+    if "entities" in prediction:
+        names = ("type", "entity", "start", "end", "probability")
+        entities = prediction["entities"]
+        values = [(e["type"], e["text"], e["start"], e["end"], e["probability"]) for e in entities]
+    else:
+        names = ("word", "tag", "probability")
+        of_words = (prediction[name] for name in ("words", "tags", "probabilities"))
+        values = list(zip(*of_words, strict=True))
+    return [dict(zip(names, row, strict=True)) for row in values] or [dict.fromkeys(names)]
 
 
 def _columns(prediction: Mapping[str, Any]) -> dict[str, Any]:

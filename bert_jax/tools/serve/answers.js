@@ -70,20 +70,18 @@ const drawAnswer = (() => {
 
   const color = (kinds, kind) => `k${kinds.indexOf(kind) % 6}`;
 
-  function entities(prediction, drawing) {
-    const between = drawing.between ?? " ";
+  // Offsets of the API count characters; strings of a script count UTF-16 units.
+  function entities(prediction, input, drawing) {
+    const text = [...input.text];
     const line = make("p", "reading");
     let place = 0;
-    const until = (stop) => {
-      for (; place < stop; place++) line.append(prediction.words[place], between);
-    };
     for (const entity of prediction.entities) {
-      until(entity.start);
-      const text = prediction.words.slice(entity.start, entity.end).join(between);
-      line.append(make("mark", color(drawing.kinds, entity.type), text, make("small", "", entity.type)), between);
+      const kind = make("small", "", `${entity.type} ${percent(entity.probability)}`);
+      const mark = make("mark", color(drawing.kinds, entity.type), entity.text, kind);
+      line.append(text.slice(place, entity.start).join(""), mark);
       place = entity.end;
     }
-    until(prediction.words.length);
+    line.append(text.slice(place).join(""));
     const found = prediction.entities.length;
     return [line, quiet(found ? `${found} ${found === 1 ? "entity" : "entities"}` : "No entity was found.")];
   }
@@ -94,7 +92,6 @@ const drawAnswer = (() => {
     return [make("ul", "words", ...items)];
   }
 
-  // Offsets of the API count characters; strings of a script count UTF-16 units.
   function answer(prediction, input) {
     const best = prediction.n_best[0];
     const text = [...input.context];
@@ -214,7 +211,7 @@ const drawAnswer = (() => {
       return [...masks(prediction, input), ...pairOf(prediction)];
     }
     if (prediction.next_sentence) return nextSentence(prediction.next_sentence);
-    if (prediction.entities) return entities(prediction, drawing);
+    if (prediction.entities) return entities(prediction, input, drawing);
     if (prediction.tags) return tags(prediction);
     if (prediction.n_best) return answer(prediction, input);
     if (prediction.ending !== undefined) return choice(prediction, input);

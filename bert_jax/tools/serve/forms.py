@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_jax.config.run import RunConfig
+from bert_jax.data.labelled.conll import split_words
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
@@ -225,14 +226,13 @@ def _words(data: Any) -> Form:
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
             raise UserError(f"{where} needs either `text` or `words`.")
-        words = values.get("words") or values.get("text", "").split()
-        if not between and "text" in values:
-            words = "".join(words)
+        text = values.get("text")
+        words = values["words"] if text is None else split_words(text, by_character=not between)
         if not words:
             raise UserError(f"{where} has no words.")
         # Each input is a document by itself: no model reads one as the context of another.
         number = next(_numbers)
-        return TaggedExample(where, str(number), tuple(words), None, number)
+        return TaggedExample(where, str(number), tuple(words), None, number, text)
 
     names = getattr(data, "entities", False)
     # All that the model knows, so that each has its color in every answer.
@@ -246,7 +246,7 @@ def _words(data: Any) -> Form:
             {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
             {"text": "Google opened an office in Zurich , said Eric Schmidt on Monday ."},
         ),
-        {"between": between, "kinds": kinds},
+        {"kinds": kinds},
     )
     fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
     return Form(fields, make, (view,))

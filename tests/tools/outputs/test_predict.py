@@ -155,7 +155,7 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
 @pytest.mark.parametrize(
     "name, output, message",
     [
-        ("tagging", "x.csv", "predictions of config.task='tagging' for this input have no columns"),
+        ("span", "x.csv", "predictions of config.task='span' for this input have no columns"),
         ("glue:rte", "x.csv", "have no columns: take another ending"),
         ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
         ("classification", "lost/x.jsonl", "there is no folder"),
@@ -200,8 +200,35 @@ def test_the_entities_of_another_scheme(make_run, tmp_path):
     run = make_run("tagging", labels=("O", "B-PER", "L-PER", "U-PER"))  # BILOU, as imports may have
     row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
     assert set(row["tags"]) <= {"O", "B-PER", "L-PER", "U-PER"}
-    covered = {n for entity in row["entities"] for n in range(entity["start"], entity["end"])}
+    covered = {n for e in row["entities"] for n in range(e["first_word"], e["last_word"] + 1)}
     assert covered == {n for n, tag in enumerate(row["tags"]) if tag != "O"}
+
+
+@pytest.mark.parametrize("output", ["out.csv", "out.tsv"])
+def test_a_table_has_a_row_for_each_entity(make_run, tmp_path, output):
+    run = make_run("tagging", labels=TAGS)
+    content = "the  list\t is\n\nnaive list\n"
+    found = predicted(run, tmp_path, content, "in.txt", output)
+    table = list(csv.DictReader(io.StringIO(found), delimiter="," if output == "out.csv" else "\t"))
+    lines = predicted(run, tmp_path, content, "in.txt", "output.jsonl").splitlines()
+    assert {row["id"] for row in table} == {"0", "1", "2"}
+    for number, prediction in enumerate(map(json.loads, lines)):
+        rows = [row for row in table if row["id"] == str(number)]
+        if not prediction["entities"]:
+            ((*_, last),) = (row.values() for row in rows)
+            assert last == ""
+            continue
+        for row, entity in zip(rows, prediction["entities"], strict=True):
+            assert row["text"][int(row["start"]) : int(row["end"])] == row["entity"]
+            assert row["type"] == entity["type"] and row["text"].split() == prediction["words"]
+            assert float(row["probability"]) == pytest.approx(entity["probability"], abs=1e-5)
+
+
+def test_a_table_has_a_row_for_each_tag_of_words(make_run, tmp_path):
+    run = make_run("tagging:words", labels=("NOUN", "VERB", "."))
+    content = '{"id": "a", "tokens": ["the", "list"]}\n'
+    _, *rows = csv.reader(io.StringIO(predicted(run, tmp_path, content, "in.jsonl", "out.csv")))
+    assert [row[:3] for row in rows] == [["a", "the list", "the"], ["a", "the list", "list"]]
 
 
 def test_the_document_around_a_sentence_is_complete(make_run, tmp_path, monkeypatch, set_window):

@@ -44,14 +44,15 @@ def _mask_answer(text):
 
 
 def _tags(example):
-    found = [("PER", 0, 2), ("LOC", 5, 6)]
+    found = [("PER", "Marie Curie"), ("LOC", "Warsaw")]
     return {
         "words": list(example.words),
         "tags": ["O"] * len(example.words),
         "entities": [
-            {"type": kind, "start": a, "end": b, "text": " ".join(example.words[a:b])}
-            for kind, a, b in found
-            if b <= len(example.words)
+            {"type": kind, "text": name, "start": start, "end": start + len(name)}
+            | {"probability": 0.875}
+            for kind, name in found
+            if (start := example.text.find(name)) >= 0
         ],
     }
 
@@ -239,12 +240,15 @@ def test_classes_values_and_probabilities_of_texts(page):
 def test_entities_and_tags(page):
     answer = ask(page, "Entities")
     kinds = answer.locator("mark small").all_inner_texts()
-    assert kinds == ["PER", "LOC"]
-    assert answer.locator("mark").all_inner_texts() == ["Marie CuriePER", "WarsawLOC"]
+    assert kinds == ["PER 87.5%", "LOC 87.5%"]
+    marks = answer.locator("mark").all_inner_texts()
+    assert marks == ["Marie CuriePER 87.5%", "WarsawLOC 87.5%"]
     # The color of a type is its place among all types of the model, whatever was found.
     colors = [mark.get_attribute("class") for mark in answer.locator("mark").all()]
     assert colors == ["k2", "k0"]
     assert "was born in" in answer.inner_text() and "2 entities" in answer.inner_text()
+    answer = say(page, text="\U0001f600 Marie Curie  speaks")
+    assert answer.locator(".reading").text_content() == "\U0001f600 Marie CuriePER 87.5%  speaks"
     answer = say(page, text="Rain")
     assert answer.locator("mark").count() == 0 and "No entity was found." in answer.inner_text()
     words = ask(page, "Tags").locator(".words li").all_inner_texts()
