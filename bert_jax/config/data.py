@@ -210,6 +210,9 @@ class LabelledConfig(Group):
     vocab: str = setting("")
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
+    # Tagging: in files whose words are characters with their position in a word after them, as in
+    # Weibo's (`A0`, `B1`), remove these numbers; other files stay as they are.
+    strip_numbers: bool = setting(False)
     # Batches of equal numbers of `rows`, or of about equal numbers of `tokens` (for losses over
     # words), where batches of short sentences have more than global_batch_size rows.
     batch_by: str = setting("rows", choices=("rows", "tokens"))

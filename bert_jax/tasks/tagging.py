@@ -94,6 +94,7 @@ class TaggingData(Labelled):
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
       by_character: whether each character of a plain text is a word.
+      strip_numbers: whether numbers of characters in a word are removed.
       labels: the tags.
     """
 
@@ -102,6 +103,7 @@ class TaggingData(Labelled):
     tags: str | int
     document_context: bool
     by_character: bool
+    strip_numbers: bool
 
     PACKS: ClassVar = True
 
@@ -129,12 +131,14 @@ class TaggingData(Labelled):
             tags=_or(parse_column(data.label), "tags"),
             document_context=head.document_context,
             by_character=published == "msra_ner",
+            strip_numbers=data.strip_numbers,
         )
 
     def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
-        return read_tagged(path, counts, labelled, self.words, self.tags, not self.entities)
+        columns, plain = (self.words, self.tags), not self.entities
+        return read_tagged(path, counts, labelled, *columns, plain, self.strip_numbers)
 
     def find_labels(self, examples):
         return Labels.find_tags(tag for e in examples for tag in e.tags or ()).names

@@ -7,11 +7,14 @@ besides those of bert_jax.data.labelled.reading and bert_jax.data.labelled.tags:
 
     docstart_lines       such lines
     blank_words          words that are white space or empty: kept
+    numbered_words       words with their number, if nearly all words of the file have one: kept
+    numbers_stripped     the same, removed
     empty_sentences      JSON or plain lines without a word: kept
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -29,6 +32,9 @@ from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
+# Share of the words with a number in a file that numbers them; Weibo's has some without.
+_NEARLY_ALL = 0.9
+_NUMBERED = re.compile(r"(.)([0-9]{1,2})", re.DOTALL)
 
 
 def read_tagged(
@@ -38,6 +44,7 @@ def read_tagged(
     words: str | int = "tokens",
     tags: str | int = "tags",
     plain: bool = False,
+    strip_numbers: bool = False,
 ) -> Iterator[TaggedExample]:
     """Streams the sentences of a CoNLL file, of JSON objects, or of tfds:NAME[SPLIT].
 
@@ -52,22 +59,63 @@ def read_tagged(
         first.
       tags: the same for tags; CoNLL: else the last column.
       plain: tags are not entities, and are not converted.
+      strip_numbers: remove the number of each word, if nearly all have one.
 
     Raises:
       UserError: naming the line, for a malformed sentence; or there are no sentences.
     """
-    reader = TagReader(counts, plain) if labelled else None
-    if has_objects(source):
-        sentences = _read_objects(source, counts, reader, str(words), str(tags))
-    else:
+
+    def sentences(counts: Counter, reader: TagReader | None) -> "Iterator[_Sentence]":
+        if has_objects(source):
+            return _read_objects(source, counts, reader, str(words), str(tags))
         columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
-        sentences = _read_conll(source, counts, reader, *columns)
-    for number, sentence in numbered(sentences, f"{source} has no sentences."):
+        return _read_conll(source, counts, reader, *columns)
+
+    has_numbers = strip_numbers and _Numbers(row[2] for row in sentences(Counter(), None)).found
+    reader, numbers = TagReader(counts, plain) if labelled else None, _Numbers()
+    for number, sentence in numbered(sentences(counts, reader), f"{source} has no sentences."):
         where, id, texts, found, document = sentence
         counts["blank_words"] += sum(not word.strip() for word in texts)
+        numbers.add(texts)
+        if has_numbers:
+            texts = tuple(map(_without_number, texts))
         yield TaggedExample(where, str(number) if id is None else str(id), texts, found, document)
+    if numbers.found:
+        counts["numbers_stripped" if has_numbers else "numbered_words"] += numbers.count
     if reader:
         reader.finish()
+
+
+class _Numbers:
+    """Finds files whose words are characters with their position in a word: a0 b1 c0 d0 e1.
+
+    Attributes:
+      count: words with such a number: 0, or one more than that of the word before.
+    """
+
+    def __init__(self, sentences: Iterable[Sequence[str]] = ()):
+        self.count = self._words = 0
+        for words in sentences:
+            self.add(words)
+
+    def add(self, words: Sequence[str]) -> None:
+        self._words += len(words)
+        before = -1
+        for word in words:
+            match = _NUMBERED.fullmatch(word)
+            number = int(match[2]) if match else -1
+            self.count += match is not None and number in (0, before + 1)
+            before = number
+
+    @property
+    def found(self) -> bool:
+        """Whether nearly all words have one."""
+        return self.count > _NEARLY_ALL * self._words
+
+
+def _without_number(word: str) -> str:
+    match = _NUMBERED.fullmatch(word)
+    return match[1] if match else word
 
 
 def is_conll(path: str) -> bool:

@@ -58,6 +58,8 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
         numbers = [f"{len(rows.examples):,} examples, {rows.rows.num_rows:,} rows"]
         numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in rows.counts.items()]
         yield (f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.sha256[:12]}")
+        if "numbered_words" in rows.counts:
+            yield "           --config.data.strip_numbers=true removes the numbers of the words"
     if run.data.labels:
         yield f"labels     {', '.join(run.data.labels)}"
     if fields := model_choices.choices(config.model.to_dict()):

@@ -1,6 +1,7 @@
 """Sentences of words with tags, from files of each form."""
 
 import json
+import re
 
 import pytest
 
@@ -37,6 +38,10 @@ BRUSSELS NNP B-NP I-LOC
 NAMES = ["0: EU/B-ORG rejects/O", "0: Peter/B-PER", "1: BRUSSELS/B-LOC"]
 COUNTS = {"docstart_lines": 2, "tags_converted": 3, "iob1_files": 1}
 TAGGED = "EU B-ORG\nrejects O\n\n\n  \nPeter\tB-PER\nBlackburn\tI-PER"
+# As Weibo's: each character with its position in a word.
+NUMBERED = "\u53e30 O\n\u81541 O\n!0 O\n\n\u53170 B-GPE.NAM\n\u4eac1 I-GPE.NAM\n"
+NUMBERED_NAMES = ["0: \u53e30/O \u81541/O !0/O", "1: \u53170/B-GPE.NAM \u4eac1/I-GPE.NAM"]
+STRIPPED_NAMES = [re.sub("[01]/", "/", line) for line in NUMBERED_NAMES]
 CHINESE = b"\xef\xbb\xbf" + "\u5317\tB-LOC\n\u4eac\tI-LOC\n\u3000\tO\n\tO\n\n".encode()
 
 
@@ -54,6 +59,16 @@ CHINESE = b"\xef\xbb\xbf" + "\u5317\tB-LOC\n\u4eac\tI-LOC\n\u3000\tO\n\tO\n\n".e
         (CONLL_2003, {"words": 1}, ["0: NNP/B-ORG VBZ/O"], None),
         ("a NN\n", {"labelled": False}, ["0: a"], {}),
         ("a\nb\n\nc\n", {"labelled": False}, ["0: a b", "1: c"], {}),
+        (NUMBERED, {}, NUMBERED_NAMES, {"numbered_words": 5, "iob2_files": 1}),
+        (
+            NUMBERED,
+            {"strip_numbers": True},
+            STRIPPED_NAMES,
+            {"numbers_stripped": 5, "iob2_files": 1},
+        ),
+        # Only a part of the words, or numbers that do not count.
+        ("A0 O\nB1 O\nend O\n", {"strip_numbers": True}, ["0: A0/O B1/O end/O"], None),
+        ("A4 O\nB6 O\nA3 O\n", {"strip_numbers": True}, ["0: A4/O B6/O A3/O"], None),
         # By characters, with blank words.
         (
             CHINESE,

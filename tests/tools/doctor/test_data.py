@@ -235,6 +235,14 @@ def test_tags_of_two_schemes_in_one_file(look, tmp_path):
     assert "correct the tags" in found(findings, "warning", "1 mixed scheme files").fix
 
 
+def test_words_with_their_numbers(look, tmp_path):
+    lines = [f"{letter}{i} O\n" for letter in "xyz" for i in range(3)] * 5
+    path = tmp_path / "weibo.conll"
+    path.write_text("\n".join(["x0 B-PER\n", *map("".join, zip(*[iter(lines)] * 3, strict=True))]))
+    finding = found(look("tagging", data__train=str(path)), "warning", "46 numbered words")
+    assert "--config.data.strip_numbers=true" in finding.fix
+
+
 def write_questions(path, contexts, wrong=0):
     """Writes a question about each context; the answers of the first are not in it."""
     paragraphs = []
