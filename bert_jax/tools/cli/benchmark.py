@@ -3,6 +3,8 @@
     python -m bert_jax benchmark step --models=tiny,base      a training step
     python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      fine-tuning
+    python -m bert_jax benchmark defaults TRAIN --evaluate=FILE --model=MODEL
+                                                              settings of finetune
     python -m bert_jax benchmark inference --model=MODEL --input=FILE
                                                               sentence vectors, predictions
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
@@ -48,6 +50,25 @@ def finetune(flags: argparse.Namespace) -> None:
     flags.config = flags.config or "configs/ner.py:wikigold"
     flags.overrides = SETTINGS | flags.overrides
     run(read_config(flags), config_words(flags), flags.seeds)
+
+
+def defaults(flags: argparse.Namespace) -> None:
+    """Compares the settings of finetune with a grid, and with transformers' Trainer.
+
+    python -m bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL
+    """
+    grid = _numbers("rates", flags.rates), _numbers("epochs", flags.epochs)
+    from bert_jax.tools.benchmark.defaults import run
+
+    files = flags.train, flags.evaluate
+    run(flags.model, files, flags.task, flags.overrides, grid, flags.seeds, flags.output)
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part]
+    except ValueError:
+        raise UserError(f"--{name}={text} are not numbers, such as 1e-4,3e-4.") from None
 
 
 def inference(flags: argparse.Namespace) -> None:
@@ -115,6 +136,20 @@ COMMANDS = {
         ),
     ),
     "finetune": (finetune, (_SEEDS, *CONFIG)),
+    "defaults": (
+        defaults,
+        (
+            Flag("TRAIN", "", "file of labelled examples"),
+            Flag("evaluate", "", "File to evaluate on.", missing="a file of labelled examples"),
+            MODEL,
+            Flag("task", "", "As for finetune."),
+            Flag("rates", "2e-5,5e-5,1e-4,3e-4,1e-3", "Learning rates of the grid."),
+            Flag("epochs", "3,10", "Numbers of epochs of the grid."),
+            Flag("seeds", 5, "Runs of each setting.", minimum=1),
+            Flag("output", "defaults.jsonl", "File that keeps the scores."),
+            OVERRIDES,
+        ),
+    ),
     "inference": (
         inference,
         (

@@ -2,7 +2,7 @@
 
 Each does what transformers' example program for it does, in short: its fast tokenizer, its model
 and its collator, a usual score. They share with this program only the readers of files, so that
-both have the same examples, and the official scores of SQuAD.
+both have the same examples, and the scores of classes, numbers and answers.
 """
 
 from collections import Counter
@@ -18,6 +18,7 @@ from bert_jax.data.labelled.examples import Question, TaggedExample, TextExample
 from bert_jax.data.labelled.questions import read_questions
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.scores.squad import squad_v1, squad_v2
+from bert_jax.tasks.classification import METRICS
 
 Rows = list[dict[str, Any]]
 # Left out of the loss and of the scores.
@@ -87,7 +88,7 @@ class Tagging:
 
 
 class Classification:
-    """A class of a text or a pair of texts, scored by accuracy (`run_glue.py`)."""
+    """A class or a number for a text or a pair of texts (`run_glue.py`)."""
 
     model_class = transformers.AutoModelForSequenceClassification
     collator_class = transformers.DataCollatorWithPadding
@@ -98,17 +99,26 @@ class Classification:
         text_a, text_b, label = (parse_column(data[n]) for n in ("text_a", "text_b", "label"))
         assert text_a is not None
         self._columns = Columns(text_a, text_b, label)
+        kind = config["head"]["problem_type"]
+        self._is_regression = kind == "regression"
+        self._metric = METRICS[kind][config["metrics"][0]]
         self.labels: list[str] = []
 
     def read(self, path: str) -> list[TextExample]:
         return list(read_table(path, self._columns, Counter()))
 
     def set_labels(self, examples: Sequence[TextExample]) -> dict[str, Any]:
+        if self._is_regression:
+            return {"num_labels": 1}
         self.labels = sorted({label for example in examples for label in example.labels or ()})
         return {"num_labels": len(self.labels)}
 
-    def encode(self, examples: Sequence[TextExample]) -> tuple[Rows, list[int]]:
-        gold = [self.labels.index((example.labels or ("",))[0]) for example in examples]
+    def _gold(self, example: TextExample) -> Any:
+        (label,) = example.labels or ("",)
+        return float(label) if self._is_regression else self.labels.index(label)
+
+    def encode(self, examples: Sequence[TextExample]) -> tuple[Rows, list[Any]]:
+        gold = list(map(self._gold, examples))
         rows = []
         for example, label in zip(examples, gold, strict=True):
             row = self._tokenizer(
@@ -118,10 +128,11 @@ class Classification:
         return rows, gold
 
     def score(
-        self, outputs: Iterator[Any], examples: Sequence[TextExample], gold: list[int]
+        self, outputs: Iterator[Any], examples: Sequence[TextExample], gold: list[Any]
     ) -> float:
-        best = [row["logits"].argmax() for row in outputs]
-        return float(np.mean(np.array(best) == gold))
+        logits = np.array([row["logits"] for row in outputs])
+        found = logits[:, 0] if self._is_regression else logits.argmax(-1)
+        return float(self._metric(np.array(gold), found))
 
 
 class Span:

@@ -1,0 +1,177 @@
+"""Compares the settings of the command `finetune` with a grid, and with transformers' Trainer.
+
+    python -m bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL \\
+        --output=runs.jsonl
+
+Each setting is trained with several seeds and scored on the file to evaluate, by the first metric.
+The grid changes the learning rate and the number of epochs of the settings; its best pair is the
+one with the highest mean score on that same file, so that it is favoured. Trainer fine-tunes the
+same folder with the defaults of its arguments. The scores are kept in a file, and the same command
+continues an interrupted comparison.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.data.labelled.labelled_rows import LabelledRows
+from bert_jax.files.atomic import AppendFile, read_json_lines
+from bert_jax.formats import format_of
+from bert_jax.plans import plan_finetuning
+from bert_jax.scores.spread import SeedSummary, summarize_seeds
+from bert_jax.tasks.supervised import Labelled
+from bert_jax.tools.benchmark.side_by_side import (
+    Program,
+    can_compare,
+    describe_machine,
+    table,
+    take_turns,
+)
+from bert_jax.training.metrics import read_metrics
+from bert_jax.training.open import open_run
+from bert_jax.training.train import train
+
+DEFAULTS, TRAINER = "defaults", "Trainer"
+# Of the score at the end of the run only.
+_SHORT = {"eval.every": "0", "checkpoint.every": "0"}
+# Of `config.task` and `head.problem_type`, what the other program has.
+_TRAINER_TASKS = ("classification", "tagging", "span")
+
+Settings = dict[str, Any]
+
+
+def run(
+    model: str,
+    files: tuple[str, str],
+    task: str,
+    overrides: Mapping[str, str],
+    grid: tuple[Sequence[float], Sequence[float]],
+    seeds: int,
+    output: str,
+) -> None:
+    """Prints a line for each run, and the table.
+
+    Args:
+      model: folder of a model; only one of Hugging Face is compared with Trainer.
+      files: to train on, and to evaluate on.
+      task: as for `finetune`.
+      overrides: fields that differ from the settings, on all sides of our program.
+      grid: learning rates, and numbers of epochs.
+      seeds: runs of each setting.
+      output: file that keeps the scores.
+
+    Raises:
+      UserError: what `finetune` would raise.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = plan_finetuning(model, *files, task, folder, overrides)
+        assert isinstance(plan.config, FinetuningConfig)
+        config = plan.config.replace(_SHORT)
+        baseline = find_baseline(config, folder)
+    print(describe_machine())
+    print(*plan.lines, sep="\n")
+    done = Scores(output, {"model": model, "files": files, "overrides": dict(overrides)})
+    settings: dict[str, Settings] = {DEFAULTS: {}}
+    for rate, epochs in itertools.product(*grid):
+        changes = {"optimizer.learning_rate": rate, "epochs": epochs}
+        settings[f"{rate:g}, {epochs:g} epochs"] = changes
+    for seed, (name, changes) in itertools.product(range(seeds), settings.items()):
+        if done.lacks(name, seed):
+            done.add(name, seed, score(config.replace(changes | {"seed": seed})))
+    if format_of(model) == "huggingface" and can_compare("accelerate", "seqeval"):
+        run_trainer(config, seeds, done)
+    summaries = {name: summarize_seeds(done.of(name), baseline) for name in done.names()}
+    print("\n".join(lines(config.metrics[0], baseline, summaries)))
+
+
+def find_baseline(config: FinetuningConfig, folder: str) -> float | None:
+    """Returns the score of the constant prediction, None if there is none."""
+    run = open_run(config, folder)
+    rows = run.evaluation[0][0]
+    assert isinstance(run.data, Labelled) and isinstance(rows, LabelledRows)
+    return run.data.baseline(rows.examples)
+
+
+class Scores:
+    """The scores of runs by setting and seed, in a file of JSON lines.
+
+    Args:
+      path: the file; it may have the scores of other comparisons.
+      about: what distinguishes this comparison.
+    """
+
+    def __init__(self, path: str, about: Mapping[str, Any]):
+        self._path = path
+        self._about = json.loads(json.dumps(about))
+        rows = read_json_lines(path) if os.path.isfile(path) else []
+        self._rows = [row for row in rows if row["about"] == self._about]
+
+    def lacks(self, name: str, seed: int) -> bool:
+        return not any((row["name"], row["seed"]) == (name, seed) for row in self._rows)
+
+    def add(self, name: str, seed: int, score: float) -> None:
+        row = {"about": self._about, "name": name, "seed": seed, "score": score}
+        with AppendFile(self._path) as file:
+            file.write_line(json.dumps(row))
+        self._rows.append(row)
+        print(f"{name}, seed {seed}: {score:.4f}", flush=True)
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(row["name"] for row in self._rows))
+
+    def of(self, name: str) -> list[float]:
+        return [row["score"] for row in self._rows if row["name"] == name]
+
+
+def score(config: FinetuningConfig) -> float:
+    """Trains once, and returns the first metric of the last step."""
+    with tempfile.TemporaryDirectory() as workdir:
+        train(config, workdir)
+        rows = [row for row in read_metrics(workdir) if row["split"] == "validation"]
+    return rows[-1][config.metrics[0]]
+
+
+def run_trainer(config: FinetuningConfig, seeds: int, done: Scores) -> None:
+    """Trains with transformers, in a process of its own."""
+    missing = [seed for seed in range(seeds) if done.lacks(TRAINER, seed)]
+    if missing and config.task in _TRAINER_TASKS:
+        settings = {"config": config.to_dict(), "seeds": missing}
+        program: Program = (f"{__package__}.rivals.defaults_torch", settings)
+        left = iter(missing)
+        take_turns(
+            {TRAINER: program},
+            len(missing),
+            lambda name, found: done.add(name, next(left), found["score"]),
+        )
+
+
+def lines(
+    metric: str, baseline: float | None, summaries: Mapping[str, SeedSummary]
+) -> Iterator[str]:
+    """Yields the table: the defaults, the best of the grid, Trainer, and all of the grid."""
+    grid = {name: found for name, found in summaries.items() if name not in (DEFAULTS, TRAINER)}
+    order = sorted(grid, key=lambda name: -grid[name].mean)
+    names = [DEFAULTS, *([TRAINER] if TRAINER in summaries else []), *order]
+    rows = {}
+    for name in names:
+        found = summaries[name]
+        spread = found.standard_deviation
+        rows[name] = (
+            f"{found.mean:.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
+            f"{found.mean - summaries[DEFAULTS].mean:+.4f}",
+            f"{found.degenerate} of {found.runs}",
+        )
+    yield from table((metric, "to defaults", "degenerate"), rows)
+    if baseline is not None:
+        yield f"constant prediction {baseline:.4f}"
+    if order:
+        yield f"best of the grid: {order[0]}; its median {_median(grid):.4f}"
+
+
+def _median(grid: Mapping[str, SeedSummary]) -> float:
+    return statistics.median(found.mean for found in grid.values())
