@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import plans
+from bert_jax import adaptation, plans
 from bert_jax.config import experiments, store
 from bert_jax.config.group import flatten
 from bert_jax.config.overrides import type_of
@@ -31,7 +31,7 @@ from bert_jax.training import train as training
 from bert_jax.training.listener import Listener
 from bert_jax.training.seeds import train_seeds
 
-__all__ = ["Model", "finetune", "get_config", "load", "prepare", "train"]
+__all__ = ["Model", "adapt", "finetune", "get_config", "load", "prepare", "train"]
 
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
@@ -186,6 +186,44 @@ def finetune(
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(plans.TASKS)}.")
     files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
     return _train(set_values(config, files | values), workdir, listener=listener)
+
+
+def adapt(
+    model: Model | str | os.PathLike,
+    text: str | os.PathLike,
+    workdir: str | os.PathLike = "",
+    evaluate: str | os.PathLike | None = None,
+    listener: Listener | None = None,
+    **values: Any,
+) -> Model:
+    """Continues the pre-training of a model on a text, and returns the new one.
+
+    The form of the text is found out; rows, length, steps and rate follow from the model and the
+    text: docs/pretraining.md has the rules. `listener.line` receives them with the reasons. The
+    held-out text is evaluated before the first step too: `history["validation"]`, step 0.
+
+    Args:
+      model: a model or its folder; a workdir or another program's.
+      text: files of text, a glob, or JSON lines.
+      workdir: folder of the new run; "": runs/NAME-adapted, with the name of the text.
+      evaluate: text to evaluate on; None: a part of `text` is held out.
+      listener: see `train`.
+      values: fields of the configuration, with "__" in place of dots: `epochs=3.0`.
+
+    Raises:
+      UserError: as `train`, or the text cannot be used.
+
+    >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
+    """
+    folder = model.folder if isinstance(model, Model) else os.fspath(model)
+    text, evaluate = os.fspath(text), os.fspath(evaluate or "")
+    workdir = os.fspath(workdir) or adaptation.default_workdir(text)
+    listener = listener or ProgressLine()
+    given = {name.replace("__", "."): value for name, value in values.items()}
+    plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given)
+    for line in plan.lines:
+        listener.line(line)
+    return train(plan.config, workdir, listener=listener)
 
 
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:

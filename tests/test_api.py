@@ -13,6 +13,7 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
+from bert_jax.adaptation import plan_adaptation
 from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
@@ -270,6 +271,43 @@ def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, 
     written = pathlib.Path(plan.config.data.vocab)
     assert written == tmp_path / "run/vocab.txt"
     assert written.read_text() == (files / "vocab.txt").read_text()
+
+
+def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
+    """The rows follow from the model; step 0 is evaluated; as by the command, which continues."""
+    lines, values = [], {"steps": 4, "optimizer__learning_rate": 0.0}
+    listener = Listener()
+    listener.line = lines.append
+    text = str(files / "corpus.txt")
+    new = bert_jax.adapt(model, text, tmp_path / "ours", listener=listener, **values)
+    config = new.config
+    assert (config.data.segments, config.phases) == ("pairs", model.config.phases)
+    assert config.data.line_format == "sentences" and config.data.vocab.endswith("vocab.txt")
+    assert (config.steps, config.epochs, config.optimizer.name) == (4, 0.0, "adamw")
+    assert any("one sentence a line" in line for line in lines)
+    history = new.history  # with a rate of 0 nothing changes, and masks are always the same
+    assert history["validation_step"].tolist()[:2] == [0, 1]
+    assert len(set(history["validation_loss"].tolist())) == 1
+    flags = [f"--config.{name.replace('__', '.')}={value}" for name, value in values.items()]
+    command = ["adapt", text, f"--model={model.folder}", f"--workdir={tmp_path / 'commands'}"]
+    for _ in range(2):
+        run_command([*command, *flags])
+        ours, commands = (
+            read_lines(tmp_path / name / "metrics.jsonl") for name in ("ours", "commands")
+        )
+        for row in (*ours, *commands):
+            row.pop("speed", None)
+        assert ours == commands
+
+
+def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp_path):
+    text = str(files / "corpus.txt")
+    plan = plan_adaptation(classifier.folder, text, text, str(tmp_path / "run"), {})
+    data = plan.config.data
+    assert (data.segments, plan.config.model.next_sentence) == ("full_sentences", False)
+    assert (data.held_out, data.validation_share) == (f"text:{text}", 0.0)
+    (line,) = (line for line in plan.lines if line.startswith("head"))
+    assert "a loss of ln(16) = 2.8 or more" in line
 
 
 def test_a_model_computes_in_the_requested_dtype(model):

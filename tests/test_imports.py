@@ -21,6 +21,7 @@ FLOORS = (
     "__main__",
     "tools",
     "api",
+    "adaptation",
     "plans",
     "inference",
     "training",
@@ -51,7 +52,7 @@ JAX = {"jax", "jaxlib", "flax", "optax", "orbax"}
 PARSES_FLAGS = ("main", "__main__", "tools.cli")
 FLAG_PARSERS = {"argparse", "absl.flags", "absl.app", "sys.argv", "getopt", "optparse"}
 # Where a configuration is edited, as a ConfigDict; below, it is a frozen dataclass.
-EDITS_CONFIGURATIONS = ("api", "plans", "tools", "config")
+EDITS_CONFIGURATIONS = ("api", "adaptation", "plans", "tools", "config")
 # What executes data, or reads it in a form that does.
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "dill", "marshal", "shelve", "yaml"}
@@ -232,7 +233,8 @@ def misplaced(root: pathlib.Path) -> list[str]:
         f"{name} is in FLOORS but not in {PACKAGE}/" for name in FLOORS if name not in on_disk
     ]
     files = {path.name for path in (root / PACKAGE).iterdir() if path.is_file()}
-    more = sorted(files - {"main.py", "__main__.py", "__init__.py", "api.py", "plans.py"})
+    single = {"main.py", "__main__.py", "__init__.py", "api.py", "plans.py", "adaptation.py"}
+    more = sorted(files - single)
     return lines + [f"{PACKAGE}/{name} belongs in a folder" for name in more]
 
 

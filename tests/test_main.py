@@ -69,6 +69,7 @@ EARLY_ERRORS = {
         "predict needs --input=FILE and --output=FILE."
     ),
     "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
+    "adapt a.txt": "--model is missing: a workdir, or the folder of another program",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
         "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
@@ -111,8 +112,8 @@ EARLY_ERRORS = {
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
     "benchmark setp": "Unknown benchmark 'setp'. Did you mean step? Available: step, finetune,",
     "benchmark inference --model=x": "--input is missing: a file with a text a line.",
-    "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, train,",
-    "": "The command is missing. Available: finetune, train, evaluate, predict,",
+    "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, adapt,",
+    "": "The command is missing. Available: finetune, adapt, train, evaluate, predict,",
 }
 
 

@@ -83,6 +83,8 @@ class DataConfig(Group):
     max_examples_per_row: int = setting(1)
     # Fraction of the documents held out for evaluation.
     validation_share: float = setting(0.01, minimum=0, below=1)
+    # Source of text to evaluate on, in the form of `source`, in place of a part of `source`.
+    held_out: str = setting("", in_shards=False)
     # Folder of vocabulary and shards; empty: `data` in the workdir.
     dir: str = setting("", in_shards=False, free=True)
     # Processes that prepare the data; 0: one for each core.
@@ -103,6 +105,12 @@ class DataConfig(Group):
         if not math.isclose(sum(shares), 1.0):
             first, *others = (f"{name}={getattr(self, name)}" for name in _SHARES)
             raise UserError(f"{first}, {', '.join(others)}: they must add up to 1.")
+        if self.held_out and self.validation_share:
+            raise UserError(
+                f"held_out={self.held_out!r} and config.data.validation_share="
+                f"{self.validation_share} both give the text to evaluate on: set"
+                " config.data.validation_share=0."
+            )
         self._check_lexicon()
         self._check_rate()
         self._check_static()

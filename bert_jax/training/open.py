@@ -15,8 +15,8 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.corpus.held_out import TRAIN, held_out_split, prepare_both
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.batching import (
     GENERAL_LENGTHS,
     bucket_lengths,
@@ -38,7 +38,6 @@ from bert_jax.training.checkpoints import has_checkpoints
 from bert_jax.training.run import Run, make_checked_mesh, make_task_data
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
-TRAIN, VALIDATION = "train", "validation"
 # Bucket lengths to choose; compiling for one takes as long as some epochs of a small file.
 _MAX_LENGTHS = 4
 
@@ -91,7 +90,7 @@ def _open_corpus(
     folder = config.data_dir(workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare(config.data, folder, config.data.num_processes, log).verify()
+        prepare_both(config.data, folder, log)
     processes.barrier("data")
     refresh(folder)  # process 0 has written it, perhaps on another machine
     manifest = Manifest.load(folder)
@@ -105,7 +104,7 @@ def _open_corpus(
         for phase in phases
     )
     data.check_rows(training[0])
-    has_validation = VALIDATION in manifest.splits
+    held_out = held_out_split(config.data, manifest)
     return Run(
         config=config,
         workdir=workdir,
@@ -116,8 +115,7 @@ def _open_corpus(
         data=data,
         training=training,
         evaluation=tuple(
-            (CorpusRows(manifest, VALIDATION, length),) if has_validation else ()
-            for length in lengths
+            (CorpusRows(*held_out, length),) if held_out else () for length in lengths
         ),
         fingerprint=manifest.fingerprint,
     )

@@ -278,8 +278,7 @@ def test_lines_are_answered_in_order_whatever_their_form(run, tmp_path):
 
 
 def test_words_of_held_out_text_are_masked(run):
-    manifest = Manifest.load(config_of(run).data.dir)
-    found = held_out_sentences(manifest, 3)
+    found = held_out_sentences(config_of(run), str(run.workdir), 3)
     assert len(found) == 3
     for text, word in found:
         assert word in TOPICS
@@ -306,7 +305,7 @@ def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     words = ["report", f"--workdir={run.workdir}", "--held_out=3"]
     run_command([*words, f"--output={tmp_path / 'a.html'}"])
     page = read_page((tmp_path / "a.html").read_text(encoding="utf-8"))
-    found = held_out_sentences(Manifest.load(config_of(run).data.dir), 3)
+    found = held_out_sentences(config_of(run), str(run.workdir), 3)
     assert [mark.text for mark in page.find("mark", class_="gold")] == [word for _, word in found]
     scorer = Scorer(Predictor(load_run(run)))
     texts = [Text(text.replace("[MASK]", word)) for text, word in found]

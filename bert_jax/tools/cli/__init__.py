@@ -8,6 +8,7 @@ been checked.
 # Name of the command and of its module -> what it does.
 COMMANDS = {
     "finetune": "Fine-tunes a model on a file of labelled examples.",
+    "adapt": "Continues the pre-training of a model on your own text.",
     "train": "Trains a model, or resumes a run that was stopped.",
     "evaluate": "Evaluates a run on its held-out data.",
     "predict": "Writes the predictions of a trained model for a file.",

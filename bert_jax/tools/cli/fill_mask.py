@@ -31,11 +31,9 @@ def run(flags: argparse.Namespace) -> None:
 
     texts = [(text, "") for text in flags.text]
     if flags.held_out:
-        from bert_jax.data.corpus.manifest import Manifest
         from bert_jax.tools.outputs.samples import held_out_sentences
 
-        manifest = Manifest.load(loaded.config.data_dir(loaded.folder))
-        texts += held_out_sentences(manifest, flags.held_out)
+        texts += held_out_sentences(loaded.config, loaded.folder, flags.held_out)
     filled = Model(loaded).fill_mask([text for text, _ in texts], flags.top_k)
     for (text, word), masks in zip(texts, filled, strict=True):
         print(f"\n{text}" + (f"   ({word})" if word else ""))

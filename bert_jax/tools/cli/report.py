@@ -60,7 +60,6 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
     Raises:
       UserError: the model predicts neither masked nor next words.
     """
-    from bert_jax.data.corpus.manifest import Manifest
     from bert_jax.devices import compilation_cache
     from bert_jax.inference.model import load
     from bert_jax.tasks import find_task
@@ -76,7 +75,7 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
         )
     compilation_cache.use(flags.compilation_cache)
-    texts = held_out_sentences(Manifest.load(config.data_dir(workdir)), flags.held_out)
+    texts = held_out_sentences(config, workdir, flags.held_out)
     model, found = load(workdir), []
     if row.fills_masks:
         predictions = model.predict([text for text, _ in texts])

@@ -9,12 +9,12 @@ from typing import Any
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.recipe import finetuning_recipe
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.data.corpus.held_out import TRAIN, VALIDATION
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.text.tokenization import Tokenizer, split_runs
 from bert_jax.text.word_tokenizer import WordTokenizer
 from bert_jax.tools.doctor.finding import Finding, in_bytes, ok, problem, warning
 from bert_jax.tools.doctor.trial import Trial
-from bert_jax.training.open import TRAIN, VALIDATION
 from bert_jax.training.run import Run
 
 # Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
@@ -78,7 +78,7 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
             f"Sequences of {phase.sequence_length} tokens: {about}{rows:,} to train on,"
             f" {padding:.0%} of them padding; {about}{held_out:,} held out."
         )
-    if VALIDATION not in manifest.splits:
+    if VALIDATION not in manifest.splits and not config.data.held_out:
         yield warning(
             "Nothing is held out (config.data.validation_share=0): no evaluation will say whether"
             " the model learns.",

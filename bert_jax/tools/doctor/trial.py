@@ -18,13 +18,14 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.config.phases import Phase, duration_steps
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.data.corpus.held_out import TRAIN, VALIDATION
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.request import find_prepared
 from bert_jax.files.errors import UserError
 from bert_jax.text.lines import Document
 from bert_jax.text.sources import make_source
-from bert_jax.training.open import TRAIN, VALIDATION, open_run
+from bert_jax.training.open import open_run
 from bert_jax.training.run import Run
 
 _READ_BYTES, _SAMPLE_BYTES, _FEWEST_DOCUMENTS = 32 << 20, 2 << 20, 8

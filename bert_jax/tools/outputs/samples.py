@@ -6,29 +6,35 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bert_jax.config.data import DataConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
+from bert_jax.data.corpus.held_out import held_out_split
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import BATCH_TOKENS, Predictor
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.open import VALIDATION
 
 # Number of words of four letters or more, at the beginning of a vocabulary, that are frequent.
 _FREQUENT = 150
 
 
-def held_out_sentences(manifest: Manifest, count: int) -> list[tuple[str, str]]:
-    """Returns sentences of the held-out split with one word replaced by [MASK], and that word.
+def held_out_sentences(config: RunConfig, workdir: str, count: int) -> list[tuple[str, str]]:
+    """Returns sentences of the held-out text with one word replaced by [MASK], and that word.
 
     A sentence has 6 to 30 tokens, most of them words. The masked token is a single piece of four
     letters or more, not the first of its sentence, and frequent, so that a small model can have
     learned it: frequent words come first in a trained vocabulary. The choice depends on the data
     only.
+
+    Raises:
+      UserError: nothing is held out.
     """
+    manifest, split = _held_out(config, workdir)
     tokenizer, lowercase = manifest.tokenizer(), manifest.content["tokenizer"]["lowercase"]
-    rows = manifest.rows("validation", manifest.sequence_lengths[0])
+    rows = manifest.rows(split, manifest.sequence_lengths[0])
     is_word = np.array([piece.lstrip("▁").isalpha() for piece in tokenizer.pieces])
     is_long = np.array([len(piece.lstrip("▁")) > 3 for piece in tokenizer.pieces])
     is_whole = is_word & is_long & ~tokenizer.is_continuation
@@ -116,11 +122,9 @@ def _evenly(count: int, maximum: int) -> np.ndarray:
 
 
 def _corpus_batches(model: TrainedModel, max_rows: int) -> Iterator[Batch]:
-    manifest = Manifest.load(model.config.data_dir(model.folder))
-    if VALIDATION not in manifest.splits:
-        raise UserError(f"{manifest.folder} has no held-out split: give a file, --input=FILE.")
+    manifest, split = _held_out(model.config, model.folder)
     length = manifest.sequence_lengths[-1]
-    rows = manifest.rows(VALIDATION, length)
+    rows = manifest.rows(split, length)
     shards = model.batch_shards
     size = max(1, BATCH_TOKENS // length // shards) * shards
     numbers = _evenly(len(rows), max_rows)
@@ -128,3 +132,12 @@ def _corpus_batches(model: TrainedModel, max_rows: int) -> Iterator[Batch]:
         part = numbers[start : start + size]
         batch = rows.read(np.pad(part, (0, size - len(part)), constant_values=-1))
         yield {name: batch[name] for name in _FIELDS}
+
+
+def _held_out(config: RunConfig, workdir: str) -> tuple[Manifest, str]:
+    """Returns the data with the held-out rows of a run, and the name of their split."""
+    folder = config.data_dir(workdir)
+    assert isinstance(config.data, DataConfig)
+    if found := held_out_split(config.data, Manifest.load(folder)):
+        return found
+    raise UserError(f"{folder} has no held-out split: give texts, or a file with --input=FILE.")

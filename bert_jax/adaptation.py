@@ -1,0 +1,141 @@
+"""From a text and a model to the configuration of a run that continues the pre-training."""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from bert_jax.config import defaults, store
+from bert_jax.config.continuing import Trained, continuing_recipe
+from bert_jax.config.overrides import set_fields
+from bert_jax.config.phases import MIN_LENGTH
+from bert_jax.config.recipe import Recipe, describe
+from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.data import init_from
+from bert_jax.exchange import LoadedModel
+from bert_jax.files.errors import UserError
+from bert_jax.plans import Plan, own_vocabulary
+from bert_jax.text.form import TextForm, find_form
+from bert_jax.training.workdir import open_model
+
+# Sentences that are tokenized to estimate the tokens of the text.
+_MAX_MEASURED = 2000
+# Fields that give the length of training.
+_LENGTHS = {"steps", "epochs", "examples", "tokens"}
+# How often a run reports, evaluates and saves.
+_DURATIONS = {"log.every": "5%", "eval.every": "20%", "checkpoint.every": "20%"}
+
+
+def plan_adaptation(
+    model: str, text: str, evaluate: str, workdir: str, given: Mapping[str, Any]
+) -> Plan:
+    """Plans to continue the pre-training of a model on a text.
+
+    The form of the text is found out; rows, length, steps and rate follow from the model and the
+    text (bert_jax.config.continuing). A run that has begun keeps what it began with.
+
+    Args:
+      model: folder of a workdir, or of another program's model.
+      text: files of text, as in `data.source=text:`, or of JSON lines.
+      evaluate: files to evaluate on; "": a part of `text` is held out.
+      workdir: folder of the new run.
+      given: values or texts of fields that the user sets, by dotted name; they are kept.
+
+    Raises:
+      UserError: the text, the model or a field cannot be used.
+    """
+    if store.has_begun(model, workdir):
+        return _begun(text, evaluate, workdir, given)
+    form = find_form(text)
+    source = open_model(model)
+    trained = _trained(source)
+    tokens = _count_tokens(form, source)
+    recipe: Recipe = {f"data.{name}": value for name, value in form.fields.items()}
+    if evaluate:
+        kind = form.fields["source"][0].partition(":")[0]
+        recipe["data.held_out"] = (f"{kind}:{evaluate}", "the text to evaluate on")
+        recipe["data.validation_share"] = (0.0, "all of the text is trained on")
+    recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
+    kept = {"epochs", *given} if _LENGTHS & set(given) else set(given)
+    recipe = {name: recipe[name] for name in recipe if name not in kept}
+
+    config = _base(source).to_config_dict()
+    config.init_from = model
+    config.eval.at_start = True
+    if vocabulary := own_vocabulary(model, workdir):
+        config.data.vocab = vocabulary
+    config.update_from_flattened_dict(_DURATIONS)
+    config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
+    set_fields(config, given)
+    explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
+    resolved = init_from.resolve(config.to_dict(), explicit, workdir)
+    return Plan(resolved, (*describe(recipe), *_notes(trained)))
+
+
+def _begun(text: str, evaluate: str, workdir: str, given: Mapping[str, Any]) -> Plan:
+    """Returns the run that has begun in `workdir`, for the text of this call."""
+    config = store.load(workdir).to_config_dict()
+    for name, files in (("source", text), ("held_out", evaluate)):
+        if kind := config.data[name].partition(":")[0] or ("text" if files else ""):
+            config.data[name] = f"{kind}:{files}"
+    set_fields(config, given)
+    return Plan(store.parse(config.to_dict()), (f"continues  the run in {workdir}",))
+
+
+def _trained(source: LoadedModel) -> Trained:
+    """Returns what a model was trained on.
+
+    Raises:
+      UserError: it is trained on other rows than BERT and GPT.
+    """
+    model, run = source.model, source.config
+    if model.has_directions:
+        raise UserError(
+            f"{source.source} has a {model.name} model: adapt continues masked and next-token"
+            " training. Use python -m bert_jax train --config=configs/elmo.py"
+            " --config.init_from=MODEL."
+        )
+    heads = {path.split("/")[0] for path in source.trained_params}
+    corpus = run.data if isinstance(run, PretrainingConfig) and not source.checkpoint else None
+    longest = max(run.phase_entries, key=lambda entry: entry[1])
+    return Trained(
+        model,
+        predicts_tokens="masked_lm" in heads or model.lm_head == "tied",
+        judges_pairs="next_sentence" in heads,
+        length=longest[0] if corpus else 0,
+        segments=corpus.segments if corpus else "",
+    )
+
+
+def _count_tokens(form: TextForm, source: LoadedModel) -> int:
+    """Returns the estimated number of tokens of a text."""
+    step = max(1, len(form.sentences) // _MAX_MEASURED)
+    some = list(islice(form.sentences, 0, None, step))
+    tokens = sum(len(source.tokenizer.encode(sentence)) for sentence in some)
+    return max(1, round(tokens * form.scale * len(form.sentences) / max(1, len(some))))
+
+
+def _base(source: LoadedModel) -> RunConfig:
+    """Returns the default configuration for the model's kind of pre-training."""
+    config = defaults.causal_lm() if source.model.is_causal else defaults.pretraining()
+    any_length = {"phases": ((MIN_LENGTH, 1.0),)}
+    return config.replace(any_length, model=source.model)
+
+
+def _notes(trained: Trained) -> Iterator[str]:
+    """Yields what the first scores mean, if the head is new."""
+    if not trained.predicts_tokens:
+        size = trained.model.vocab_size
+        yield (
+            "head       new: the model has none that predicts tokens. The first scores are those of"
+            f" chance (a loss of ln({size:,}) = {math.log(size):.1f} or more) and say nothing about"
+            " the encoder."
+        )
+
+
+def default_workdir(text: str) -> str:
+    """Returns the folder of a run on a text, if the user names none."""
+    name = re.sub(r"[^\w-]", "", os.path.basename(text).split(".")[0]) or "text"
+    return os.path.join("runs", f"{name}-adapted")

@@ -1,0 +1,138 @@
+"""Settings for continuing pre-training on a text: they follow from the model and the text.
+
+`bert_jax.adapt` and the command `adapt` apply them. Fields that the user sets keep their values.
+
+What a model was trained on decides its rows. The other values are those of Sun et al. 2019 (section
+5.4.1: sequences of 128 tokens, batches of 32) and Gururangan et al. 2020 (task-adaptive
+pre-training, appendix B: up to 100 passes over a small text, Adam with bias correction, a warm-up
+of 6 %, linear decay).
+"""
+
+import dataclasses
+import math
+
+from bert_jax.config.encoder_fields import EncoderConfig
+from bert_jax.config.recipe import Recipe
+
+# Of a hidden size of 768 (Sun et al. 2019).
+_RATE, _SIZE = 5e-5, 768
+_MAX_RATE = 1e-3
+_LENGTH = 128
+_BATCH, _MIN_BATCH = 32, 8
+# A pass over the text has at least this many steps, if the batch can be smaller.
+_STEPS_OF_PASS = 10
+# Steps that training has at least, if passes permit; more where a new head has to be learned.
+_MIN_STEPS, _MIN_STEPS_OF_HEAD = 1000, 2000
+_MAX_PASSES = 100
+# Held-out text: its share, and tokens that are enough.
+_HELD_OUT, _HELD_OUT_TOKENS = 0.1, 50_000
+# Sentences that a document has on average where pairs of segments can be made.
+_SENTENCES_OF_PAIRS = 4
+_MAX_REPEATS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What a model was trained on.
+
+    Attributes:
+      model: its encoder.
+      predicts_tokens: whether it has a trained head for masked or next tokens.
+      judges_pairs: whether it has a trained head for next sentences.
+      length: sequence length of most of its pre-training; 0: unknown.
+      segments: `data.segments` of its pre-training; "": unknown.
+    """
+
+    model: EncoderConfig
+    predicts_tokens: bool
+    judges_pairs: bool
+    length: int = 0
+    segments: str = ""
+
+
+def continuing_recipe(
+    trained: Trained, tokens: int, sentences_per_document: float, has_held_out: bool
+) -> Recipe:
+    """Returns the settings for continuing the pre-training of a model.
+
+    Args:
+      trained: the model.
+      tokens: estimated tokens of the text.
+      sentences_per_document: mean over its documents.
+      has_held_out: whether there is a file to evaluate on.
+    """
+    recipe = rows_recipe(trained, sentences_per_document)
+    length, why_length = _length(trained)
+    rows = max(1, tokens // length)
+    batch = _BATCH
+    while batch > _MIN_BATCH and rows < batch * _STEPS_OF_PASS:
+        batch //= 2
+    min_steps = _MIN_STEPS if trained.predicts_tokens else _MIN_STEPS_OF_HEAD
+    passes = min(_MAX_PASSES, max(1, math.ceil(min_steps * batch / rows)))
+    times = "one pass" if passes == 1 else f"{passes} passes"
+    why_passes = f"{times} over about {tokens:,} tokens"
+    if passes == _MAX_PASSES:
+        why_passes += ", the maximum (Gururangan et al. 2020)"
+    elif passes > 1:
+        why_passes += f", for at least {min_steps:,} steps"
+    if not trained.predicts_tokens:
+        why_passes += " since the head is new"
+    repeats = 1
+    if recipe["data.segments"][0] == "pairs":
+        repeats = min(_MAX_REPEATS, passes)
+        recipe["data.dupe_factor"] = (repeats, "other pairs in each pass over the text")
+    if not has_held_out:
+        share = float(f"{min(_HELD_OUT, _HELD_OUT_TOKENS / tokens):.2g}")
+        recipe["data.validation_share"] = (share, f"about {share * tokens:,.0f} tokens held out")
+    return recipe | {
+        "phases": (((length, 1.0),), why_length),
+        "global_batch_size": (
+            batch,
+            "Sun et al. 2019" if batch == _BATCH else f"a small text: about {rows:,} sequences",
+        ),
+        "epochs": (passes / repeats, why_passes),
+        "optimizer.name": ("adamw", "corrects the bias of Adam's moments, for a short warm-up"),
+        "optimizer.learning_rate": _rate(trained),
+        "optimizer.schedule": ("linear", "to 0 (Gururangan et al. 2020)"),
+        "optimizer.warmup": ("6%", "Gururangan et al. 2020"),
+        "checkpoint.use": ("best", "the checkpoint with the lowest held-out loss"),
+    }
+
+
+def rows_recipe(trained: Trained, sentences_per_document: float) -> Recipe:
+    """Returns the settings of the rows, which follow from what a model was trained on."""
+    if trained.model.is_causal:
+        segments = trained.segments or "running_text"
+        return {"data.segments": (segments, "the model predicts next tokens")}
+    if not trained.judges_pairs:
+        why = "the model predicts no next sentences: rows are filled with sentences"
+        return {
+            "data.segments": ("full_sentences", why),
+            "model.next_sentence": (False, "there is no head for next sentences"),
+        }
+    if sentences_per_document < _SENTENCES_OF_PAIRS:
+        why = f"documents of {sentences_per_document:.1f} sentences are too short for pairs"
+        return {
+            "data.segments": ("full_sentences", why),
+            "model.next_sentence": (False, "its head and the pooler are left out"),
+        }
+    return {
+        "data.segments": ("pairs", "the model predicts next sentences"),
+        "model.next_sentence": (True, "its head is trained further"),
+    }
+
+
+def _length(trained: Trained) -> tuple[int, str]:
+    if trained.length:
+        return trained.length, "the length of most of its pre-training"
+    limit = trained.model.max_position_embeddings
+    if trained.model.is_causal:
+        return limit, "the positions of the model"
+    length = min(_LENGTH, limit)
+    return length, "Sun et al. 2019" if length == _LENGTH else f"the model has {limit} positions"
+
+
+def _rate(trained: Trained) -> tuple[float, str]:
+    rate = min(_MAX_RATE, _RATE * _SIZE / trained.model.hidden_size)
+    why = f"{_RATE:g} for a hidden size of {_SIZE} (Sun et al. 2019), more for smaller encoders"
+    return float(f"{rate:.1e}"), f"{why}: this has {trained.model.hidden_size:,}"

@@ -1,0 +1,58 @@
+"""Continues the pre-training of a model on your own text.
+
+    python -m bert_jax adapt text.txt --model=MODEL
+    python -m bert_jax adapt "texts/*.txt" --model=MODEL --evaluate=heldout.txt --workdir=DIR
+    python -m bert_jax adapt text.txt --model=MODEL --config.epochs=3
+
+The text is plain (paragraphs, sentences, or wrapped lines; plain, gzip, bz2, xz or zstd) or JSON
+lines. Its form is found out and printed, and so are the settings, which follow from the model and
+the size of the text, with their reasons: a model predicts what it was trained to predict. Without
+--evaluate, a part of the text is held out; it is scored before the first step and at the end. MODEL
+is a workdir, or a folder of Hugging Face, google-research/bert or OpenAI. The same command
+continues a run that was stopped.
+"""
+
+import argparse
+
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag
+from bert_jax.tools.cli.train import train_and_report
+
+FLAGS = (
+    Flag("TEXT", "", "files of text, or a glob in quotes"),
+    MODEL,
+    Flag("evaluate", "", "Text to evaluate on (default: a part of the text is held out)."),
+    Flag("workdir", "", "Folder of the run (default: runs/NAME-adapted, NAME that of the text)."),
+    CACHE,
+    OVERRIDES,
+)
+
+
+def run(flags: argparse.Namespace) -> None:
+    from bert_jax.devices import allocator, compilation_cache
+
+    allocator.keep_freed_memory()
+    compilation_cache.use(flags.compilation_cache)
+    from bert_jax.adaptation import default_workdir, plan_adaptation
+    from bert_jax.tasks import find_task
+
+    workdir = flags.workdir or default_workdir(flags.text)
+    plan = plan_adaptation(flags.model, flags.text, flags.evaluate, workdir, flags.overrides)
+    print(*plan.lines, sep="\n", flush=True)
+    train_and_report(plan.config, workdir)
+    uses = _uses(workdir, find_task(plan.config.task).fills_masks)
+    print("use it     " + "\n           ".join(uses))
+
+
+def _uses(workdir: str, fills_masks: bool) -> list[str]:
+    """Returns commands that use the result."""
+    command = "python -m bert_jax"
+    first = (
+        f'fill_mask --model={workdir} "Some [MASK] of yours."'
+        if fills_masks
+        else f'generate --model={workdir} "The beginning"'
+    )
+    return [
+        f"{command} {first}",
+        f"{command} finetune train.csv --model={workdir}",
+        f"{command} convert to_hf {workdir} FOLDER",
+    ]
