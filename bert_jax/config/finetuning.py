@@ -25,7 +25,8 @@ class FinetuningConfig(RunConfig):
     global_batch_size: int = 32
     # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
     seeds: int = setting(1, free=True)
-    # Maximum sequence length in tokens.
+    # Maximum sequence length in tokens, special tokens included. Longer texts are truncated; longer
+    # sentences of taggers and passages of questions take several rows.
     max_length: int = setting(128)
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.
